@@ -1,8 +1,8 @@
 """A run that loses a process every half minute, for an hour or a day: does anything grow, does it slow down?
 
 A run's time is its layer's (`benchmarks.paced`), not the machine's, so that other work beside it says little. Of each
-process, just before the next kill: resident memory, descriptors, threads. A role's process lives for half a minute;
-`up` lives from the first to the last.
+process, just before the next kill: resident memory, what of it is no file's, descriptors, threads. A role's process
+lives for half a minute; `up` lives from the first to the last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERY = 30.0  # seconds from a kill to the next
 WARM = 5  # minutes after which slopes begin, at most a tenth of all
 SPAN = 10  # minutes that are compared, at most a third of all
 MEGABYTES_PER_HOUR, AS_FAST = 1.0, 0.98
-MEASURES = ("MB", "descriptors", "threads")
+MEASURES = ("MB", "MB without files", "descriptors", "threads")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Sample:
     folders of sockets."""
 
     minutes: float
-    of: dict[str, tuple[float, int, int]]
+    of: dict[str, tuple[float, float, int, int]]
     files: int
     folders: int
 
@@ -74,11 +74,12 @@ def taken(run: Survivor, minutes: float) -> Sample:
     )
 
 
-def measured(pid: int) -> tuple[float, int, int]:
-    """Its resident memory in MB, its descriptors, its threads."""
+def measured(pid: int) -> tuple[float, float, int, int]:
+    """Its resident memory in MB, without pages of files that the system keeps at hand, its descriptors, its threads."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return round(int(status["VmRSS"].split()[0]) / 1024, 3), descriptors, int(status["Threads"])
+    resident, own = (round(int(status[name].split()[0]) / 1024, 3) for name in ("VmRSS", "RssAnon"))
+    return resident, own, descriptors, int(status["Threads"])
 
 
 def iterations(directories: list[Path], unix: float) -> list[tuple[float, float]]:
