@@ -2,8 +2,10 @@
 in how many seconds? A run that hangs, a harm that nobody names, and one that did not happen are failures.
 
     killed    SIGKILL in each of ten presets             paused    SIGSTOP, shorter and longer than the limit
-    double    two deaths within two seconds              loop      a process that dies at each start
-    slow      a worker 2, 5 and 10 times slower          orphans   SIGKILL of `up` itself
+    points    SIGKILL before, in, after a send, in work  loop      a process that dies at each start
+    double    two deaths within two seconds              orphans   SIGKILL of `up` itself
+    slow      a worker 2, 5 and 10 times slower          storms    32 roles that start and end
+    unequal   a group ten times slower                   scrapes   metrics that are read while processes die
     disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
     links     cut, cut for good, one way, 10 Mbit/s      soak      a SIGKILL every half minute: does anything grow?
     loss      a machine with half of the workers and all servers, beside torchelastic
@@ -23,7 +25,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import chaos_kills, chaos_loss, chaos_machines, chaos_processes, chaos_soak
+from benchmarks import (
+    chaos_kills,
+    chaos_loss,
+    chaos_machines,
+    chaos_points,
+    chaos_processes,
+    chaos_scrapes,
+    chaos_soak,
+    chaos_starts,
+)
 from benchmarks.chaos_trials import HEADERS, Absent, Trials
 from benchmarks.report import Record, machine, write
 
@@ -42,11 +53,15 @@ class Part:
 
 PARTS = {
     "killed": Part("Processes of every preset are killed", chaos_kills.killed, (2, 30, 120)),
+    "points": Part("Processes die at chosen points of their work", chaos_points.points, (1, 15, 50)),
     "double": Part("Two deaths within two seconds", chaos_processes.double, (2, 100, 300)),
     "paused": Part("A process is stopped for a while", chaos_processes.paused, (1, 30, 60)),
     "slow": Part("A worker is slower than its peers", chaos_processes.slow, (1, 3, 10)),
+    "unequal": Part("A group is slower than its peers", chaos_processes.unequal, (1, 3, 10)),
     "loop": Part("A process dies at each start", chaos_processes.loop, (1, 5, 20)),
-    "orphans": Part("`up` itself is killed", chaos_processes.orphans, (3, 100, 1000)),
+    "orphans": Part("`up` itself is killed", chaos_starts.orphans, (3, 100, 1000)),
+    "storms": Part("32 roles start and end", chaos_starts.storms, (3, 100, 1000)),
+    "scrapes": Part("Metrics are read while processes die", chaos_scrapes.scrapes, (3, 60, 400)),
     "disk": Part("Disks that are full, writers that are killed", chaos_machines.disk, (1, 10, 50)),
     "clock": Part("The wall clock jumps", chaos_machines.clock, (1, 10, 50)),
     "links": Part("Links between machines", chaos_machines.links, (1, 10, 60)),

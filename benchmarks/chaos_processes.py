@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ KINDS = ("conv-0-0", "reducer-0", "conv_model", "fc_server", "coordinator", "nur
 TWICE = 2.0  # seconds within which the second death comes
 SLOWER, NAMED_AFTER = (2, 5, 10), 20  # times as slow; passes
 PACE = 0.02  # seconds of each of the two micro-batches that a worker has in a pass
+GROUP_PACE, GROUP_SECONDS = 0.1, 8.0  # the same of a group that is one worker; for how long iterations are counted
 
 
 def double(trials: Trials, times: int) -> None:
@@ -111,23 +111,28 @@ def loop(trials: Trials, times: int) -> None:
     trials.told(harm, named=GONE_WITHIN + 1.0)
 
 
-def orphans(trials: Trials, times: int) -> None:
-    """SIGKILL of `up`: within five seconds no process and no folder of sockets is left."""
-    harm = Harm("SIGKILL of `up`")
-    for _ in range(times):
-        with trials.run() as run, trials.counted(harm):
-            pids = run.pids()
-            since = kill(run.process.pid, harm)
-            run.process.wait(5.0)
-            while left := [name for name, pid in pids.items() if living(pid)]:
-                assert time.monotonic() - since < GONE_WITHIN, f"left after 5 s: {', '.join(left)}"
-                time.sleep(0.01)
-            folder = f"convoy-sockets-{run.process.pid}-*"
-            while found := list(Path(tempfile.gettempdir()).glob(folder)):
-                assert time.monotonic() - since < GONE_WITHIN, f"left after 5 s: {found[0].name}"
-                time.sleep(0.01)
-            harm.named.append(time.monotonic() - since)
-    trials.told(harm, named=GONE_WITHIN)
+def unequal(trials: Trials, times: int) -> None:
+    """One of four groups takes ten times as long: the others go on at their own pace, so that a run loses no more of
+    its iterations than that group's share, and 5 %."""
+    harm = Harm(f"one of {WORKERS} groups takes 10 times as long")
+    lost = []
+    for turn in range(times):
+        folder = trials.folder / f"unequal-{turn}"
+        folder.mkdir()
+        env = brought(folder, GROUP_PACE)
+        with (
+            trials.run("async", workers=WORKERS, folder=folder, env=env, solver=PACED, reproducible="false") as run,
+            trials.counted(harm),
+        ):
+            next_progress(run, time.monotonic() + 1.0)
+            before, since = _rate(run), time.monotonic()
+            slow_down(folder, run.pids()["conv-1-0"], 10)
+            harm.named.append(run.at(r"straggler +worker conv-1-0 ", 60.0) - since)
+            lost.append(round(1.0 - _rate(run) / before, 3))
+            harm.happened += lost[-1] > 0.5 / WORKERS
+            assert lost[-1] <= 1 / WORKERS + 0.05, f"{lost[-1]:.1%} fewer iterations"
+    trials.record.facts["share of iterations that was lost"] = lost
+    trials.told(harm, named=60.0)
 
 
 # -- what they share
@@ -196,6 +201,13 @@ def settle(run: Survivor) -> None:
         if run.newest == directory and events(directory, "began"):
             return
     raise AssertionError("it does not come to rest")
+
+
+def _rate(run: Survivor) -> float:
+    """Iterations a second, from now on for a while."""
+    began = len(events(run.newest, "progress"))
+    time.sleep(GROUP_SECONDS)
+    return (len(events(run.newest, "progress")) - began) / GROUP_SECONDS
 
 
 def _journal(run: Survivor) -> list[str]:

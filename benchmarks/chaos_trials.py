@@ -99,9 +99,9 @@ class Trials:
     @contextmanager
     def run(
         self, preset: str = "sync", *, env: Mapping[str, str] | None = None, folder: Path | None = None,
-        solver: str = SOLVER, **said: object,
+        solver: str = SOLVER, first: str = "progress ", **said: object,
     ) -> Iterator[Survivor]:  # fmt: skip
-        """A run in its training, which is ended whatever happens. `said`: instead of USUAL."""
+        """A run that has said `first`, which is ended whatever happens. `said`: instead of USUAL."""
         self._count += 1
         folder = folder or self.folder / str(self._count)
         folder.mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ class Trials:
         (folder / "cluster.toml").write_text(CLUSTER.format(preset=preset, **{**USUAL, **said}))
         run = Survivor(folder / "cluster.toml", env)
         try:
-            run.until("progress ")
+            run.until(first)
             yield run
         finally:
             run.stop()

@@ -169,7 +169,7 @@ def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_f
 
 def grown(megabytes: float, descriptors: float, minutes: int = 30) -> list[Sample]:
     return [
-        Sample(at, {"up": (80.0 + megabytes * at / 60, int(50 + descriptors * at / 60), 4)}, 19, 1)
+        Sample(at, {"up": (80.0 + megabytes * at / 60, 60.0, int(50 + descriptors * at / 60), 4)}, 19, 1)
         for at in range(1, minutes + 1)
     ]
 
@@ -217,7 +217,7 @@ def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
         held[at] = 1
     with Path(__file__).open() as file:
         after = chaos_soak.measured(os.getpid())
-        assert after[1] == before[1] + 1, file.name
+        assert after[2] == before[2] + 1, file.name
     held.close()
     assert after[0] - before[0] == pytest.approx(32, abs=4.0)
 
