@@ -1,0 +1,230 @@
+"""Lives of a process in any order of events against a small model: joins, crashes, restarts, zombies, credits, asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from itertools import pairwise
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.compute.compute import InlineCompute
+from runtime.errors import ActorStopped
+from runtime.messages.message import Envelope, Message, message
+from runtime.simulation.clock import VirtualTimeLoop
+from runtime.transport import Endpoints, Limits
+from runtime.transport.faults import Faults, Shares
+from runtime.transport.inproc import InprocNetwork, InprocTransport
+
+EXAMPLES = int(os.environ.get("CONVOY_EXAMPLES", "200"))
+WINDOW = 2000  # bytes of credits: about ten messages
+LIMITS = Limits(credit_bytes=WINDOW, message_bytes=1 << 20, control_credit_bytes=WINDOW)
+FAULTS = Shares(drop=0.05, duplicate=0.1, reorder=0.1, delay=0.1)
+LATENCY = 0.01
+
+
+@message
+class Said(Message):
+    number: int
+
+
+@message
+class Asked(Message):
+    number: int
+
+
+@message
+class Answered(Message):
+    number: int
+    life: int
+
+
+class Client(Actor):
+    """Hears of servers."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int]] = []  # (life, number)
+
+    async def on_said(self, said: Said, envelope: Envelope) -> None:
+        self.heard.append((envelope.incarnation, said.number))
+
+
+class Server(Actor):
+    """Keeps numbers, and does not go on while it is held: what waits in its inbox holds its credits."""
+
+    def __init__(self, life: int) -> None:
+        self.life, self.seen = life, list[int]()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def on_said(self, said: Said, envelope: Envelope) -> None:
+        await self.open.wait()
+        self.seen.append(said.number)
+
+    async def on_asked(self, said: Asked, envelope: Envelope) -> None:
+        await self.open.wait()
+        self.seen.append(said.number)
+        await self.reply(envelope, Answered(number=said.number, life=self.life))
+
+
+class Process:
+    """One life of a process, with an address of its own, as sockets have."""
+
+    def __init__(self, network: InprocNetwork, name: str, life: int, actor: Actor) -> None:
+        self.process = f"{name}-{life}"
+        self.node = Node(self.process, life, InlineCompute(), Metrics())
+        faults = Faults(self.node.deliver, FAULTS, seed=life)
+        self.road = InprocTransport(self.process, faults, self.node.reject, LIMITS, network)
+        self.name, self.life, self.actor = name, life, actor
+        self.node.add(name, name, actor)
+
+    def link(self, other: Process) -> None:
+        self.node.connect(other.process, other.life, Endpoints(), [other.name], self.road)
+
+    async def stop(self) -> None:
+        await self.node.stop()
+        await self.road.close()
+
+
+class Lives(RuleBasedStateMachine):
+    """A client, and the lives of a server. The model: which life the client is linked to, and what was sent to each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualTimeLoop()
+        self.network = InprocNetwork(latency=LATENCY)
+        self.tasks: list[tuple[int, int, asyncio.Task[None] | asyncio.Task[Answered]]] = []  # life, number, its sending
+        self.number, self.asked = 0, set[int]()
+        self.client = self.loop.run_until_complete(self._made("client", 1))
+        self.lives: list[Process] = []
+        self.linked = 0  # the life that the client is linked to; 0: to none
+        self.alive = False  # has the last life not crashed?
+        self.spoke: dict[int, int] = {}  # number -> the life that said it; 0 if it was not the one that is linked
+
+    async def _made(self, name: str, life: int) -> Process:
+        made = Process(self.network, name, life, Server(life) if name == "server" else Client())
+        await made.road.open()
+        made.node.begin([name])
+        return made
+
+    @property
+    def server(self) -> Server:
+        actor = self.lives[-1].actor
+        assert isinstance(actor, Server)
+        return actor
+
+    def turn(self, seconds: float = 0.0) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    @precondition(lambda self: not self.alive)
+    @rule()
+    def a_life_begins_and_the_client_is_told(self) -> None:
+        born = self.loop.run_until_complete(self._made("server", len(self.lives) + 1))
+        self.lives.append(born)
+        born.link(self.client)
+        self.client.node.lost(f"server-{self.linked}")  # as an agent does that is told of a new life
+        self.client.link(born)
+        self.alive, self.linked = True, born.life
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def it_is_killed(self) -> None:
+        """Nothing reaches it any more; what it has sent is under way."""
+        self.network.members.pop(self.lives[-1].process)
+        self.alive = False
+
+    @precondition(lambda self: not self.alive and self.linked)
+    @rule()
+    def the_client_is_told_that_it_is_lost(self) -> None:
+        self.client.node.lost(f"server-{self.linked}")
+        self.linked = 0
+        self.turn()
+
+    @rule(asks=st.booleans())
+    def the_client_says_something(self, asks: bool) -> None:
+        self.number += 1
+        number, actor = self.number, self.client.actor
+        if asks:
+            self.asked.add(number)
+            task: asyncio.Task[None] | asyncio.Task[Answered] = self.loop.create_task(
+                actor.ask("server", Asked(number=number), Answered)
+            )
+        else:
+            task = self.loop.create_task(actor.tell("server", Said(number=number)))
+        self.tasks.append((self.linked, number, task))
+        self.turn()
+
+    @precondition(lambda self: self.lives)
+    @rule(data=st.data())
+    def a_life_says_something_perhaps_a_former_one(self, data: st.DataObject) -> None:
+        life = data.draw(st.sampled_from(self.lives))
+        self.number += 1
+        self.spoke[self.number] = life.life if life.life == self.linked else 0
+        task = self.loop.create_task(life.node.send("server", "client", Said(number=self.number)))
+        self.turn()
+        if not task.done():  # no credits: it waits for ever, as a zombie does
+            task.cancel()
+            self.turn()
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def the_server_is_held_or_goes_on(self) -> None:
+        if self.server.open.is_set():
+            self.server.open.clear()
+        else:
+            self.server.open.set()
+        self.turn()
+
+    @rule(latencies=st.integers(1, 8))
+    def time_passes(self, latencies: int) -> None:
+        self.turn(latencies * LATENCY / 2)
+
+    @invariant()
+    def every_life_sees_what_was_sent_to_it_at_most_once_and_in_order(self) -> None:
+        sent_to = {number: life for life, number, _ in self.tasks}
+        for life in self.lives:
+            seen = life.actor.seen if isinstance(life.actor, Server) else []
+            assert all(one < other for one, other in pairwise(seen)), f"life {life.life} saw {seen}"
+            assert all(sent_to[number] == life.life for number in seen), f"life {life.life} saw another's"
+
+    @invariant()
+    def only_the_life_that_is_linked_is_heard_and_each_word_once(self) -> None:
+        heard = self.client.actor.heard if isinstance(self.client.actor, Client) else []
+        assert all(self.spoke[number] == life for life, number in heard)
+        assert all(one[0] <= other[0] for one, other in pairwise(heard)), "a former life was heard after a later one"
+        assert all(one < other for one, other in pairwise(number for _, number in heard))
+
+    @invariant()
+    def credits_are_never_negative_nor_more_than_the_window_and_a_message(self) -> None:
+        for process in (self.client, *self.lives):
+            for peer, size in process.road.queued_bytes().items():
+                assert 0 <= size <= WINDOW + 500, f"{process.name} has {size} bytes under way to {peer}"
+
+    def teardown(self) -> None:
+        """Every ask ends: with its answer, of the life that it was put to, or in words."""
+        if self.alive:
+            self.server.open.set()
+        self.turn(10.0)
+        waiting = [number for life, number, task in self.tasks if not task.done() and number not in self.asked]
+        assert not (self.alive and waiting), f"{waiting} wait for credits, though all that came was read"
+        self.client.node.lost(f"server-{self.linked}")
+        self.turn()
+        for life, number, task in self.tasks:
+            assert task.done(), f"{number}, sent to life {life}, still waits"
+            error = task.exception()
+            assert error is None or isinstance(error, ActorStopped), repr(error)
+            if error is None and isinstance(found := task.result(), Answered):
+                assert (found.number, found.life) == (number, life)
+        assert "0 asks open" in repr(self.client.node)
+        for process in (*self.lives, self.client):
+            self.loop.run_until_complete(process.stop())
+        self.loop.close()
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None)
