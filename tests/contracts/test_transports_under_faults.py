@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,10 @@ FAULTS = {
     "all": Shares(drop=0.05, duplicate=0.05, reorder=0.05, delay=0.05),
 }
 CASES = [(road, fault) for road in ROADS for fault in FAULTS]
+MANY, RARE = (
+    int(os.environ.get("CONVOY_MESSAGES", "10000")),
+    Shares(drop=1e-3, duplicate=1e-3, reorder=1e-2, delay=1e-3),
+)
 SECONDS = 2.0  # after which an ask gives up where answers may be lost; with 0.2 a busy machine lost most of them so
 SIZE = 100_000  # bytes of an array: ten fill the window
 
@@ -208,3 +213,40 @@ async def test_a_reader_that_holds_what_arrives_stops_its_sender_at_the_window(
 
 def _strict(peer: str, error: MessageError) -> None:
     raise error
+
+
+class Model(Actor):
+    """Adds gradients up, and keeps which."""
+
+    def __init__(self) -> None:
+        self.sum, self.numbers = np.zeros(4, np.int64), list[int]()
+
+    async def on_load(self, said: Load, envelope: Envelope) -> None:
+        self.sum += said.blobs[0]
+        self.numbers.append(said.number)
+
+    async def on_weigh(self, said: Weigh, envelope: Envelope) -> None:
+        await self.reply(envelope, Answer(number=said.blob.nbytes))
+
+
+def gradient(number: int) -> Array:
+    return number ** np.arange(1, 5, dtype=np.int64)
+
+
+@pytest.mark.few("[unix]", "[shared memory]")
+@pytest.mark.parametrize("kind", ROADS)
+async def test_of_thousands_of_gradients_each_that_comes_is_applied_once(tmp_path: Path, kind: str) -> None:
+    sender, model = Asker(), Model()
+    nodes = Nodes(Roads(kind, tmp_path, RARE), sender, model)
+    await nodes.open()
+    for number in range(MANY):
+        blob = nodes.roads.array("p", gradient(number))
+        await sender.tell("model", Load(number=number, blobs=(blob,)))
+    faults = nodes.roads.faults["q"]
+    faults.shares = Shares()
+    assert (await sender.ask("model", Weigh(blob=np.zeros(3, np.uint8)), Answer)).number == 3
+    await nodes.close()
+    assert increasing(model.numbers)
+    assert MANY - len(model.numbers) == faults.counts["drop"] + faults.counts["reorder"]
+    assert (model.sum == sum(map(gradient, model.numbers))).all()
+    assert min(faults.counts[fault] for fault in ("drop", "duplicate", "reorder", "delay")) > 0, faults
