@@ -6,34 +6,34 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks.survival import Ran, ran
+from benchmarks.survival import waited
 from tests.support import ROOT, environment
 
 
-def test_checkpoints_count_in_the_speed_of_a_run_and_its_first_fifth_does_not() -> None:
-    """10 images in each iteration: one a second, but the sixth takes 3 s, of which a checkpoint exposes 2."""
-    seconds = [5.0, 6.0, 7.0, 8.0, 9.0, 12.0, 13.0, 14.0, 15.0, 16.0]
-    events: list[dict[str, Any]] = [
-        {"event": "progress", "t": at, "elapsed_seconds": at, "iteration": number}
-        for number, at in enumerate(seconds, start=1)
-    ]  # fmt: skip
-    events.insert(0, {"event": "checkpoint", "t": 1.0, "exposed_seconds": 9.0})
-    events.insert(7, {"event": "checkpoint", "t": 11.0, "exposed_seconds": 2.0})
-    assert ran(10, events) == Ran(images=70 / 9, seconds=9.0, done=7, checkpoints=1, exposed=2.0)
+def test_what_training_waited_for_each_checkpoint_is_read_from_a_journal(tmp_path: Path) -> None:
+    events = [
+        {"event": "checkpoint", "exposed_seconds": 2.0},
+        {"event": "progress", "elapsed_seconds": 1.0},
+        {"event": "checkpoint", "exposed_seconds": 0.5},
+    ]
+    run = tmp_path / "runs" / "one"
+    run.mkdir(parents=True)
+    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert waited(tmp_path) == [2.0, 0.5]
 
 
 @pytest.mark.slow
-def test_both_kinds_of_run_are_compared(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", "--rounds", "1", "--iterations", "100"]
+def test_all_kinds_of_run_are_compared(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", "--rounds", "2", "--turn", "2"]
     done = subprocess.run(
-        [*command, "--results", tmp_path], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
-    )
+        [*command, "--against", ROOT, "--results", tmp_path],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert "results:" in done.stdout, done.stderr
     (result,) = tmp_path.glob("*.json")
     (table,) = json.loads(result.read_text())["parts"]["lenet"]["tables"]
-    ((_, off, on, *_),) = table["rows"]
-    assert off > 0 and on > 0
+    assert [row[0] for row in table["rows"]] == ["restarts = 0", "restarts = 3", "and saves", f"of {ROOT.name}"]
+    assert all(rate > 0 for _, rate, *_ in table["rows"])
