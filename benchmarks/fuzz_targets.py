@@ -187,12 +187,21 @@ def dialed(folder: Path) -> Target:
 
 
 def stream(folder: Path) -> Target:
-    """What a stranger says on a socket of this host"""
+    """What a stranger says on a socket of this host, and as an answer on one"""
     from runtime.errors import MessageError
+    from runtime.memory.arena import Arena
     from runtime.messages import wire
+    from runtime.transport.dialed import _NOWHERE
+    from runtime.transport.links import PeerLink, Sources
     from runtime.transport.unix import UnixListener
 
+    arena, link = Arena("fuzz", 1 << 20), PeerLink(1 << 20, lambda on_answer: _NOWHERE)
+    link.on_returned = lambda offsets: [arena.returned(1, offset) for offset in offsets]
+
     def heard(identity: bytes, frames: list[Any]) -> None:
+        link._granted(frames)
+        sources = Sources(lambda lane: 256, lambda lane, identity, frames: False)
+        sources["bulk", identity].release(wire.size_of(frames))
         with suppress(MessageError):
             wire.decode(frames)
 
@@ -212,7 +221,7 @@ def stream(folder: Path) -> Target:
     listener = loop.run_until_complete(listen())
     who, *said = [
         struct.pack(f"<I{len(frames)}Q", len(frames), *map(len, frames)) + b"".join(frames)
-        for frames in [[b"a/1.2"], *_messages()]
+        for frames in [[b"a/1.2"], [struct.pack("!3Q", 512, 0, 4096)], *_messages()]
     ]
     seeds = [who, who + b"".join(said[::5]), *(who + one for one in said)]
     return Target(lambda data: loop.run_until_complete(told(data)), (), seeds)
