@@ -214,10 +214,14 @@ def stream(folder: Path) -> Target:
             stranger.setblocking(False)
             stranger.send(data)  # all of it: the system takes 200 KB
         listener._accept()
-        while listener._strangers or listener._peers:  # noqa: ASYNC110  # it left already: a few turns of the loop
+        while (listener._strangers or listener._peers) and not errors:  # noqa: ASYNC110  # it left: a few turns
             await asyncio.sleep(0)
+        if errors:
+            raise errors.pop()
 
+    errors: list[Exception] = []  # of callbacks, which a loop only tells
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: errors.append(context["exception"]))
     listener = loop.run_until_complete(listen())
     who, *said = [
         struct.pack(f"<I{len(frames)}Q", len(frames), *map(len, frames)) + b"".join(frames)
