@@ -1,23 +1,18 @@
 """What `benchmarks.fuzz` feeds: readers of bytes that anybody may have written, each a function of bytes.
 
-`python -m benchmarks.fuzz_targets NAME FOLDER --seconds N` gives one of them what libFuzzer makes of inputs that are
-right. What it fails on lies in FOLDER/failures, a line for each. Encoded images are left out: their headers may claim
-up to `nets.data.decode.MAX_PIXELS`.
+Each imports what it needs when it is made, so that a fuzzer can count the branches of that. Encoded images are left
+out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
-import resource
 import socket
 import struct
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +20,6 @@ import numpy as np
 
 from benchmarks.report import ROOT
 
-OURS = ["runtime", "roles", "nets", "ops"]
-MOST_MEMORY = 64  # MiB over base
-ADDRESSES = 8 << 30  # bytes: a claim of more is a MemoryError
-SECONDS = 10  # for one input: more is a hang
 LARGEST_SEED = 8 << 10  # bytes of text: what libFuzzer makes of larger files takes long
 MODELS = ROOT.parent / "shared" / "data" / "caffe" / "models"  # Caffe's own nets, where they are
 _SIZE = struct.Struct("<H")
@@ -41,46 +32,6 @@ class Target:
     take: Callable[[bytes], object]
     declared: tuple[type[Exception], ...]
     seeds: list[bytes]
-
-
-class Guard:
-    """Gives inputs to a target, and goes on whatever it does. Errors that it has not declared, and memory that it
-    takes, are told in a line, the first of each kind with its input in the folder."""
-
-    def __init__(self, target: Target, folder: Path) -> None:
-        self._target, self._folder = target, folder
-        folder.mkdir(exist_ok=True)
-        self._known: set[str] = set()
-        self._base = 0  # MiB after the first input
-
-    def __call__(self, data: bytes) -> None:
-        """Take one input."""
-        try:
-            self._target.take(data)
-        except self._target.declared:
-            pass
-        except Exception as error:  # whatever it is, the fuzzer goes on
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            kind = f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
-            self._tell(kind, f"{kind}: {error}", data)
-        most = peak()
-        if not self._base:
-            self._base = most
-            print(f"base {most}", flush=True)
-        elif most - self._base > MOST_MEMORY:
-            self._tell("memory", f"{most - self._base} MiB over base", data)
-
-    def _tell(self, kind: str, text: str, data: bytes) -> None:
-        if kind not in self._known:
-            self._known.add(kind)
-            name = sha256(data).hexdigest()[:16]
-            (self._folder / name).write_bytes(data)
-            print(f"failed {name} {' '.join(text.split())[:200]}", flush=True)
-
-
-def peak() -> int:
-    """The most MiB of memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def joined(frames: Iterable[bytes]) -> bytes:
@@ -368,35 +319,3 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
         header, arrays, dialed, stream, http, cluster, net, solver, caffemodel, checkpoint, idx, datum, mdb,
     )
 }  # fmt: skip
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Give a target its seeds, and what comes of them. It does not return: libFuzzer ends the process."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_targets")
-    parser.add_argument("name", choices=TARGETS)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=int, default=60)
-    said = parser.parse_args(arguments)
-    import atheris
-
-    with atheris.instrument_imports(include=OURS):
-        target = TARGETS[said.name](said.folder)
-        for seed in target.seeds:  # what is imported late is imported here
-            with suppress(*target.declared):
-                target.take(seed)
-    corpus, failures = said.folder / "corpus", said.folder / "failures"
-    corpus.mkdir()
-    for number, seed in enumerate(target.seeds):
-        (corpus / f"seed-{number}").write_bytes(seed)
-    options = {
-        "max_total_time": said.seconds, "timeout": SECONDS, "max_len": max(4096, *map(len, target.seeds)),
-        "print_final_stats": 1, "artifact_prefix": f"{failures}/",
-    }  # fmt: skip
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
-    written = [f"-{key}={value}" for key, value in options.items()]
-    atheris.Setup([said.name, str(corpus), *written], Guard(target, failures))
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import fuzz, fuzz_targets
-from benchmarks.fuzz_targets import MOST_MEMORY, TARGETS, Guard, Target, cut, joined
+from benchmarks import fuzz
+from benchmarks.fuzz import MOST_MEMORY, Guard
+from benchmarks.fuzz_targets import TARGETS, Target, cut, joined
 from benchmarks.report import ROOT, Record
 
 LOG = """#9\tDONE   cov: 20 ft: 31 corp: 2/9b lim: 4096 exec/s: 9 rss: 70Mb
@@ -100,7 +101,7 @@ def test_a_reader_that_takes_memory_fails_and_the_input_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken = [70]
-    monkeypatch.setattr(fuzz_targets, "peak", lambda: taken[0])
+    monkeypatch.setattr(fuzz, "peak", lambda: taken[0])
 
     def claims(data: bytes) -> None:
         taken[0] += len(data)
