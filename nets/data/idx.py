@@ -45,7 +45,7 @@ def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -
         raise DataError(f"{name}: found magic number {found}, expected {expected}")
     shape = struct.unpack(f">{magic[3]}I", _header(file, name, 4 * magic[3], "sizes"))
     count = math.prod(shape)
-    if count > MAX_BYTES:
+    if math.prod(size or 1 for size in shape) > MAX_BYTES:  # numpy has a limit for empty arrays too
         raise DataError(f"{name}: found shape {shape}, expected at most {MAX_BYTES} bytes, which are held in memory")
     rest = None if size is None else size - 4 - 4 * magic[3]
     if rest is None:

@@ -171,7 +171,7 @@ def _facts(text: str) -> dict[str, str]:
     """The file's metadata; empty if it is not what `save` wrote."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 

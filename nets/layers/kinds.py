@@ -73,7 +73,7 @@ def settings(layer: Layer, defaults: Settings) -> Settings:
     place, known = "python_param.param_str", {field.name for field in fields(defaults)}
     try:
         told = json.loads(layer.proto.python_param.param_str or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise layer.error(place, f"not JSON: {error}") from None
     if not isinstance(told, dict):
         raise layer.error(place, f"found {json.dumps(told)}, expected a JSON object of {', '.join(sorted(known))}")

@@ -99,7 +99,7 @@ class Deployment:
         try:
             said = json.loads(text)
             version = said.get("version")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise CheckpointError(f"{file}: '{KEY}': not a JSON object") from None
         if version != VERSION:
             raise CheckpointError(f"{file}: '{KEY}': found version {version!r}, expected {VERSION}: give --net instead")

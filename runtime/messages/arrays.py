@@ -142,7 +142,8 @@ def _axes(where: str, shape: list[int], place: list[Any]) -> list[int]:
 
 
 def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow) -> Array:
-    """An array in shared memory: offset, and strides unless it is contiguous. numpy checks that they stay inside."""
+    """An array in shared memory: offset, and strides unless it is contiguous. It shows no more bytes than are there:
+    with strides of 0 four bytes would be terabytes for whoever copies it."""
     offset, *given = place
     strides = given[0] if given else []
     numbers = [offset, *strides] if type(strides) is list and len(strides) == len(shape) * len(given) else [-1]
@@ -152,4 +153,6 @@ def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[An
     if not given:
         return np.ndarray(shape, dtype, borrow(offset, count * dtype.itemsize))
     extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    if count * dtype.itemsize > extent:
+        raise MessageError("bad_shape", f"{where}: {shape!r:.60} lies in {extent} bytes of shared memory")
     return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)

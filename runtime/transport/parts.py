@@ -12,11 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from runtime.memory.freed import LARGEST_PIECE
+from runtime.messages.arrays import MAX_ARRAYS
 from runtime.transport.ports import Frames
 
 PARTS_FROM = LARGEST_PIECE  # bytes
 PART = 4 << 20
 SEALED_PART = 256 << 10  # where parts are encrypted: one is sealed while the one before travels
+MAX_NUMBER = MAX_ARRAYS + 1  # of a frame: a word that says what the others are and a header stand before the arrays
 PLACE = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
 
 
@@ -31,7 +33,8 @@ def parted(frames: Frames, above: int = PARTS_FROM, part: int = PART) -> Iterato
 
 
 class FrameParts:
-    """Puts the large frames of one sender together again."""
+    """Puts the large frames of one sender together again: one after the other, so that what it may claim memory for is
+    one frame more than what it has sent."""
 
     def __init__(self, message_bytes: int) -> None:
         self._message_bytes = message_bytes
@@ -43,7 +46,8 @@ class FrameParts:
             number, size, start = PLACE.unpack(frames[1])
             end = start + len(frames[2])
             whole, here = self._wholes.get(number) or (memoryview(b""), 0)
-            if not start < end <= size <= self._message_bytes or start != here or len(whole) not in (0, size):
+            fits = start < end <= size <= self._message_bytes and start == here and len(whole) in (0, size)
+            if not fits or (not whole and (number > MAX_NUMBER or self._is_unfinished)):
                 self._wholes.clear()
                 return []
             whole = whole or np.empty(size, np.uint8).data
@@ -51,8 +55,14 @@ class FrameParts:
             self._wholes[number] = whole, end
             return None
         if self._wholes:
-            wholes, self._wholes = self._wholes, {}
-            if any(end < len(whole) for whole, end in wholes.values()) or max(wholes) >= len(frames):
+            wholes, unfinished, self._wholes = self._wholes, self._is_unfinished, {}
+            if unfinished or max(wholes) >= len(frames):
                 return []
             frames = [wholes[number][0] if number in wholes else frame for number, frame in enumerate(frames)]
         return frames
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """Is the frame that began last not here as a whole?"""
+        whole, end = next(reversed(self._wholes.values()), (b"", 0))
+        return end < len(whole)

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from nets import CheckpointError
-from nets.files.checkpoint import KEY, load, save
+from nets.files.checkpoint import KEY, load, metadata, save, verify
 
 
 def test_arrays_and_metadata_come_back_as_they_were(tmp_path):
@@ -45,6 +45,14 @@ def test_foreign_and_missing_files_are_refused(tmp_path):
         load(tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         load(tmp_path / "absent")
+
+
+def test_metadata_nested_without_end_are_refused_in_words(tmp_path):
+    path = tmp_path / "deep.safetensors"
+    save_file({"w": np.zeros(1)}, path, {KEY: "[" * 100_000})
+    for read in (load, verify, metadata):
+        with pytest.raises(CheckpointError, match=r"^deep\.safetensors: found convoy_checkpoint version none"):
+            read(path)
 
 
 def test_a_save_that_fails_leaves_the_old_checkpoint_and_no_litter(tmp_path, monkeypatch):

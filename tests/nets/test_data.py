@@ -123,6 +123,14 @@ def test_a_header_that_promises_terabytes_is_refused_without_reading_them(tmp_pa
         open_source(IDX, tmp_path)
 
 
+@pytest.mark.parametrize("squeeze", [bytes, gzip.compress])
+def test_a_header_of_no_images_of_terabytes_is_refused(tmp_path, squeeze):
+    (tmp_path / "images").write_bytes(squeeze(bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 2**32 - 1, 2**32 - 1)))
+    (tmp_path / "labels").write_bytes(b"")
+    with pytest.raises(DataError, match=r"found shape \(0, 4294967295, 4294967295\), expected at most \d+ bytes"):
+        open_source(IDX, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

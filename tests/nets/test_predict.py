@@ -160,6 +160,7 @@ def test_what_a_checkpoint_says_of_its_use_is_read_as_it_was_written():
     [
         (lambda said: "no json", "x.st: 'deployment': not a JSON object"),
         (lambda said: "[1]", "x.st: 'deployment': not a JSON object"),
+        (lambda said: "[" * 100_000, "x.st: 'deployment': not a JSON object"),
         (lambda said: json.dumps({**said, "version": 9}), "x.st: 'deployment': found version 9, expected 1"),
         (lambda said: json.dumps({**said, "order": "cmyk"}), "x.st: 'deployment': damaged: ValueError: order"),
         (lambda said: json.dumps({key: said[key] for key in said if key != "net"}), "damaged: KeyError: 'net'"),

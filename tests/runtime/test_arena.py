@@ -19,6 +19,7 @@ import pytest_asyncio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from numpy.lib.stride_tricks import sliding_window_view
 
 from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
@@ -98,6 +99,14 @@ def test_what_a_dead_reader_held_is_free(arena: Arena) -> None:
 
 def test_arrays_elsewhere_have_no_place(arena: Arena) -> None:
     assert arena.place(np.zeros(10)) is None
+
+
+def test_an_array_that_runs_backwards_or_shows_bytes_twice_has_no_place(arena: Arena) -> None:
+    whole = arena.empty((4, 6))
+    for view in (whole[::-1], np.broadcast_to(whole, (2, 4, 6)), sliding_window_view(whole, 3, 1)):
+        assert arena.place(view) is None
+    for view in (whole.T, whole[1:, ::2], whole[:, 3]):
+        assert arena.place(view) is not None
 
 
 def test_a_full_arena_says_so_and_goes_on(arena: Arena) -> None:

@@ -13,7 +13,7 @@ import zmq
 from runtime.errors import MessageError
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
-from runtime.transport.parts import PART, PARTS_FROM, PLACE, FrameParts
+from runtime.transport.parts import MAX_NUMBER, PART, PARTS_FROM, PLACE, FrameParts
 from runtime.transport.sockets import SocketTransport
 
 Arrived = asyncio.Queue[tuple[str, Message]]
@@ -78,6 +78,19 @@ def test_a_message_whose_large_frame_is_not_here_as_a_whole_is_none() -> None:
     assert parts.take([b"head", b""]) == [b"head", b""]
 
 
+def test_whoever_begins_many_large_frames_claims_memory_for_one_of_them() -> None:
+    parts = FrameParts(1 << 30)
+    taken = [parts.take([b"", PLACE.pack(number, 1 << 30, 0), b"abcd"]) for number in range(6)]
+    assert taken == [None, []] * 3
+
+
+def test_as_many_large_frames_as_a_message_may_have_arrive() -> None:
+    parts, numbers = FrameParts(1 << 20), range(2, MAX_NUMBER + 1)
+    assert {parts.take([b"", PLACE.pack(number, 4, 0), b"abcd"]) is None for number in numbers} == {True}
+    whole = parts.take([b"word", b"head", *[b""] * len(numbers)])
+    assert whole is not None and set(map(bytes, whole[2:])) == {b"abcd"}
+
+
 @pytest.mark.parametrize(
     "lie",
     [
@@ -91,10 +104,12 @@ def test_a_message_whose_large_frame_is_not_here_as_a_whole_is_none() -> None:
         [[b"", PLACE.pack(1, 8, 0), b""]],
         [GOOD, [b"head", b""]],
         [[b"", PLACE.pack(7, 4, 0), b"abcd"], [b"head", b""]],
+        [GOOD, [b"", PLACE.pack(2, 8, 0), b"abcd"]],
+        [[b"", PLACE.pack(MAX_NUMBER + 1, 4, 0), b"abcd"]],
     ],
     ids=[
         "no beginning", "twice", "too much", "a gap", "grown", "over the limit", "over all memory", "nothing",
-        "unfinished", "no such frame",
+        "unfinished", "no such frame", "two at once", "of no message",
     ],
 )  # fmt: skip
 async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_is_heard(lie: list[list[bytes]]) -> None:

@@ -36,6 +36,18 @@ def blob_of(frames: list[Any]) -> Array:
     return found.blob
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides"), [([1 << 40], [0]), ([1 << 62, 4], [0, 0]), ([3, 4], [4, 4]), ([2, 7], [0, 4])]
+)
+def test_an_array_that_would_show_bytes_of_shared_memory_more_than_once_is_a_bad_shape(
+    shape: list[int], strides: list[int]
+) -> None:
+    frames = described("float32", shape, 0, strides)[:1]
+    with pytest.raises(MessageError) as caught:
+        wire.decode(frames, lambda offset, size: np.frombuffer(SIX, np.uint8, size, offset))
+    assert caught.value.reason == "bad_shape"
+
+
 def described(*descriptor: Any) -> list[Any]:
     """The header and frame of a box with that descriptor."""
     return [msgpack.packb([wire.PROTOCOL, Box.kind, 7, "a", 1, "b", "", 0, -1, [], [descriptor]]), SIX]

@@ -89,6 +89,7 @@ def test_a_misspelt_type_is_told_with_the_nearest_of_all_types(tmp_path: Path, i
         ('{"steepnes": 2}', "unknown key 'steepnes' (did you mean 'steepness'?)"),
         ('{"steepness": "2"}', "'steepness': found \"2\", expected a value of type float"),
         ("[2]", "found [2], expected a JSON object of steepness"),
+        pytest.param("[" * 100_000, "not JSON: maximum recursion depth exceeded", id="deep"),
         ("steep", "not JSON: Expecting value: line 1 column 1 (char 0)"),
     ],
 )
@@ -97,7 +98,7 @@ def test_mistakes_in_its_settings_are_told_with_their_line(
 ) -> None:
     install(BROUGHT)
     options = f"python_param {{ param_str: '{told}' }}"
-    assert mistake(tmp_path, "Softsign", options) == f"key 'python_param.param_str': {problem}"
+    assert mistake(tmp_path, "Softsign", options).startswith(f"key 'python_param.param_str': {problem}")
 
 
 @pytest.mark.parametrize(
