@@ -5,7 +5,7 @@ in how many seconds? A run that hangs, a harm that nobody names, and one that di
     double    two deaths within two seconds              loop      a process that dies at each start
     slow      a worker 2, 5 and 10 times slower          orphans   SIGKILL of `up` itself
     disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
-    links     cut, cut for good, one way, 10 Mbit/s      soak      a SIGKILL every half minute: does anything grow?
+    links     cables cut, slow and long; resets          soak      a SIGKILL every half minute: does anything grow?
     loss      a machine with half of the workers and all servers, beside torchelastic
 
 Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount: without these
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import chaos_kills, chaos_loss, chaos_machines, chaos_processes, chaos_soak
+from benchmarks import chaos_kills, chaos_links, chaos_loss, chaos_machines, chaos_processes, chaos_soak
 from benchmarks.chaos_trials import HEADERS, Absent, Trials
 from benchmarks.report import Record, machine, write
 
@@ -49,7 +49,7 @@ PARTS = {
     "orphans": Part("`up` itself is killed", chaos_processes.orphans, (3, 100, 1000)),
     "disk": Part("Disks that are full, writers that are killed", chaos_machines.disk, (1, 10, 50)),
     "clock": Part("The wall clock jumps", chaos_machines.clock, (1, 10, 50)),
-    "links": Part("Links between machines", chaos_machines.links, (1, 10, 60)),
+    "links": Part("Links between machines", chaos_links.links, (1, 10, 60)),
     "loss": Part("A machine is lost, beside torchelastic", chaos_loss.loss, (1, 3, 10)),
     "soak": Part("A death every half minute", chaos_soak.soak, (3, 60, 1440)),  # minutes
 }
