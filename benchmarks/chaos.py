@@ -7,7 +7,7 @@ in how many seconds? A run that hangs, a harm that nobody names, and one that di
     slow      a worker 2, 5 and 10 times slower          storms    32 roles that start and end
     unequal   a group ten times slower                   scrapes   metrics that are read while processes die
     disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
-    links     cut, cut for good, one way, 10 Mbit/s      soak      a SIGKILL every half minute: does anything grow?
+    links     cables cut, slow and long; resets          soak      a SIGKILL every half minute: does anything grow?
     loss      a machine with half of the workers and all servers, beside torchelastic
 
 Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount: without these
@@ -27,6 +27,7 @@ from pathlib import Path
 
 from benchmarks import (
     chaos_kills,
+    chaos_links,
     chaos_loss,
     chaos_machines,
     chaos_points,
@@ -64,7 +65,7 @@ PARTS = {
     "scrapes": Part("Metrics are read while processes die", chaos_scrapes.scrapes, (3, 60, 400)),
     "disk": Part("Disks that are full, writers that are killed", chaos_machines.disk, (1, 10, 50)),
     "clock": Part("The wall clock jumps", chaos_machines.clock, (1, 10, 50)),
-    "links": Part("Links between machines", chaos_machines.links, (1, 10, 60)),
+    "links": Part("Links between machines", chaos_links.links, (1, 10, 60)),
     "loss": Part("A machine is lost, beside torchelastic", chaos_loss.loss, (1, 3, 10)),
     "soak": Part("A death every half minute", chaos_soak.soak, (3, 60, 1440)),  # minutes
 }

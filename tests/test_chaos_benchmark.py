@@ -5,23 +5,30 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Callable
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import chaos, chaos_kills, chaos_machines, chaos_soak
+from benchmarks import chaos, chaos_kills, chaos_machines, chaos_soak, resets
+from benchmarks.cables import Way, delayed
 from benchmarks.chaos_processes import kill
 from benchmarks.chaos_soak import Sample
 from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, spread
+from benchmarks.machines import Machine, machines
 from benchmarks.paced import NET, Paced
 from benchmarks.report import Record
 from benchmarks.survivor import Gone, Survivor
 from nets import load_net
 from nets.layers import Run, Setup, Values, make_layer
 from ops import get_backend
-from tests.far_machines import program
+from tests.far_machines import or_skip, program
 
 
 def trials(folder: Path) -> Trials:
@@ -132,6 +139,96 @@ def test_trials_of_several_presets_are_counted_together_and_by_what_was_killed(t
     assert [row[:3] for row in kinds.rows] == [["SIGKILL of conv", 4, 4], ["SIGKILL of server", 1, 0]]
     assert again.rows == [["sync", 1, 5.0, 5.0, 5.0, 1.0, 1.0, 1.0], ["async", 0, *"------"]]
     assert part.record.status == "failed"
+
+
+# -- cables and connections
+
+
+ECHO = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+    here.bind(("0.0.0.0", 7777))
+    print("listens", flush=True)
+    while True:
+        here.sendto(*here.recvfrom(64))
+"""
+ENDS_BY_RESET = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as there:
+    try:
+        print(there.recv(1))
+    except ConnectionResetError:
+        print("reset")
+"""
+
+
+@pytest.fixture
+def echoing() -> Iterator[Machine]:
+    """A machine that sends back what comes at its port 7777."""
+    with or_skip(machines(1, 10**9)) as (machine,):
+        command = ["ip", "netns", "exec", machine.namespace, sys.executable, "-c", ECHO]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                assert process.stdout.readline() == "listens\n"
+                yield machine
+            finally:
+                process.kill()
+
+
+def devices(machine: Machine) -> str:
+    shown = subprocess.run(
+        ["ip", "-n", machine.namespace, "-o", "link", "show"], capture_output=True, text=True, check=True
+    )
+    return ", ".join(line.split(":")[1].strip() for line in shown.stdout.splitlines())
+
+
+def test_a_cable_delays_each_frame_in_both_directions_and_leaves_the_machine_as_it_was(echoing: Machine) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+        here.settimeout(10)
+
+        def echoed() -> float:
+            since = time.monotonic()
+            here.sendto(b"here", (echoing.address, 7777))
+            assert here.recv(64) == b"here"
+            return time.monotonic() - since
+
+        echoed()
+        before = devices(echoing)
+        with or_skip(delayed(echoing, 0.05, 0.07)) as relay:
+            assert min(echoed() for _ in range(3)) >= 0.1
+            assert min(relay.passed) >= 3
+        assert devices(echoing) == before
+        echoed()
+
+
+def test_frames_leave_in_the_order_in_which_they_came_whatever_their_delays() -> None:
+    (gives, source), (target, takes) = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    with gives, source, target, takes:
+        source.setblocking(False)
+        way = Way(source.fileno(), target.fileno(), 0.0, 0.01, random.Random(1))
+        for number in range(8):
+            gives.send(bytes([number]))
+        way.take()
+        while way.give() is not None:
+            pass
+        assert [takes.recv(64) for _ in range(8)] == [bytes([number]) for number in range(8)]
+
+
+def test_a_connection_that_is_reset_ends_by_a_reset_at_its_peer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = [sys.executable, "-c", ENDS_BY_RESET, str(server.getsockname()[1])]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as peer:
+            accepted, address = server.accept()
+            with accepted:
+                (connection,) = (one for one in resets.connections(os.getpid()) if one.there == address)
+                assert connection.descriptor == accepted.fileno()
+                before = resets.resets(peer.pid)
+                resets.reset(connection)
+                assert resets.was_reset(peer.pid, connection, before)
+                assert peer.communicate(timeout=20)[0] == "reset\n"
+                with pytest.raises(OSError, match="not connected"):
+                    resets.reset(connection)
 
 
 # -- what is trained again after a death

@@ -45,13 +45,14 @@ from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
 TOLD_SECONDS = 2.0  # so long a library waits at most until it is heard
+AGAIN_SECONDS = 0.5  # between two calls of `up` that does not answer yet
 WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
     """Leads its process through its life. `halted` is set when the process may exit. `metrics`: address and port of its
     page. `compares`: there are other machines, whose data must be the same. `tracer(number)` makes the one of the
-    run's `number`-th trace; `traces` from the start on."""
+    run's `number`-th trace; `traces` from the start on. `dial()` makes the links to the supervisor anew."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Agent(Actor):
         heartbeat_seconds: float,
         versions: dict[str, str],
         tracer: Callable[[int], Tracer],
+        dial: Callable[[], None],
         compares: bool = False,
         traces: bool = False,
     ) -> None:
@@ -77,6 +79,7 @@ class Agent(Actor):
         self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._told = False  # where everybody is
+        self._dial, self._cut_off = dial, asyncio.Event()
         self._make_tracer, self._traces = tracer, traces
         self._tracer: Tracer | None = None
         self._holding: Item | None = None  # the work that may hold the interpreter's lock
@@ -91,7 +94,7 @@ class Agent(Actor):
         self._heard = (LoggedWarnings(self._warned), LoggedPreparation(self._prepared), LoggedHold(self._holds))
         for handler in self._heard:
             logging.getLogger().addHandler(handler)
-        self._road.on_link_lost = lambda peer: self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer))
+        self._road.on_link_lost = self._link_lost
         self._home.on_finished = lambda: self._reports.put_nowait(Finished(process=self._home.process))
         self._lag = self.gauge("loop_lag_seconds", "How late the event loop served its last timer.")
         self._dropped = self.counter("events_dropped", "Events not reported because too many were queued.")
@@ -105,8 +108,8 @@ class Agent(Actor):
 
     async def run(self) -> None:
         """Greet, then carry reports and heartbeats until halted."""
-        await self.tell(SUPERVISOR, self._hello())
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._greet())
             group.create_task(self._beat())
             group.create_task(self._report())
 
@@ -210,6 +213,23 @@ class Agent(Actor):
             metrics_port=self._metrics[1],
             versions=self._versions,
         )
+
+    async def _greet(self) -> None:
+        """Over new links each time that those to `up` are lost before it said where everybody is: they are not made
+        anew by themselves, and a cable may have been out for a moment."""
+        while True:
+            await self.tell(SUPERVISOR, self._hello())
+            await self._cut_off.wait()
+            if self._told:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+            self._cut_off.clear()
+            self._dial()
+
+    def _link_lost(self, peer: str) -> None:
+        if peer == SUPERVISOR:
+            self._cut_off.set()
+        self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer))
 
     async def _beat(self) -> None:
         due = told = self._beaten = self.now()

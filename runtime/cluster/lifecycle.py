@@ -1,7 +1,7 @@
 """The life of a role process: the messages between its agent and the supervisor, and which may come when.
 
       supervisor                         agent (one per process and life)
-          |   <------- Hello ---------       sockets are open, the program is imported
+          |   <------- Hello ---------       sockets are open, the program is imported; again if that link breaks
           |   -------- Directory ---->       everyone has said Hello: here is where your peers are
           |   <------- Ready ---------       actors are prepared (on_start)
           |   -------- Begin -------->       everyone is Ready: inboxes open, run() begins

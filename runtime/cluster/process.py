@@ -15,6 +15,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from runtime.actors.metrics import Metrics, Pages
@@ -91,7 +92,8 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
     )
     me = agent_of(spec.name)
     node.connect(spec.name, incarnation, await inside.open(), [*spec.actors, me], inside)
-    node.connect(SUPERVISOR, FIRST, plan.supervisor, [SUPERVISOR], road)
+    dial = partial(node.connect, SUPERVISOR, FIRST, plan.supervisor, [SUPERVISOR], road)
+    dial()
     pages = None
     try:
         cores.check(spec, cores.usable())
@@ -103,7 +105,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
             port = plan.metrics_port(spec.name)
             pages = Pages(metrics, address, port, plan.metrics_readers, "metrics.process_ports")
         _add_actors(node, plan, spec)
-        agent = _agent(node, road, endpoints, plan, spec, (address, pages.port if pages else 0))
+        agent = _agent(node, road, endpoints, plan, spec, (address, pages.port if pages else 0), dial)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
         node.add(me, "agent", agent)
         await node.prepare([me])
@@ -142,7 +144,13 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
 
 
 def _agent(
-    node: Node, road: SocketTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, page: tuple[str, int]
+    node: Node,
+    road: SocketTransport,
+    endpoints: Endpoints,
+    plan: RunPlan,
+    spec: ProcessSpec,
+    page: tuple[str, int],
+    dial: Callable[[], None],
 ) -> Agent:
     return Agent(
         node,
@@ -158,6 +166,7 @@ def _agent(
         },
         compares=len({other.machine for other in plan.placement.processes}) > 1,
         tracer=_tracers(plan, spec, node.directory),
+        dial=dial,
         traces=plan.trace,
     )
 

@@ -103,6 +103,10 @@ class Supervision:
         """Has nothing been heard of it for longer than a process of this host may be silent?"""
         return now - self.processes[process].last_heard > self.liveness.silence_seconds
 
+    def hears(self, process: str, now: float) -> bool:
+        """Will it hear what it is told, as far as it is known? It has greeted, and it was heard of lately."""
+        return not self.is_at(process, LifeStage.STARTING) and not self.is_silent(process, now)
+
     def launched(self, process: str, now: float) -> None:
         """Its time to report begins."""
         self.processes[process].launched = now

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -328,18 +328,17 @@ class Supervisor(Actor):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
     async def _stop_all(self) -> None:
+        deaf = [launched for name, launched in self._launched.items() if not self._supervision.hears(name, self.now())]
         for process in self._supervision.at(*(stage for stage in LifeStage if stage is not LifeStage.GONE)):
             self._supervision.note(process, "halt", self.now())
-        for name in self._launched.keys() - self.roll.greetings.keys():
-            self._launched[name].signal(signal.SIGTERM)  # it listens to nobody yet
+        for launched in deaf:
+            launched.signal(signal.SIGTERM)
         patience = HALT_SECONDS if self.began.is_set() else HALT_EARLY_SECONDS
-        try:
+        with suppress(TimeoutError, ConvoyError):  # whoever did not listen gets signals
             async with asyncio.timeout(patience):
                 for process in self.roll.greetings:
                     await self.tell(agent_of(process), Halt(reason="the run is over"))
                 await self._all_gone(patience)
-        except (TimeoutError, ConvoyError):
-            pass  # whoever did not listen gets signals
         for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, TERMINATE_SECONDS)):
             for launched in self._launched.values():
                 launched.signal(number)

@@ -19,7 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import resets
 from benchmarks.machines import Machine, machines
+from benchmarks.survivor import Survivor
+from runtime.cluster.supervisor import HALT_SECONDS
 from tests.far_machines import or_skip
 from tests.support import configure, environment, events, run_directory, run_up, runtime_command
 
@@ -189,13 +192,67 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(tmp_path: Path, thr
             try:
                 assert run.process.stderr is not None
                 line = run.process.stderr.readline()
-                assert (
-                    time.monotonic() - cut < LINK_SECONDS + 2.5
-                )  # a sign of life every 0.5 s; 1 s for what explains it
+                named = time.monotonic()
+                assert named - cut < LINK_SECONDS + 2.5  # a sign of life every 0.5 s; 1 s for what explains it
                 lost = re.match(r"the link from (\S+) to (\S+) is lost: .* Nothing is heard of \S+ either: (.*)", line)
                 assert lost is not None, line
                 assert f" on m{number % len(three)} " in lost[3]
                 run.process.communicate(timeout=30)
+                assert time.monotonic() - named < HALT_SECONDS, "it was waited for who hears nothing"
                 assert run.process.returncode == 4
             finally:
                 cable(machine, "up")
+
+
+@contextmanager
+def surviving(cluster: Path) -> Iterator[Survivor]:
+    """A run that begins anew after what ends it."""
+    run = Survivor(cluster)
+    try:
+        run.until("progress ")
+        yield run
+    finally:
+        run.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_connection_that_is_reset_is_named_with_both_ends_and_the_run_goes_on(tmp_path: Path) -> None:
+    more = f"{OPEN}[recovery]\nrestarts = 5\n"
+    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, more=more)) as run:
+        directory, pids = run.newest, run.pids()
+        found = {one.here: one for pid in pids.values() for one in resets.connections(pid)}
+        connection = next(one for one in found.values() if one.there in found)
+        peer, before = found[connection.there].pid, resets.resets(connection.pid)
+        resets.reset(connection)
+        assert resets.was_reset(peer, connection, before)
+        _, line = run.named("the link from")
+        lost = re.match(r"the link from (\S+) to (\S+) is lost: its connection broke.* Both processes live: ", line)
+        assert lost is not None, line
+        assert sorted(lost.groups()) == sorted(name for name, pid in pids.items() if pid in (peer, connection.pid))
+        run.until("restart ")
+        run.until("progress ")
+        assert run.newest != directory
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_cable_is_back(
+    tmp_path: Path, three: list[Machine]
+) -> None:
+    more = f"{OPEN}{apart(three)}[liveness]\nlink_seconds = 2.0\n[recovery]\nrestarts = 5\n"
+    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, more=more)) as run:
+        cable(three[0], "down")
+        try:
+            run.named("the link from")
+            run.until("run directory ")
+            following = run.newest
+            deadline = time.monotonic() + 20
+            while len(run.pids()) < 2:  # those on the other machines have reported
+                assert time.monotonic() < deadline, run.said()
+                waits(0.05)
+            waits(1.0)
+        finally:
+            cable(three[0], "up")
+        run.until("progress ")
+        assert run.newest == following, "another run had to begin"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
+from tests.prometheus_server import free_port
 
 
 class Chief(Actor):
@@ -29,9 +31,11 @@ class Chief(Actor):
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
+        self.greeted = asyncio.Event()
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
         self.heard.append(message)
+        self.greeted.set()
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
         self.heard.append(message)
@@ -85,9 +89,7 @@ def untraced(number: int) -> Tracer:
     raise AssertionError("nobody traces here")
 
 
-async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
-    tmp_path: Path, client: Process, chief: Process
-) -> None:
+def agent_in(client: Process, dial: Callable[[], None] = lambda: None) -> Agent:
     agent = Agent(
         client.node,
         client.road,
@@ -97,8 +99,16 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
         heartbeat_seconds=60,
         versions={},
         tracer=untraced,
+        dial=dial,
     )
     client.node.add(agent_of("client"), "agent", agent)
+    return agent
+
+
+async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
+    tmp_path: Path, client: Process, chief: Process
+) -> None:
+    agent = agent_in(client)
     client.link(chief, SUPERVISOR)
     chief.link(client, agent_of("client"), "asker")
     envelope = Envelope(Begin(), 1, SUPERVISOR, 1, agent_of("client"))
@@ -129,17 +139,7 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
 
 
 async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client: Process, chief: Process) -> None:
-    agent = Agent(
-        client.node,
-        client.road,
-        client.endpoints,
-        actors=("asker",),
-        metrics=("127.0.0.1", 0),
-        heartbeat_seconds=60,
-        versions={},
-        tracer=untraced,
-    )
-    client.node.add(agent_of("client"), "agent", agent)
+    agent = agent_in(client)
     client.link(chief, SUPERVISOR)
     chief.link(client, agent_of("client"))
     prepared: list[str] = []
@@ -153,6 +153,42 @@ async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client:
     assert prepared == []
     await agent.on_directory(Directory(peers={}), envelope)
     assert prepared == ["asker"]
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_until_it_does(
+    tmp_path: Path, scheme: str
+) -> None:
+    places = {lane: f"tcp://127.0.0.1:{free_port()}" for lane in ("control", "bulk")}
+    client, chief = Process(tmp_path, "client", Actor()), Process(tmp_path, SUPERVISOR, Chief())
+    if scheme == "unix":
+        places = {lane: f"unix://{tmp_path}/late.{lane}" for lane in places}
+    chief.road = SocketTransport(
+        SUPERVISOR, chief.node.deliver, chief.node.reject, Limits(), incarnation=1, bind=lambda lane: (places[lane],)
+    )
+    await client.open("asker")
+    dialled = asyncio.Event()
+
+    def dial() -> None:
+        client.node.connect(
+            SUPERVISOR, 1, Endpoints((places["control"],), (places["bulk"],)), [SUPERVISOR], client.road
+        )
+        dialled.set()
+
+    dial()
+    dialled.clear()
+    agent_in(client, dial)
+    await client.node.prepare([agent_of("client")])
+    client.node.begin([agent_of("client")])
+    await asyncio.wait_for(dialled.wait(), 10)  # in vain, and once more
+    await chief.open(SUPERVISOR)
+    chief.node.begin([SUPERVISOR])
+    chief.node.know(agent_of("client"), "client", 1, chief.road)
+    assert isinstance(chief.actor, Chief)
+    await asyncio.wait_for(chief.actor.greeted.wait(), 10)
+    assert [type(message) for message in chief.actor.heard] == [Hello]
+    for process in (client, chief):
+        await process.close()
 
 
 @pytest.mark.parametrize(

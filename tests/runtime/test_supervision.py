@@ -128,6 +128,13 @@ def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_befo
     assert "no heartbeat for 2.8 s" in why
 
 
+def test_a_process_hears_what_it_is_told_from_its_greeting_until_it_falls_silent() -> None:
+    assert not at_stage(S.STARTING).hears("p", 0.0)
+    made = at_stage(S.GREETED)
+    assert made.hears("p", 2.5)
+    assert not made.hears("p", 2.75)
+
+
 def test_a_process_on_another_host_may_be_silent_for_as_long_as_its_link_may_be_besides() -> None:
     made = at_stage(S.RUNNING)
     made.is_far("p")
