@@ -29,8 +29,12 @@ def orphans(trials: Trials, times: int) -> None:
 
 
 def storms(trials: Trials, times: int) -> None:
-    """`up` of 32 roles, and its end as soon as all have begun: nobody is in another's way, nothing is left. `on` is
-    from `up` until then."""
+    """`up` of 32 roles, and its end as soon as all have begun. `on` is from `up` until then."""
+    trials.told(come_and_gone(trials, times), back=UP_WITHIN)
+
+
+def come_and_gone(trials: Trials, times: int) -> Harm:
+    """Nobody is in another's way, nothing is left."""
     harm = Harm(f"`up` and Ctrl-C of {ROLES} roles")
     for _ in range(times):
         since = time.monotonic()
@@ -45,7 +49,7 @@ def storms(trials: Trials, times: int) -> None:
             code, said = run.end(20.0)
             assert code == 130, f"ended with {code}: {said}"
             nothing_left(run, pids, time.monotonic())
-    trials.told(harm, back=UP_WITHIN)
+    return harm
 
 
 def nothing_left(run: Survivor, pids: dict[str, int], since: float) -> None:

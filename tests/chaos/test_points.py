@@ -1,0 +1,36 @@
+"""Deaths at chosen points of the work, and many roles that come and go: the chaos benchmark's parts, once or thrice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos_points import points
+from benchmarks.chaos_starts import come_and_gone
+from benchmarks.chaos_trials import HEADERS, Trials
+from benchmarks.report import Record
+
+
+@pytest.fixture
+def trials(tmp_path: Path) -> Trials:
+    record = Record("of a test")
+    record.table("harm", *HEADERS)
+    return Trials(record, tmp_path, "1")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_whoever_dies_at_whatever_point_of_its_work_is_named_and_the_losses_are_those_of_before(
+    trials: Trials,
+) -> None:
+    points(trials, 1)
+    assert trials.record.status == "running", trials.record.notes
+    assert [row[1:4] for row in trials.record.tables[0].rows] == [[6, 6, 0]] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_32_roles_start_and_end_again_and_again_and_leave_nothing(trials: Trials) -> None:
+    harm = come_and_gone(trials, 3)
+    assert (harm.done, harm.happened, harm.failures) == (3, 3, [])
