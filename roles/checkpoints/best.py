@@ -125,7 +125,7 @@ def _read(known: str, names: Sequence[str]) -> list[tuple[int, dict[str, float]]
     try:
         said = [(int(iteration), dict(scores)) for iteration, scores in json.loads(known or "[]")]
         return [(at, {name: float(scores[name]) for name in names if name in scores}) for at, scores in said]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return []
 
 

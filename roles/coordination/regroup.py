@@ -66,7 +66,7 @@ def gone_on(known: str, planned: Mapping[str, float]) -> Regroup | None:
         before, after = json.loads(known or "[{}, {}]")
         changed = {key: after[key] for key in planned if before[key] == planned[key] != after[key]} if before else {}
         return Regroup(**changed) if changed else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

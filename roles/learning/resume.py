@@ -67,8 +67,11 @@ class Kept:
 
 
 def kept_of(facts: Mapping[str, str]) -> Kept | None:
-    """What it says; None: it was written as any."""
-    return Kept(**json.loads(facts[KEPT])) if KEPT in facts else None
+    """What it says; None: it was written as any, or says what we do not write."""
+    try:
+        return Kept(**json.loads(facts[KEPT])) if KEPT in facts else None
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def keep(store: ParameterStore, job: Job, done: int, by: str, facts: Json) -> int:
@@ -94,7 +97,7 @@ def losses_of(facts: Mapping[str, str]) -> list[float]:
     """Those that a checkpoint's run had not yet reported; none, if it does not say."""
     try:
         return [float(loss) for loss in json.loads(facts.get("losses", "[]"))]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return []
 
 

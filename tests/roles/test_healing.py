@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from nets.files import checkpoint
+from roles.checkpoints.best import _read as heard_before
 from roles.coordination.healing import HELD, NOBODY, holders_of
 from roles.coordination.regroup import gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
-from roles.learning.resume import Kept
+from roles.learning.resume import KEPT, Kept, kept_of, losses_of
 from roles.messages import TRAIN, Regroup, Ticket
 from roles.options import Train
 from roles.planning.strategies import preset_called
@@ -129,9 +130,19 @@ def test_a_run_goes_on_with_what_the_one_before_had_become_where_it_is_planned_a
     assert repr(gone_on(json.dumps([before, after]), PLANNED)) == repr(expected)
 
 
-@pytest.mark.parametrize("known", ["", "nonsense", "[1]", "[{}, {}]", '[{"workers": 1}, {}]'])
+DEEP = pytest.param("[" * 100_000, id="nested without end")
+
+
+@pytest.mark.parametrize("known", ["", "nonsense", "[1]", "[{}, {}]", '[{"workers": 1}, {}]', DEEP])
 def test_what_says_nothing_of_it_changes_nothing(known: str) -> None:
     assert gone_on(known, PLANNED) is None
+
+
+@pytest.mark.parametrize("said", ["", "nonsense", "[1]", '{"by": "replica-0"}', DEEP])
+def test_what_no_run_has_written_into_a_checkpoint_counts_as_not_there(said: str) -> None:
+    assert kept_of({KEPT: said}) is None
+    assert losses_of({"losses": said.replace("1", "null")}) == []
+    assert heard_before(said, ["accuracy"]) == []
 
 
 def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_path: Path) -> None:
