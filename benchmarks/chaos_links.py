@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress =
 PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'
 LINKS = f'[links]\ntransport = "tcp"\nencryption = "none"\n[liveness]\nlink_seconds = {LINK_SECONDS}\n'
 Way = Callable[[Machine, Harm], AbstractContextManager[None]]
-LOST = r"the link from (\S+) to (\S+) is lost: its connection broke"
 
 
 def links(trials: Trials, times: int) -> None:
@@ -51,7 +49,8 @@ class Links:
         short, narrow = Harm(f"cut for less than {LINK_SECONDS / 3:.1f} s"), Harm("10 Mbit/s instead of 1 Gbit/s")
         slow = Harm(f"{1000 * DELAY:.0f} ± {1000 * JITTER:.0f} ms each way")
         long, one_way = Harm("cut for good"), Harm("cut one way")
-        back, reset = {seconds: Harm(f"cut for {seconds} s") for seconds in CUTS}, Harm("a connection is reset")
+        back = {seconds: Harm(f"cut for {seconds} s") for seconds in CUTS}
+        reset, of_up = Harm("a connection is reset"), Harm("a connection of `up` is reset")
         for number in range(times):
             place = number % len(self._made)
             self._short(place, short)
@@ -62,8 +61,9 @@ class Links:
             for seconds, harm in back.items():
                 if seconds < max(CUTS) or number % LONGEST_EVERY == 0:
                     self._cut_for(place, seconds, harm)
-            self._reset(reset)
-        kept = [short, narrow, long, one_way, reset] + [slow] * (not self._no_delay)
+            self._reset(reset, of_up=False)
+            self._reset(of_up, of_up=True)
+        kept = [short, narrow, long, one_way, reset, of_up] + [slow] * (not self._no_delay)
         self._trials.told(*kept, named=LINK_SECONDS + 5.0, back=LINK_SECONDS + 15.0)
         self._trials.told(*back.values(), named=LINK_SECONDS + 5.0, back=BACK_AFTER)
         if self._no_delay:
@@ -134,18 +134,20 @@ class Links:
         assert f" on m{place} " in line, f"does not name the machine: {line!r}"
         assert "network" in line, f"does not say that it may be the network: {line!r}"
 
-    def _reset(self, harm: Harm) -> None:
-        """One connection between two machines, whichever comes."""
+    def _reset(self, harm: Harm, *, of_up: bool) -> None:
+        """One connection between two machines, or of `up` to one, whichever comes."""
         with self._trials.counted(harm):
-            pids = self._run.pids()
-            connection, peer = self._trials.chance.choice(_between_machines(list(pids.values())))
+            up, pids = self._run.process.pid, self._run.pids()
+            found = _between_machines([up, *pids.values()])
+            connection, peer = self._trials.chance.choice(
+                [(one, peer) for one, peer in found if of_up == (up in (one.pid, peer))]
+            )
             before, since = resets.resets(peer), time.monotonic()
             resets.reset(connection)
             harm.happened += resets.was_reset(peer, connection, before)
             line = named_and_back(self._run, harm, since)
-            lost = re.match(LOST, line)
             ends = [name for name, pid in pids.items() if pid in (connection.pid, peer)]
-            assert lost is not None and sorted(lost.groups()) == sorted(ends), f"named as {line!r}"
+            assert all(f" {name} " in line for name in ends), f"does not name {' and '.join(ends)}: {line!r}"
 
 
 # -- the harm itself

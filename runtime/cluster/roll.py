@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from dataclasses import asdict
 
 from runtime.cluster.lifecycle import Directory, Hello
-from runtime.plan.topology import Placement, ProcessSpec
+from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
 from runtime.transport import Endpoints
 
 MOST_PEERS = 32  # of one message, whose header has 64 KiB; a peer has some hundred bytes, and the names of its actors
@@ -33,6 +35,8 @@ class Roll:
 
     def host(self, process: str) -> str:
         """For people: its machine, the name of the host and its process number, as far as they are known."""
+        if process == SUPERVISOR:
+            return f"the host of `up` ({platform.node()}, pid {os.getpid()})"
         greeting, machine = self.greetings.get(process), self.specs[process].machine
         return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from runtime.cluster.lifecycle import FIRST, LIFE, Heartbeat, LifeStage
 from runtime.errors import MessageError
+from runtime.plan.topology import SUPERVISOR
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class Supervision:
             event = "reborn"
         elif life != watched.incarnation:
             raise MessageError("illegal_step", f"'{event}' of life {life} of '{process}', now in {watched.incarnation}")
+        if event == "reborn":
+            self._lost = {ends: since for ends, since in self._lost.items() if process not in ends}
         following = LIFE.get((watched.stage, event))
         if following is None:
             raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {watched.stage.value}")
@@ -100,8 +103,9 @@ class Supervision:
         self.processes[process].far = True
 
     def is_silent(self, process: str, now: float) -> bool:
-        """Has nothing been heard of it for longer than a process of this host may be silent?"""
-        return now - self.processes[process].last_heard > self.liveness.silence_seconds
+        """Was nothing heard of it for longer than a process of this host may be silent? The supervisor never is."""
+        watched = self.processes.get(process)
+        return watched is not None and now - watched.last_heard > self.liveness.silence_seconds
 
     def hears(self, process: str, now: float) -> bool:
         """Will it hear what it is told, as far as it is known? It has greeted, and it was heard of lately."""
@@ -118,7 +122,7 @@ class Supervision:
             watched.last_heard, watched.beat = now, heartbeat
 
     def link_lost(self, process: str, peer: str, now: float) -> None:
-        """A process says that its connection to a peer broke."""
+        """A process, or the supervisor, says that its connection to a peer broke."""
         self._lost.setdefault((process, peer), now)
 
     def both_report(self, process: str, peer: str) -> bool:
@@ -126,9 +130,9 @@ class Supervision:
         return (process, peer) in self._lost and (peer, process) in self._lost
 
     def broken(self, now: float) -> tuple[str, str] | None:
-        """A link that broke between two processes that both still live."""
+        """A link that broke between two processes that both still live, or between one and the supervisor."""
         for (process, peer), since in self._lost.items():
-            alive = self.at(LifeStage.GREETED, LifeStage.READY, LifeStage.RUNNING)
+            alive = {SUPERVISOR, *self.at(LifeStage.GREETED, LifeStage.READY, LifeStage.RUNNING)}
             if now - since >= self.liveness.grace_seconds and process in alive and peer in alive:
                 return process, peer
         return None

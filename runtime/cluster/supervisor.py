@@ -41,7 +41,7 @@ from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by
 from runtime.machine.memory import MachineMemory
 from runtime.machine.stacks import INTO_LOG, LAST_WORDS
 from runtime.messages.message import Envelope, Save, WindDown
-from runtime.plan.topology import Placement, ProcessSpec
+from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
 from runtime.transport import Transport, host
 
 TICK_SECONDS = 0.1
@@ -260,9 +260,10 @@ class Supervisor(Actor):
             self._supervision.link_lost(message.process, message.peer, self.now())
 
     def link_lost(self, process: str) -> None:
-        """The connection to a process broke; its exit or its silence will say why."""
+        """The connection to a process broke: what it is told would go nowhere. Its exit or its silence may say why."""
         if process in self._supervision.at(LifeStage.RUNNING, LifeStage.READY, LifeStage.GREETED):
             self._watcher.event(self.name, "link lost", {"process": process})
+            self._supervision.link_lost(SUPERVISOR, process, self.now())
 
     # -- deciding and acting
 
@@ -284,9 +285,9 @@ class Supervisor(Actor):
     def _cut(self, process: str, peer: str) -> RoleDied:
         ends = {name: self.roll.host(name) for name in (process, peer)}
         silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
-        both = self._supervision.both_report(process, peer)
-        text = cut(ends, silent, self._liveness.link_seconds, both=both)
-        return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {self._launched[process].log}"))
+        text = cut(ends, silent, self._liveness.link_seconds, both=self._supervision.both_report(process, peer))
+        log = self._launched[peer if process == SUPERVISOR else process].log
+        return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {log}"))
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()

@@ -256,3 +256,22 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
             cable(three[0], "up")
         run.until("progress ")
         assert run.newest == following, "another run had to begin"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_link_of_the_supervisor_that_is_reset_is_named_for_what_it_tells_would_go_nowhere(tmp_path: Path) -> None:
+    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, more=OPEN)) as run:
+        up, pids = run.process.pid, run.pids()
+        ends = {one.here: name for name, pid in pids.items() for one in resets.connections(pid)}
+        made = [one for one in resets.connections(up) if one.there in ends and one.here[1] not in listening()]
+        resets.reset(made[0])
+        _, line = run.named("the link from")
+        assert re.match(rf"the link from supervisor to {ends[made[0].there]} is lost: its connection broke", line), line
+        assert run.end()[0] == 4
+
+
+def listening() -> set[int]:
+    """The ports of this host at which somebody listens."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A"}

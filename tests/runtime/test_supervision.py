@@ -7,6 +7,7 @@ import pytest
 from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.errors import MessageError
+from runtime.plan.topology import SUPERVISOR
 
 EVENTS = ("hello", "ready", "begin", "halt", "exit", "reborn")
 TICK = 0.25
@@ -133,6 +134,24 @@ def test_a_process_hears_what_it_is_told_from_its_greeting_until_it_falls_silent
     made = at_stage(S.GREETED)
     assert made.hears("p", 2.5)
     assert not made.hears("p", 2.75)
+
+
+def test_a_link_between_a_living_process_and_the_supervisor_is_broken_after_the_grace() -> None:
+    made = at_stage(S.RUNNING)
+    made.link_lost(SUPERVISOR, "p", 5.0)
+    assert made.broken(5.9) is None
+    assert made.broken(6.0) == (SUPERVISOR, "p")
+    assert not made.is_silent(SUPERVISOR, 60.0)
+    made.note("p", "exit", 6.0)
+    assert made.broken(7.0) is None
+
+
+def test_what_a_former_life_lost_is_no_broken_link_of_the_present_one() -> None:
+    made = at_stage(S.RUNNING)
+    made.link_lost(SUPERVISOR, "p", 5.0)
+    made.note("p", "exit", 5.1)
+    made.note("p", "hello", 5.2, 2)
+    assert made.broken(9.0) is None
 
 
 def test_a_process_on_another_host_may_be_silent_for_as_long_as_its_link_may_be_besides() -> None:
