@@ -158,7 +158,8 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as there:
     try:
         print(there.recv(1))
     except ConnectionResetError:
-        print("reset")
+        print("reset", flush=True)
+        sys.stdin.read()  # what its network has counted is asked for while it lives
 """
 
 
@@ -218,7 +219,7 @@ def test_frames_leave_in_the_order_in_which_they_came_whatever_their_delays() ->
 def test_a_connection_that_is_reset_ends_by_a_reset_at_its_peer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = [sys.executable, "-c", ENDS_BY_RESET, str(server.getsockname()[1])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as peer:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
             accepted, address = server.accept()
             with accepted:
                 (connection,) = (one for one in resets.connections(os.getpid()) if one.there == address)
