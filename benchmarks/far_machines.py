@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.machines import Machine, Refused, machines
 from benchmarks.survivor import environment
 
+SSHD = ("sshd", "/usr/sbin/sshd")
 PRIVILEGES = Path("/run/sshd")  # sshd insists on it
 HOST = """
 Host {name}
@@ -76,19 +78,12 @@ class Far:
 
     def living(self) -> list[str]:
         """The command lines of what lives on the machines, but for sshd."""
-        found = []
-        for machine in self.machines:
-            pids = subprocess.run(
-                ["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True
-            )
-            for pid in pids.stdout.split():
-                try:
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                except OSError:
-                    continue
-                if words and not words.startswith(("sshd", "/usr/sbin/sshd")):
-                    found.append(f"{machine.namespace} {pid} {words}")
-        return found
+        return [
+            f"{machine.namespace} {pid} {words}"
+            for machine in self.machines
+            for pid, words in _processes(machine)
+            if not words.startswith(SSHD)
+        ]
 
 
 @contextmanager
@@ -112,8 +107,23 @@ def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iter
             for process in far.daemons:
                 process.terminate()
                 process.wait()
+            for machine in made:
+                for pid, words in _processes(machine):
+                    if words.startswith(SSHD):  # over a cable that was cut a session waits for hours
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
             if made_here:
                 PRIVILEGES.rmdir()
+
+
+def _processes(machine: Machine) -> Iterator[tuple[int, str]]:
+    """What lives there: number and command line."""
+    pids = subprocess.run(["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True)
+    for pid in map(int, pids.stdout.split()):
+        with suppress(OSError):  # it has ended
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            if words:
+                yield pid, words
 
 
 def _daemon() -> str | None:
