@@ -131,9 +131,10 @@ class Arena:
     def place(self, array: Array) -> int | None:
         """Offset of an array that lies in this arena; None for any other, for one that runs backwards, and for one that
         shows bytes more than once, which no reader would believe."""
-        extent = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True))
-        if any(stride < 0 for stride in array.strides) or array.nbytes > extent + array.itemsize:
-            return None
+        if not array.flags.c_contiguous:
+            extent = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True))
+            if any(stride < 0 for stride in array.strides) or array.nbytes > extent + array.itemsize:
+                return None
         offset = int(array.__array_interface__["data"][0]) - self._memory.address
         return offset if 0 <= offset < self.size else None
 
