@@ -36,8 +36,9 @@ train = {data}
 [train.strategy]
 preset = "replicas"
 workers = 2
-[liveness]
-progress_seconds = 3600  # a run that sleeps is not stuck
+[liveness]  # a run that sleeps is neither stuck nor dead
+progress_seconds = 3600
+missed = 240
 """
 SOLVER = (
     'base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: {display} snapshot: 0\n'
