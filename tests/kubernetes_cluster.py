@@ -1,6 +1,8 @@
 """A double of a Kubernetes cluster and its kubectl: objects are files of a folder, validated by the published schemas;
 a pod's container is a local process, started as a kubelet would: command, variables, the Secret as files.
 
+kubectl is called every tenth of a second: only what makes objects imports more than the standard library.
+
 The folder may have `fault` (what goes wrong, in a word) and `namespaces` (a network namespace a line, for a pod each).
 """
 
@@ -17,12 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
-from tests.far_machines import program
-from tests.support import ROOT, environment
-
-SCHEMAS = json.loads((Path(__file__).parent / "kubernetes_schemas" / "schemas.json").read_text())
+ROOT = Path(__file__).resolve().parents[1]
+SCHEMAS = Path(__file__).parent / "kubernetes_schemas" / "schemas.json"
 KINDS = {"JobSet": "JobSet", "Secret": "io.k8s.api.core.v1.Secret"}
 FAULTS = {
     "no-job-sets": 'error: resource mapping not found for name: "x" namespace: "" from "STDIN": no matches for kind '
@@ -37,12 +35,17 @@ INSIDE = 'mount -t tmpfs run /run && mkdir -p "$1" && cp "$0"/* "$1" && shift &&
 
 def mistakes(thing: dict[str, Any]) -> list[str]:
     """What of an object the schemas refuse."""
-    schema = {**SCHEMAS, "$ref": f"#/$defs/{KINDS[thing['kind']]}"}
+    from jsonschema import Draft202012Validator
+
+    schema = {**json.loads(SCHEMAS.read_text()), "$ref": f"#/$defs/{KINDS[thing['kind']]}"}
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(thing)]
 
 
 def installed(folder: Path) -> dict[str, str]:
     """The environment in which `kubectl` is this."""
+    from tests.far_machines import program
+    from tests.support import environment
+
     (folder / "objects").mkdir(parents=True)
     call = f'PYTHONPATH={ROOT} exec {sys.executable} -m tests.kubernetes_cluster {folder} "$@"'
     program(folder / "bin" / "kubectl", call)

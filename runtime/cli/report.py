@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +35,6 @@ def report(
     from runtime.report.console import Teller
 
     found = [*map(_located, runs)] if runs else [asyncio.run(meant(None, runs_here()))]
-    if refresh:  # made for `up` while the run goes on, which comes first
-        os.nice(19)
     text = page([whole(directory, lives=listens(directory)) for directory in found], refresh=refresh)
     file = output or found[0] / REPORT
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from runtime.page.live import LivePage
+from runtime.page.live import EVERY, NICE, LivePage
 from tests.journeys.written_runs import BEGUN, ENDED, a_test, progress, run
 from tests.support import configure, environment, get, in_the_middle, run_directory, run_up, runtime_command
 
@@ -189,6 +190,34 @@ def test_where_nobody_is_known_by_name_the_page_asks_for_its_token(tmp_path: Pat
     ] * 4
     assert asked(page, query="token=secret")[0] == "200 OK"
     page.close()
+
+
+@pytest.mark.slow
+def test_the_first_page_is_made_at_once_and_further_ones_come_after_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    priorities = []
+
+    class Child(subprocess.Popen[bytes]):
+        """Its priority is read before it is taken."""
+
+        def poll(self) -> int | None:
+            if super().poll() is None:
+                priorities.append(os.getpriority(os.PRIO_PROCESS, self.pid) - os.nice(0))
+            return super().poll()
+
+    monkeypatch.setattr("runtime.page.live.subprocess.Popen", Child)
+    now = 0.0
+    page = LivePage(run(tmp_path / "a", [BEGUN]), "", (), lambda: now)
+    deadline = time.monotonic() + 60
+    while b"being made" in asked(page)[1] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    first = len(priorities)
+    now = EVERY
+    asked(page), asked(page)
+    page.close()
+    assert set(priorities[:first]) == {0}
+    assert set(priorities[first:]) == {max(NICE - os.nice(0), 0)}
 
 
 @pytest.mark.slow
