@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.report import Record
 from benchmarks.tuning_runs import Setting as Point
 from roles.tuning.choices import Choices, Chosen, Setting, Trial, counts_up_to
-from roles.tuning.judgement import ended_in, judged, mean
+from roles.tuning.judgement import THRESHOLD, ended_in, judged, mean
 from roles.tuning.search import tune
 from roles.tuning.trials import Lab, SpentUp, Trials
 
@@ -89,7 +89,9 @@ class Quadratic:
         self._seconds = {groups: chance.uniform(0.05, 0.4) + 1.0 / groups for groups in counts_up_to(WORKERS)}
         self._seed = seed
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+    async def probe(
+        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+    ) -> Trial:
         """See `Lab`; nothing is kept here."""
         each = self._seconds[setting.groups]
         most = math.floor(seconds / each + 1e-9) if seconds else iterations

@@ -8,7 +8,7 @@ group, its momenta.
 Where momentum and learning rate may both be chosen, theory says with which of them other groups learn alike (`alike`):
 these settings stand in the grids too, and of those that tie the one with the most groups is taken, since it is the
 fastest. Where the budget does not pay for so many grids, they alone are compared with what the run has; where theory
-says nothing, the grid of Algorithm 1.
+says nothing, the grid of Algorithm 1. A run that is too short even for that asks as `short` has it.
 
 Algorithm 1: the grid at the groups the run has, after the cold start at those that are as fast as any. Where momentum 0
 is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
@@ -46,9 +46,10 @@ async def tune(trials: Trials, choices: Choices, now: Setting, before: Chosen | 
 
 def instead(trials: Trials, choices: Choices, now: Setting, fell: Chosen) -> Chosen:
     """The best of what was tried, after training diverged with what was chosen first (`Trials.fell`); if that diverges,
-    too, a tenth of the rate."""
+    too, a tenth of the rate. In a run that is too short for grids hardly anything was tried: what learns alike with
+    fewer groups."""
     search = _Search(trials, choices, now, fell)
-    setting = search.best_seen(f"not {fell.setting}")
+    setting = search.fewer_alike(fell.setting) or search.best_seen(f"not {fell.setting}")
     if choices.rates and trials.diverges(setting):
         setting = setting.but(base_lr=TENTH * fell.setting.base_lr)
         search.why += ", so a tenth of the rate"
@@ -218,6 +219,16 @@ class _Search:
             return best
         self.why = f"{best} is the best of its groups, but clearly worse than what the run has"
         return self.now
+
+    def fewer_alike(self, fell: Setting) -> Setting | None:
+        """Of what learns alike with fewer groups the most, if what fell did and these did not diverge."""
+        if not self.choices.is_short(self.trials.left) or fell not in (learning := self._learning_as(self.now)):
+            return None
+        diverged = {setting for setting, trial in self.trials.made if trial.diverged}
+        fewer = [each for each in learning if each.groups < fell.groups and each not in diverged]
+        left = [setting for setting in fewer if not self.trials.diverges(setting)]
+        self.why = f"not {fell}; by theory it learns as what the run had, with the most groups that are left"
+        return max(left, key=lambda setting: setting.groups, default=None)
 
     def best_seen(self, because: str = "the budget was spent") -> Setting:
         """The best of the settings that were probed, after equal seconds."""

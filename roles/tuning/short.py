@@ -7,13 +7,16 @@ less time, so what is slow is never waited for: an iteration of one group may ta
 Whether the published rate is too low: three times as much beside it, as long as the more is clearly better. Or, where
 the loss does not fall with it, whether it is too high. With old gradients the longest step that a net bears may be a
 tenth of what it bears with one group: at the rate that learns alike CIFAR-10 quick with 8 groups does not learn, and
-learns with an eighth of that, the rate that the run had.
+learns with an eighth of that, the rate that the run had. Then more groups need more iterations, and fewer may be sooner
+there: they are timed at that rate, from the most down, until they are not.
 
-As all of these learn alike, a probe of them whose loss falls is training, and is kept.
+As all of these learn alike, a probe of them whose loss falls is training, and is kept; at the rate that the run had,
+also if it does not fall yet.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from roles.tuning.choices import Setting, Trial
@@ -26,6 +29,9 @@ MARGIN = 1.25  # times what two probes cost, as far as is known: the second shal
 # Groups that begin together share links and servers in step for some eight turns, longer than a probe takes: CIFAR-10
 # quick with 8 groups at 1 Gbit/s shows 4.3 ms an iteration, and takes 2.9 later. So is what the budget pays for.
 SETTLED = 2 / 3
+# What g groups need more iterations than one where old gradients keep their steps short, as a power of g: cifar10_quick
+# took 311, 540, 958 and 1 526 to a loss of 1.5 with 1, 2, 4 and 8, at one rate and at momenta that make the total 0.9.
+STALE = 0.75
 LOOK, TURNS = 24, 6  # iterations, and of each group: what diverges with stale gradients has risen after 4 to 6 turns
 
 
@@ -66,7 +72,7 @@ class Short:
         if timed is None or falls(timed):
             return await self._bolder(best)
         self.why += f"; with base_lr {best.base_lr:.4g} its loss does not fall ({_loss(timed)})"
-        return await self._lower(best)
+        return await self._lower(await self._fewer(best))
 
     async def _holds(self, setting: Setting) -> bool:
         """Does its probe? One whose loss rises is looked at for longer: of twelve losses the last three may be high by
@@ -81,9 +87,51 @@ class Short:
         """Iterations that show what stale gradients do."""
         return max(LOOK, TURNS * setting.groups, self._trials.length)
 
+    async def _fewer(self, most: Setting) -> Setting:
+        """As many groups or fewer: those that are there first, if steps are as short as old gradients make them."""
+        needs: dict[Setting, float] = {}
+        for setting in reversed([each for each in self._alike if each.groups <= most.groups]):
+            trial = self._timed.get(setting)
+            if trial is None or setting == most or self._needs(setting, trial) < min(needs.values()):
+                trial = await self._trained(self._careful(setting))
+            if trial is None:
+                self.why += f"; the budget is too small to time {setting.groups} groups"
+                break
+            needs[setting] = self._needs(setting, trial)
+            if needs[setting] > min(needs.values()):
+                break
+        best = min(needs, key=needs.__getitem__, default=most)
+        if len(needs) > 1:
+            shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in needs.values())
+            counts = ", ".join(str(setting.groups) for setting in needs)
+            rate = f"with base_lr {self._alike[0].base_lr:.4g}"
+            self.why += f"; {rate} {counts} groups need {shown} ms to learn what one does in an iteration, as a rule"
+        self.saturated = min(self.saturated, best.groups)
+        return best
+
+    @staticmethod
+    def _needs(setting: Setting, trial: Trial) -> float:
+        """Seconds for as much as one group learns in an iteration."""
+        return _pace(trial) * math.pow(setting.groups, STALE)
+
+    async def _trained(self, setting: Setting) -> Trial | None:
+        """A probe of six turns that is training whatever its loss does, unless it rises; none if the budget would not
+        pay for it, were it none."""
+        turns = max(self._trials.length, TURNS * setting.groups)
+        if MARGIN * self._trials.cost(setting, turns) > self._trials.left_at(SETTLED):
+            return None
+        try:
+            return await self._trials.of(setting, turns, kept=True, falls=0.0)
+        except SpentUp:
+            return None
+
+    def _careful(self, setting: Setting) -> Setting:
+        """With the rate that the run has."""
+        return setting.but(base_lr=self._alike[0].base_lr)
+
     async def _lower(self, best: Setting) -> Setting:
         """The rate that the run has, or a third of what learns alike if that is clearly better."""
-        careful = best.but(base_lr=self._alike[0].base_lr)
+        careful = self._careful(best)
         third = best.but(base_lr=best.base_lr / STEP)
         return third if third.base_lr > careful.base_lr and await self._is_better(third, careful) else careful
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from roles.tuning.choices import Choices, Setting, Trial
-from roles.tuning.judgement import LEAST_IN, judged, mean
+from roles.tuning.judgement import LEAST_IN, THRESHOLD, judged, mean
 
 FEWEST = 3  # iterations that tell how long one takes
 ROSE = 10.0  # times the first loss: such a probe diverges, though its numbers are finite still
@@ -25,9 +25,12 @@ ROUNDS = 2  # iterations of each group in a probe, at least
 class Lab(Protocol):
     """Where settings are tried: the training cluster, or a model of one."""
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+    async def probe(
+        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+    ) -> Trial:
         """Train so, from the model that is kept, for `iterations` or `seconds`, whichever is first (0: no limit). If it
-        is to be `kept` and can be, the model that it leaves is the one that is kept."""
+        is to be `kept` and its loss falls by such a part (0: does not rise), the model that it leaves is the one that
+        is kept."""
         ...
 
 
@@ -110,7 +113,7 @@ class Trials:
         nearest = min(self._known, key=lambda known: abs(known - groups), default=0)
         return _whole(iterations or self.length, groups) * self._known.get(nearest, 0.0) + self._beside
 
-    async def of(self, setting: Setting, iterations: int = 0, *, kept: bool = False) -> Trial:
+    async def of(self, setting: Setting, iterations: int = 0, *, kept: bool = False, falls: float = THRESHOLD) -> Trial:
         """The probe of a setting, of the usual length or so many iterations; made once. SpentUp: it costs too much."""
         iterations = _whole(iterations or self.length, setting.groups)
         if (setting, iterations) in self._found:
@@ -119,7 +122,7 @@ class Trials:
         if self.cost(setting, iterations) > left:
             raise SpentUp
         limit = left - self._beside if self._known else 0.0
-        trial = _told(await self._lab.probe(setting, iterations, limit, kept=kept))
+        trial = _told(await self._lab.probe(setting, iterations, limit, kept=kept, falls=falls))
         self.made.append((setting, trial))
         self._count(trial)
         if trial.losses:

@@ -238,11 +238,13 @@ class _Cluster:
     def __init__(self, tuner: Tuner, coordinator: str, now: Setting) -> None:
         self._tuner, self._coordinator, self._now = tuner, coordinator, now
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+    async def probe(
+        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+    ) -> Trial:
         """See `Lab`. Refused or _Ends if the run winds down."""
         tuner, began = self._tuner, self._tuner.now()
         changed = _changed(self._now, setting)
-        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=THRESHOLD, **changed)
+        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=falls, **changed)
         found = await tuner.ask(self._coordinator, wish, Probed)
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for

@@ -15,26 +15,37 @@ Losses = Callable[[Setting, int], float]  # of a setting at an iteration
 
 
 class Written:
-    """`losses(setting, iteration)`, no number: it diverges there; `seconds(groups)` an iteration takes."""
+    """`losses(setting, iteration)`, no number: it diverges there; `seconds(groups)` an iteration takes. `keeps`: what
+    is to be kept is, if it falls; then iterations go on from there."""
 
     def __init__(
-        self, losses: Losses, seconds: Callable[[int], float] = lambda groups: 1.0, *, beside: float = 0.0
+        self,
+        losses: Losses,
+        seconds: Callable[[int], float] = lambda groups: 1.0,
+        *,
+        beside: float = 0.0,
+        keeps: bool = False,
     ) -> None:
-        self._losses, self._seconds, self._beside = losses, seconds, beside
+        self._losses, self._seconds, self._beside, self._keeps = losses, seconds, beside, keeps
+        self._done = 0
         self.asked: list[tuple[Setting, int]] = []
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+    async def probe(
+        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+    ) -> Trial:
         self.asked.append((setting, iterations))
         each = self._seconds(setting.groups)
         if seconds:
             iterations = min(iterations, math.floor(seconds / each + 1e-9))
         losses: list[float] = []
         for at in range(iterations):
-            loss = self._losses(setting, at)
+            loss = self._losses(setting, self._done + at)
             if not math.isfinite(loss):
                 return Trial(tuple(losses), (len(losses) + 1) * each, True, (len(losses) + 1) * each + self._beside)
             losses.append(loss)
-        return Trial(tuple(losses), len(losses) * each, cost=len(losses) * each + self._beside)
+        kept = kept and self._keeps and fell(losses, falls)
+        self._done += len(losses) * kept
+        return Trial(tuple(losses), len(losses) * each, cost=len(losses) * each + self._beside, kept=kept)
 
 
 class Quadratic:
@@ -50,14 +61,16 @@ class Quadratic:
         self.iteration = 0
         self.asked: list[tuple[Setting, int]] = []
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+    async def probe(
+        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+    ) -> Trial:
         self.asked.append((setting, iterations))
         each = self._seconds[setting.groups]
         if seconds:
             iterations = min(iterations, math.floor(seconds / each + 1e-9))
         losses, model, diverged = self.learnt(setting, iterations)
         taken = (len(losses) + diverged) * each
-        if kept := kept and not diverged and max(losses) <= 1.5 * losses[0] and fell(losses, THRESHOLD):
+        if kept := kept and not diverged and max(losses) <= 1.5 * losses[0] and fell(losses, falls):
             self.now = model
             self.iteration += len(losses)
         return Trial(tuple(losses), taken, diverged, taken, kept=kept)

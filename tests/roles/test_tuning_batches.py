@@ -10,6 +10,7 @@ import pytest
 
 from roles.tuning.batches import PAYS, Batches, noise_of, worth_telling
 from roles.tuning.choices import LEAST, WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.judgement import THRESHOLD
 from roles.tuning.noise import gain
 from roles.tuning.statistics import GradientStatistics
 from roles.tuning.trials import Trials
@@ -26,7 +27,9 @@ class Lab:
         self._seconds, self._wild = seconds, wild
         self.asked: list[tuple[int, int]] = []
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+    async def probe(
+        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+    ) -> Trial:
         self.asked.append((setting.batch, iterations))
         each = self._seconds(setting.batch)
         if setting.batch == self._wild:

@@ -1,0 +1,154 @@
+"""The cold start of runs that are too short for grids, in laboratories whose best setting is known."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+import pytest
+
+from roles.tuning.choices import Choices, Setting
+from roles.tuning.search import instead, tune
+from roles.tuning.trials import Trials
+from tests.roles.laboratories import Quadratic, Written
+from tests.roles.test_tuning_search import MOMENTA, RATES, START, chosen
+
+
+def learns(at: int) -> float:
+    return 20.0 / (20.0 + at)
+
+
+@pytest.mark.parametrize(
+    ("poor", "loss", "taken"),
+    [
+        (600, lambda setting, at: learns(at), Setting(8, 0.2, 0.08)),
+        (2000, lambda setting, at: learns(at), Setting(8, 0.2, 0.08)),
+        (2000, lambda setting, at: math.nan if setting.groups > 4 else learns(at), Setting(4, 0.6, 0.04)),
+        (2000, lambda setting, at: 1.0 + at * (setting.groups > 1), START),  # more groups are worse
+        (
+            2000,
+            lambda setting, at: 1.0 + 30 * at if setting.groups > 4 else learns(at),
+            Setting(4, 0.6, 0.04),
+        ),  # it rises tenfold
+    ],
+)
+def test_a_run_too_short_for_grids_takes_the_most_groups_that_learn_alike_by_theory(
+    poor: int, loss: Callable[[Setting, int], float], taken: Setting
+) -> None:
+    lab = Written(loss, {1: 1.0, 2: 0.6, 4: 0.4, 8: 0.3, 16: 0.2}.__getitem__)
+    choices = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=poor)
+    assert chosen(lab, choices).setting == taken
+
+
+SHORT = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=2000)
+
+
+PACES = {1: 0.9, 2: 0.6, 4: 0.31, 8: 0.3}
+
+
+def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_what_is_slow() -> None:
+    lab = Written(lambda setting, at: learns(at), {1: 9.0, 2: 3.0, 4: 0.31, 8: 0.3}.__getitem__)
+    found = chosen(lab, SHORT)
+    assert [setting.groups for setting, _ in lab.asked[:3]] == [8, 4, 2]  # 16 would need a negative momentum
+    assert 1 not in {setting.groups for setting, _ in lab.asked}
+    assert (found.saturated, found.setting) == (4, Setting(4, 0.6, 0.04))
+
+
+@pytest.mark.parametrize(("best", "taken"), [(0.08, 0.08), (0.24, 0.24)])
+def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_better(best: float, taken: float) -> None:
+    def loss(setting: Setting, at: int) -> float:
+        return math.nan if setting.base_lr > 2 * best and at > 20 else 2.0 - at / 25 * setting.base_lr / best
+
+    lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16)
+    found = chosen(lab, choices)
+    assert choices.is_short(3200)
+    assert found.setting == Setting(8, 0.2, taken)
+    assert f"base_lr {3 * taken:.4g} is not clearly better" in found.why or "too small to try" in found.why
+
+
+@pytest.mark.parametrize(("bears", "taken"), [(0.03, 0.08 / 3), (0.02, 0.01)])
+def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_is_better_than_its_own(
+    bears: float, taken: float
+) -> None:
+    def loss(setting: Setting, at: int) -> float:
+        if setting.base_lr > bears:
+            return 2.3 if at < 8 else 2.4
+        return 2.3 - 0.02 * at * setting.base_lr / bears
+
+    lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__, keeps=True)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16)
+    found = chosen(lab, choices)
+    assert choices.is_short(3200)
+    assert found.setting == Setting(8, 0.2, 0.0).but(base_lr=taken)
+    assert "with base_lr 0.08 its loss does not fall" in found.why
+
+
+@pytest.mark.parametrize(
+    ("seconds", "taken"),
+    [
+        ({1: 6.0, 2: 2.7, 4: 1.85, 8: 1.6}, 2),
+        ({1: 39.0, 2: 16.4, 4: 6.3, 8: 3.0}, 8),
+        ({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0}, 1),
+    ],
+)
+def test_where_old_gradients_allow_short_steps_only_a_short_run_takes_the_groups_that_are_there_first(
+    seconds: dict[int, float], taken: int
+) -> None:
+    """Of CIFAR-10 quick on links of 10 and 1 Gbit/s, milliseconds; and where more groups are no faster."""
+
+    def loss(setting: Setting, at: int) -> float:
+        return 2.3 - 0.001 * at if setting.base_lr <= 0.001 or setting.groups == 1 else 2.3
+
+    lab = Written(loss, seconds.__getitem__, keeps=True)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2500)
+    found = chosen(lab, choices, Setting(1, 0.9, 0.001))
+    assert found.setting == Setting(taken, round(1 - 0.1 * taken, 6), 0.001)
+    assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried if not trial.kept))
+
+
+def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
+    """Of twelve losses the last three are high, of twenty-four all but those go down."""
+    lab = Written(lambda setting, at: 3.0 if setting.groups == 4 and 8 < at < 13 else learns(at), PACES.__getitem__)
+    found = chosen(lab, SHORT)
+    assert found.setting.groups == 4
+    four = [len(trial.losses) for setting, trial in found.tried if setting == Setting(4, 0.6, 0.04)]
+    assert four[:2] == [12, 24]
+
+
+def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
+    lab = Written(lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__)
+    assert chosen(lab, SHORT).setting.groups == 2
+
+
+def test_what_a_short_run_spends_is_within_its_budget_though_training_is_faster_than_probes() -> None:
+    """By half: groups that begin together share links in step."""
+    lab = Written(lambda setting, at: 2.3 if at < 8 else 2.4, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
+    for last in range(2000, 3300, 100):
+        choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=last, probe_iterations=16)
+        assert choices.is_short(last)
+        assert chosen(lab, choices).spent <= choices.budget * last * 0.2 / 1.5
+
+
+def test_what_a_short_run_keeps_costs_it_nothing() -> None:
+    lab = Quadratic({1: 1.0, 2: 0.6, 4: 0.4, 8: 0.3}, seed=3)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=1500)
+    trials = Trials(lab, choices, 1500)
+    found = asyncio.run(tune(trials, choices, Setting(1, 0.9, 0.01)))
+    kept = [trial for _, trial in found.tried if trial.kept]
+    assert trials.kept == lab.iteration == sum(len(trial.losses) for trial in kept) > 0
+    assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried if not trial.kept))
+
+
+def test_a_short_run_that_diverges_after_all_goes_on_with_fewer_groups_that_learn_alike() -> None:
+    lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)
+    trials = Trials(lab, SHORT, SHORT.last)
+    found = asyncio.run(tune(trials, SHORT, START))
+    taken = [found.setting]
+    while found.setting != START:
+        trials.fell(found.setting)
+        found = instead(trials, SHORT, START, found)
+        taken.append(found.setting)
+    assert taken == [Setting(4, 0.6, 0.04), Setting(2, 0.8, 0.02), START]
+    assert "nothing else can be compared" in found.why
