@@ -60,7 +60,7 @@ def run(name: str, seconds: int, results: Path) -> Record:
         record.note("skipped: atheris is not installed: pip install 'convoy-runtime[fuzz]'")
         return record
     home = MEMORY_FILES if MEMORY_FILES.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="convoy-fuzz-", dir=home) as folder:
+    with tempfile.TemporaryDirectory(prefix="fuzz-convoy-", dir=home) as folder:
         command = [
             sys.executable,
             "-m",

@@ -13,7 +13,7 @@ from runtime.attached.standing import journal
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.report.course import Course, after
 
-LAST_WORDS = {"ended", "failed"}  # of a journal, of which one is written when nobody listens any more
+LAST_WORDS = {"ended", "stopped", "failed"}  # of a journal, of which one is written when nobody listens any more
 LAST_SECONDS = 1.0  # for it to be there
 LOOK_SECONDS = 0.05
 

@@ -30,6 +30,7 @@ KEPT = (
     "leaving",
     "continued",
     "ended",
+    "stopped",
 )  # events that tell how it stands
 WORDS = {"stopping": "winding down", "killed": "over"}  # for people, of a course's
 SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
@@ -115,7 +116,7 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 
 def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
     """Seconds, by what has passed between the first and the last report; None before the second."""
-    if told.keys() & {"finished", "failed", "continued"} or HEADLINE not in told:
+    if told.keys() & {"finished", "failed", "continued", "stopped"} or HEADLINE not in told:
         return None
     first, now = told["first"], told[HEADLINE]
     try:

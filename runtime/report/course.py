@@ -10,11 +10,11 @@ from dataclasses import dataclass
 ENDING = ("winding down", "stopping early")  # asked from outside, or by the tests: what is under way is finished
 ENDS = ("finished", "handed over")  # the lead is done
 STATES = ("starting", "running", "held", "stopping")  # while it lives
-RESULTS = ("killed", "finished", "continued", "failed")  # when it does not; of several the last here counts
+RESULTS = ("killed", "stopped", "finished", "continued", "failed")  # when it does not; of several the last here counts
 
 _STEPS = {"began": "running", "held": "held", "released": "running"}
 _STEPS |= dict.fromkeys((*ENDING, *ENDS, "continued"), "stopping")
-_TOLD = {"ended": "finished", "finished": "finished", "continued": "continued", "failed": "failed"}
+_TOLD = {"ended": "finished", **{name: name for name in RESULTS[1:]}}
 
 
 @dataclass

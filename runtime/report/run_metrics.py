@@ -112,7 +112,7 @@ class RunMetrics:
 
     def _states(self) -> Samples:
         now = self._state.state
-        for state in (*STATES, *RESULTS[1:]):  # who was killed says nothing
+        for state in (*STATES, *RESULTS[2:]):  # who is killed or ended at once says nothing
             yield (SUPERVISOR, SUPERVISOR, state), float(state == now)
 
     def _outcome(self) -> Samples:

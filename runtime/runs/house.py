@@ -78,10 +78,11 @@ class Site:
 class House(ABC):
     """Made on the event loop of its run; opened, supervised and closed, in this order. `began` is set when every actor
     has begun. `summary` is a line for the person at a good end. `asked_to_end`: by somebody outside, so that no other
-    run follows it. `healing`: what is left of it in memory for the next, where one may follow."""
+    run follows it; `ended_now`: before its lead had ended. `healing`: what is left of it in
+    memory for the next, where one may follow."""
 
     began: asyncio.Event
-    asked_to_end = False
+    asked_to_end = ended_now = False
     metrics_url = ""
     report_url = ""
     operators_at = ""

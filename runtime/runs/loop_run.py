@@ -126,6 +126,7 @@ class LoopHouse(House):
 
     def end_now(self) -> None:
         """See House.end_now."""
+        self.ended_now |= not self._outcome.done()
         self._end(None)
 
     def statuses(self) -> dict[str, dict[str, Any]]:

@@ -162,8 +162,7 @@ class ProcessHouse(House):
             return error
         finally:
             self._run_metrics.ended()
-            restarts = self._config.recovery.restarts > 0 and isinstance(error, RoleDied)
-            follows = restarts or self._continuing.done
+            follows = self._continuing.done or (self._config.recovery.restarts > 0 and isinstance(error, RoleDied))
             self._lingers.seconds = 0.0 if follows else self._config.metrics.linger_seconds
             await self._clients.close()
             await self._desk.close()
@@ -217,6 +216,7 @@ class ProcessHouse(House):
 
     def end_now(self) -> None:
         """See House.end_now."""
+        self.ended_now |= not self._supervisor.outcome.done()
         self._lingers.stop(for_good=True)
         self._supervisor.end_now()
 

@@ -40,7 +40,7 @@ from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
 R = TypeVar("R", bound=Message)
-ENDED = "ended"  # the last line of the journal of a run that nothing ended
+ENDED, STOPPED = "ended", "stopped"  # last lines of journals; stopped: before the lead had ended
 
 
 def house_of(
@@ -168,11 +168,11 @@ class Run:
             finally:
                 self._events.end()
                 self._opened.set()
-                if self._house is not None:
-                    self._had_begun = self._house.began.is_set()
-                    self._house.began.set()  # nobody waits for it any more
-                if seen_through and self._error is None:
-                    directory.event(SUPERVISOR, ENDED, {})  # its absence tells that a run was killed
+                if (house := self._house) is not None:
+                    self._had_begun = house.began.is_set()
+                    house.began.set()  # nobody waits for it any more
+                    if seen_through and self._error is None:  # without a last line it was killed
+                        directory.event(SUPERVISOR, STOPPED if house.ended_now or not self._had_begun else ENDED, {})
                 if board is not None:
                     board.close()
                 directory.close()

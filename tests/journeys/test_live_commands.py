@@ -84,6 +84,7 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
             names = [event.name async for event in run.events()]
             assert ("winding down" in names) is (not now)
             assert run.asked_to_end
+        assert (await standing(Here(run.directory)))["state"] == ("stopped" if now else "finished")
     assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
     assert "was over before" in capsys.readouterr().out
 

@@ -22,6 +22,8 @@ from runtime.report.course import after
         ("began finished", "stopping", "finished"),
         ("began finished ended", "stopping", "finished"),
         ("began ended", "running", "finished"),
+        ("began stopped", "running", "stopped"),
+        ("began finished stopped", "stopping", "finished"),
         ("began handed_over continued", "stopping", "continued"),
         ("began handed_over continued ended", "stopping", "continued"),
         ("began finished failed", "stopping", "failed"),
