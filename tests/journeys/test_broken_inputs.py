@@ -19,7 +19,7 @@ from tests.journeys.broken_inputs import KINDS
 from tests.support import ROOT, environment
 
 EACH = 15  # of 20 kinds: 300
-SECONDS, MEGABYTES = 5.0, 1000.0  # what is promised
+SECONDS, MEGABYTES = 5.0, 1000.0  # what is promised; of processor time
 DIVERGED = 1
 
 
