@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -56,6 +57,8 @@ from runtime.cluster.launchers import LocalLauncher, Nursery
 from runtime.cluster.launcher import LaunchPlan
 from runtime.plan.topology import ProcessSpec
 async def born(nursery):
+    plan = Path(sys.argv[1], "plan.json")
+    os.mkfifo(plan)
     nursery.prepare("roles")
     launcher = LocalLauncher(LaunchPlan(Path(sys.argv[1]), "roles", (), nursery))
     launcher.begin()
@@ -65,6 +68,7 @@ async def born(nursery):
     told = {"parent": parent, "nursery": nursery.process.pid, "session": os.getsid(nursery.process.pid)}
     told["open"] = [os.readlink(entry) for entry in (home / "fd").iterdir()]
     told["caught"] = int(home.joinpath("status").read_text().partition("SigCgt:")[2].split()[0], 16)
+    plan.write_text("none")
     told["status"] = await born.wait()
     await launcher.close()
     return told | {"ended": nursery.process.returncode}
@@ -82,6 +86,8 @@ def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_lib
 
 
 async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    os.mkfifo(plan)  # so that the process waits for it
     with Nursery.start() as nursery:
         nursery.prepare("roles")
         launcher = LocalLauncher(LaunchPlan(tmp_path, "roles", (Machine(),), nursery))
@@ -89,8 +95,9 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()), 1)
         assert isinstance(born, LocalProcess)
         assert parent_of(born.pid) == nursery.process.pid
-        assert await born.wait() == 1  # it has no run to take part in
-        assert "plan.json" in "\n".join(born.last_lines())
+        await asyncio.to_thread(plan.write_text, "none")
+        assert await born.wait() == 1  # that is no run to take part in
+        assert "JSONDecodeError" in "\n".join(born.last_lines())
         await launcher.close()
 
 
