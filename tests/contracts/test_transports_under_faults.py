@@ -234,6 +234,7 @@ def gradient(number: int) -> Array:
 
 
 @pytest.mark.few("[unix]", "[shared memory]")
+@pytest.mark.timeout(120 + MANY // 1000)
 @pytest.mark.parametrize("kind", ROADS)
 async def test_of_thousands_of_gradients_each_that_comes_is_applied_once(tmp_path: Path, kind: str) -> None:
     sender, model = Asker(), Model()

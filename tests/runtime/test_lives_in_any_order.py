@@ -6,6 +6,7 @@ import asyncio
 import os
 from itertools import pairwise
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -228,3 +229,4 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None)
+TestLives.pytestmark = [pytest.mark.timeout(120 + EXAMPLES // 5)]
