@@ -81,10 +81,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-k` with a part of a test's name imports only the files that have the word."""
+    """`-k` with a part of a test's name imports only the files that have the word; `-m slow` those that can have a slow
+    test: each process of a run collects all its tests, 8 s of processor time for all of them."""
+    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
     wanted = files_naming(config.option.keyword)
-    unwanted = wanted and collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-    return True if unwanted and collection_path not in wanted else None
+    unwanted = bool(wanted) and collection_path not in wanted
+    if not unwanted and config.option.markexpr == "slow":
+        unwanted = not re.search(r"mark\.(slow|few)\b", collection_path.read_text("utf-8"))
+    return True if unwanted else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nets.definition.spec import ZOO
 from nets.files.checkpoint import load as load_checkpoint
 from ops import Array
 from roles import ROLES, Options, plan
@@ -28,11 +29,17 @@ from runtime.simulation.cluster import Journal, simulate
 from runtime.transport.inproc import InprocNetwork
 
 ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "tests" / "site"  # packages that every run of a test knows, as pip would leave them
 
 SOLVER = """
 net: "lenet.prototxt"
 base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 power: 0.75
 max_iter: {iterations} display: 1 snapshot: 0
+"""
+
+# In the conv phase: a worker's pass takes 20 ms. A run that goes on until it is ended would take all cores for itself.
+PACE = """layer { name: "pace" type: "Paced" bottom: "pool2" top: "pool2" include { phase: TRAIN }
+  python_param { param_str: '{"seconds": 0.02}' } }
 """
 
 CLUSTER = """
@@ -61,11 +68,17 @@ def configure(
     seed: int = 1,
     test: bool = False,
     batch: int = 16,
+    paced: bool = False,
     more: str = "",
 ) -> Path:
     """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "solver.prototxt").write_text(SOLVER.format(iterations=iterations))
+    solver = SOLVER.format(iterations=iterations)
+    if paced:
+        conv, ip1, fc = (ZOO / "lenet.prototxt").read_text().partition('layer {\n  name: "ip1"')
+        (directory / "paced.prototxt").write_text(f"{conv}{PACE}{ip1}{fc}")
+        solver = solver.replace("lenet.prototxt", "paced.prototxt")
+    (directory / "solver.prototxt").write_text(solver)
     testing = 'test = { format = "digits", split = "test" }' if test else ""
     count = 1 if preset == "single" else workers
     text = CLUSTER.format(preset=preset, workers=count, seed=seed, test=testing, batch=batch)
@@ -120,7 +133,7 @@ def runtime_command(*arguments: str | Path) -> list[str]:
 
 def environment() -> dict[str, str]:
     """The environment of a run started from a test: the checkout is importable, BLAS has one thread."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(ROOT), str(SITE), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 

@@ -125,7 +125,7 @@ def waits(seconds: float) -> None:
 @pytest.mark.timeout(120 + 10 * PAUSES)
 def test_pauses_of_any_role_shorter_than_the_limit_cost_only_their_time(tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    with running(configure(tmp_path / "paused", "sync", workers=2, iterations=1_000_000, more=TCP)) as run:
+    with running(configure(tmp_path / "paused", "sync", workers=2, iterations=1_000_000, paced=True, more=TCP)) as run:
         for number in range(PAUSES):
             pid = run.pids[sorted(run.pids)[number % len(run.pids)]]
             os.kill(pid, signal.SIGSTOP)
@@ -165,7 +165,7 @@ def cable(machine: Machine, state: str) -> None:
 def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(tmp_path: Path, three: list[Machine]) -> None:
     chance = random.Random(SEED)
     more = TCP + apart(three)
-    with running(configure(tmp_path / "cut", "sync", workers=2, iterations=1_000_000, more=more)) as run:
+    with running(configure(tmp_path / "cut", "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
         for number in range(CUTS):
             machine = three[number % len(three)]
             cable(machine, "down")
@@ -185,7 +185,9 @@ def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(tmp_path: P
 def test_a_cut_longer_than_the_limit_is_named_with_both_ends(tmp_path: Path, three: list[Machine]) -> None:
     for number in range(LONG_CUTS):
         machine = three[number % len(three)]
-        cluster = configure(tmp_path / str(number), "sync", workers=2, iterations=1_000_000, more=OPEN + apart(three))
+        cluster = configure(
+            tmp_path / str(number), "sync", workers=2, iterations=1_000_000, paced=True, more=OPEN + apart(three)
+        )
         with running(cluster) as run:
             cable(machine, "down")
             cut = time.monotonic()

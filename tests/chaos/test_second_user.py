@@ -59,7 +59,7 @@ def open_folder() -> Iterator[Path]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.slow
 def test_another_user_cannot_end_stall_or_read_a_run(tmp_path: Path, open_folder: Path) -> None:
-    cluster = configure(open_folder / "run", "sync", workers=2, iterations=1_000_000, more=TCP)
+    cluster = configure(open_folder / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=TCP)
     with running(cluster) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         pages = {entry["metrics_port"] for entry in events(run_directory(cluster), "process")}

@@ -42,12 +42,12 @@ def two() -> Iterator[list[Machine]]:
         yield made
 
 
-def ports_of(pid: int, pages: set[int]) -> list[int]:
+def ports_of(pid: int, page: int) -> list[int]:
     """TCP ports on which a process listens, in its own network, without its page of metrics."""
     inodes = {re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     found = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
-    return sorted(found - pages)
+    return sorted(found - {page})
 
 
 def recorded(door: Door, keys: Keys) -> bytes:
@@ -65,13 +65,13 @@ def recorded(door: Door, keys: Keys) -> bytes:
 
 def doors_of(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
     """Both lanes of the processes that are attacked, as the model server."""
-    pages = {entry["metrics_port"] for entry in events(run_directory(run.cluster), "process")}
+    pages = {entry["process"]: entry["metrics_port"] for entry in events(run_directory(run.cluster), "process")}
     found = []
     for machine, name in zip(made, ATTACKED, strict=True):
         keys = Keys.read(sockets / f"{name}.keys")
         said = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
         identity = f"conv_model/1.{run.pids['conv_model']}".encode()
-        for port in ports_of(run.pids[name], pages):
+        for port in ports_of(run.pids[name], pages[name]):
             door = Door(machine.address, port, keys.public, identity, said, keys.secret.encode())
             door.recorded = recorded(door, Keys.read(sockets / "conv_model.keys"))
             found.append(door)
@@ -101,7 +101,7 @@ def rejected(run: Running, made: list[Machine]) -> float:
 def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(tmp_path: Path, two: list[Machine]) -> None:
     more = "".join(MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(two))
     more += '[[process]]\nname = "conv-0-1"\nmachine = "m1"\nactors = ["conv-0-1"]\n'
-    with running(configure(tmp_path / "run", "sync", workers=2, iterations=1_000_000, more=more)) as run:
+    with running(configure(tmp_path / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         doors = doors_of(run, two, sockets)
         most = resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE)

@@ -95,8 +95,11 @@ def _build(made: Path, work: Path) -> None:
     runtime = _runtime_module(made, work, tools)
     _libraries(made, work, runtime)
     installed = made / "fake_cuda"
-    for name in ("", "-DFIBERS"):  # what every kernel includes
-        _headers_ahead(made, installed, name)
+    (sanitized,) = re.findall(r'^SANITIZED = "(.*)"', (installed / "__init__.py").read_text(), re.MULTILINE)
+    for fibers in ([], ["-DFIBERS"]):  # what every kernel includes
+        _headers_ahead(made, "cupy_kernel.h", "plain", ["-O1", *fibers])
+        _headers_ahead(made, "kernel.h", "plain", ["-O1", *fibers])
+        _headers_ahead(made, "kernel.h", "sanitized", [*sanitized.split(), *fibers])
     api = made / "cupy_backends" / "cuda" / "api"
     for old in (*api.glob("runtime.*.so"), *(made / "cupy" / "cuda").glob("thrust.*so")):
         old.unlink()
@@ -165,15 +168,16 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
     _run(COMPILER, "-shared", cudnn, "-o", apart / "libcudnn.so.9", *link)
 
 
-def _headers_ahead(made: Path, installed: Path, fibers: str) -> None:
-    headers = made / "cupy" / "_core" / "include"
+def _headers_ahead(made: Path, header: str, name: str, options: list[str]) -> None:
+    """A kernel of ours takes 0.1 s with it and 0.3 s without, one of CuPy's 0.1 s and 1 s."""
+    headers, installed = made / "cupy" / "_core" / "include", made / "fake_cuda"
     own = [headers / "cupy" / "_cccl" / name for name in ("cub", "thrust", "libcudacxx")]
-    target = installed / "cupy_kernel.h.gch"
+    target = installed / f"{header}.gch"
     target.mkdir(exist_ok=True)
-    options = ["-std=c++17", "-shared", "-fPIC", "-w", "-O1", *([fibers] if fibers else [])]
     includes = _include(installed, *own, headers, made / "nvidia" / "cu13" / "include")
-    source = installed / "cupy_kernel.h"
-    _run(COMPILER, *options, *includes, "-x", "c++-header", source, "-o", target / f"plain{fibers}.gch")
+    common = ["-std=c++17", "-shared", "-fPIC", "-w", *options]
+    file = target / f"{name}{'-fibers' if '-DFIBERS' in options else ''}.gch"
+    _run(COMPILER, *common, *includes, "-x", "c++-header", installed / header, "-o", file)
 
 
 def _include(*folders: object) -> list[str]:

@@ -54,7 +54,7 @@ class Operated:
 @contextmanager
 def operated(folder: Path) -> Iterator[Operated]:
     """The run, which has tested its net and gone on; it is over afterwards."""
-    configure(folder, "omnivore", workers=2, groups=2, iterations=10**6, batch=8, test=True, more=METRICS)
+    configure(folder, "omnivore", workers=2, groups=2, iterations=10**6, batch=8, test=True, paced=True, more=METRICS)
     with (folder / "solver.prototxt").open("a") as solver:
         solver.write(TESTING)
     up = subprocess.Popen(runtime_command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)

@@ -15,7 +15,7 @@ TESTED = "[run]\ndirectory = 'runs'\n"
 
 @pytest.mark.slow
 def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "single", iterations=10**6, test=True)
+    cluster = configure(tmp_path, "single", iterations=10**6, test=True, paced=True)
     command = runtime_command("up", cluster.name, "--test", "--set", "train.kernels=numpy")
     with terminal(command, 80, 24, tmp_path, environment()) as screen:
         screen.until(lambda lines: any(line.startswith("iteration ") and "elapsed" in line for line in lines))

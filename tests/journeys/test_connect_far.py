@@ -21,7 +21,7 @@ def test_a_run_is_watched_saved_scaled_and_ended_from_another_network(tmp_path: 
         with machines(1, 10**9) as (there,):
             here = there.address.rpartition(".")[0] + ".254"
             operators = f'[operators]\naddress = "{here}"\n'
-            cluster = configure(tmp_path / "up", "sync", workers=1, iterations=10**6, more=operators)
+            cluster = configure(tmp_path / "up", "sync", workers=1, iterations=10**6, paced=True, more=operators)
             words = runtime_command("up", str(cluster))
             with subprocess.Popen(
                 words, cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE, text=True

@@ -51,7 +51,9 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not
     waits: bool, tmp_path: Path
 ) -> None:
     """It tells more than a pipe and what waits for its reader hold: 64 KiB each, of 90 characters a line."""
-    cluster = configure(tmp_path, "single", iterations=3000)
+    cluster = configure(tmp_path, "single", iterations=3000, batch=4)
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("base_lr: 0.01", "base_lr: 0.001"))
     with subprocess.Popen(
         runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,

@@ -44,7 +44,7 @@ PROMISED = {
 @pytest.fixture
 def pages(tmp_path: Path):
     """process name -> its metrics page, taken in the middle of a run."""
-    cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8, test=True)
+    cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8, test=True, paced=True)
     with in_the_middle(cluster, "--set", "metrics.port=0") as (process, said):
         url = re.findall(r"http://\S+/sd", said)[0]
         listed = json.loads(get(url))
@@ -73,7 +73,7 @@ def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dic
 
 @pytest.mark.slow
 def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_readable(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "single", iterations=1_000_000)
+    cluster = configure(tmp_path, "single", iterations=1_000_000, paced=True)
     with (
         subprocess.Popen(
             runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True

@@ -40,7 +40,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
 @contextmanager
 def up(folder: Path, server: PrometheusServer, preset: str, **shape: int) -> Iterator[subprocess.Popen[str]]:
     """A live run that has begun."""
-    configure(folder, preset, iterations=1_000_000, batch=8, test=True, **shape)
+    configure(folder, preset, iterations=1_000_000, batch=8, test=True, paced=True, **shape)
     command = runtime_command("up", "cluster.toml", "--set", f"metrics.port={server.port}")
     with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:

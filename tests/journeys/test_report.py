@@ -148,7 +148,7 @@ def waiting(url: str, wanted: str) -> str:
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of the report of a run that goes on, and `up`."""
-    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True)
+    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True, paced=True)
     with in_the_middle(cluster) as (process, said):
         yield re.findall(r"http://\S+/report", said)[0], process
 
