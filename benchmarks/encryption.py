@@ -2,7 +2,8 @@
 
 The hosts are network namespaces with a cable of 1 Gbit/s between them; both sides are up at once and take turns, round
 by round, and a loss is the median of the ratios of the rounds. The bar is for 1 Gbit/s. A second part has a cable
-without a rate: there the processors are the limit, and both hosts share those of this machine.
+without a rate: there the processors are the limit, and both hosts share those of this machine. The third is a run at
+whose doors strangers knock (`encryption_strangers`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from benchmarks.encryption_strangers import beside_strangers
 from benchmarks.machines import Refused, machines
 from benchmarks.messages_pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
 from benchmarks.report import ROOT, Record, machine, ratio, write
@@ -119,6 +121,7 @@ def judged(record: Record, what: str, left: float, least: float) -> None:
 PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "gigabit": ("Encrypted links over 1 Gbit/s", over_a_gigabit),
     "unlimited": ("Encrypted links over a cable without a rate", without_a_rate),
+    "strangers": ("Training while strangers knock at encrypted links", beside_strangers),
 }
 
 

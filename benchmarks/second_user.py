@@ -246,7 +246,7 @@ class Watched:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.iterations, self._time = 0, 0.0
-        self._processes: list[Event] = []
+        self.processes: list[Event] = []  # that have begun
         self._news = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -256,7 +256,7 @@ class Watched:
         """Until it ends."""
         async for event in self._run.events():
             if event.name == "process":
-                self._processes.append(event)
+                self.processes.append(event)
             elif event.name == "progress":
                 self.iterations, self._time = int(event["iteration"]), event.time
                 self._news.set()
@@ -277,8 +277,8 @@ class Watched:
     def doors(self) -> list[str]:
         """The arguments of PREAMBLE: ports of the coordinator and the model server, a name, folders, metrics pages."""
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{os.getpid()}-*")
-        pages = {event["metrics_port"] for event in self._processes}
-        pids = [event["pid"] for event in self._processes if event["process"] in ("coordinator", "conv_model")]
+        pages = {event["metrics_port"] for event in self.processes}
+        pids = [event["pid"] for event in self.processes if event["process"] in ("coordinator", "conv_model")]
         ports = [str(port) for port in listening(pids) if port not in pages]
         return [*ports, "conv-0-0/1.7", str(sockets), str(self._run.directory), " ".join(map(str, pages))]
 

@@ -17,16 +17,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import zmq
 
 from benchmarks.machines import Machine, machines
+from benchmarks.strangers import STRANGERS, Door, doors_of
 from runtime.machine.descriptors import DESCRIPTORS
 from runtime.machine.namespaces import enter
-from runtime.messages.message import Envelope, WindDown
-from runtime.transport.keys import Keys
 from tests.chaos.test_links import Running, running, undisturbed
 from tests.far_machines import or_skip
-from tests.strangers import STRANGERS, Door, recording
 from tests.support import configure, events, get, run_directory
 
 TRIES = int(os.environ.get("CONVOY_STRANGERS", "20"))
@@ -42,39 +39,13 @@ def two() -> Iterator[list[Machine]]:
         yield made
 
 
-def ports_of(pid: int, page: int) -> list[int]:
-    """TCP ports on which a process listens, in its own network, without its page of metrics."""
-    inodes = {re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    found = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
-    return sorted(found - {page})
-
-
-def recorded(door: Door, keys: Keys) -> bytes:
-    """What a peer says that comes in: with its real key, and as another life of it."""
-    own = keys.public, keys.private
-    with recording(door.host, door.port) as recorder, zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        for name, value in {"LINGER": 0, "ROUTING_ID": b"conv_model/9.1"}.items():
-            dealer.setsockopt(getattr(zmq, name), value)
-        dealer.curve_serverkey, dealer.curve_publickey, dealer.curve_secretkey = door.public, *own
-        with dealer.get_monitor_socket(zmq.Event.HANDSHAKE_SUCCEEDED) as monitor:
-            dealer.connect(f"tcp://127.0.0.1:{recorder.port}")
-            assert monitor.poll(5000)
-    return recorder.sent
-
-
-def doors_of(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
-    """Both lanes of the processes that are attacked, as the model server."""
+def doors(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
+    """Both lanes of the processes that are attacked, for who comes as the model server."""
     pages = {entry["process"]: entry["metrics_port"] for entry in events(run_directory(run.cluster), "process")}
+    peer = "conv_model", run.pids["conv_model"]
     found = []
     for machine, name in zip(made, ATTACKED, strict=True):
-        keys = Keys.read(sockets / f"{name}.keys")
-        said = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
-        identity = f"conv_model/1.{run.pids['conv_model']}".encode()
-        for port in ports_of(run.pids[name], pages[name]):
-            door = Door(machine.address, port, keys.public, identity, said, keys.secret.encode())
-            door.recorded = recorded(door, Keys.read(sockets / "conv_model.keys"))
-            found.append(door)
+        found += doors_of(machine.address, run.pids[name], pages[name], sockets, name, peer)
     assert len(found) == 4
     return found
 
@@ -103,18 +74,18 @@ def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(tmp_path: Path,
     more += '[[process]]\nname = "conv-0-1"\nmachine = "m1"\nactors = ["conv-0-1"]\n'
     with running(configure(tmp_path / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
-        doors = doors_of(run, two, sockets)
+        tried = doors(run, two, sockets)
         most = resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE)
         assert most[0] == min(most[1], DESCRIPTORS)  # for those who hold connections to `up` open
         for name, stranger in STRANGERS.items():
             before = rejected(run, two)
             with ThreadPoolExecutor(AT_ONCE) as several:
-                answered = list(several.map(stranger, (doors * TRIES)[:TRIES]))
+                answered = list(several.map(stranger, (tried * TRIES)[:TRIES]))
             assert (name, answered) == (name, [False] * TRIES)
             run.goes_on(1)
             told = name in ("wrong_server_key", "unknown_key", "null", "plain", "garbage", "no_key", "replayed")
             assert (name, rejected(run, two) > before) == (name, told)
-        held: list[socket.socket] = [each for door in doors for each in door.held]
+        held: list[socket.socket] = [each for door in tried for each in door.held]
         assert len(held) == TRIES
         for each in held:  # whoever says nothing more is dropped after 5 s
             each.settimeout(10)

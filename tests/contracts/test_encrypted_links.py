@@ -14,6 +14,7 @@ import pytest
 from roads import Load, Note, paired
 from test_broken_links import End
 
+from benchmarks.strangers import STRANGERS, Door, recording
 from runtime.errors import LaunchError
 from runtime.machine import descriptors
 from runtime.messages.message import Envelope
@@ -21,7 +22,6 @@ from runtime.transport import Endpoints
 from runtime.transport.keys import Keys
 from runtime.transport.parts import PARTS_FROM, SEALED_PART
 from runtime.transport.zeromq import key_pair
-from tests.strangers import STRANGERS, Door, recording
 
 CURVE = "curve://127.0.0.1:*"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import runtime
+from benchmarks.strangers import STRANGERS, Door, Recorder, recording
 from runtime import Run
 from runtime.attached.seen import There
 from runtime.cli.main import main
@@ -29,7 +30,6 @@ from runtime.transport.dialed import Dialing
 from tests.journeys.adders import Add, Total, adders
 from tests.journeys.chrome_trace import closed
 from tests.journeys.watched import Hello, Line, watched
-from tests.strangers import STRANGERS, Door, Recorder, recording
 from tests.support import environment, runtime_command
 
 OPEN = {"address": "127.0.0.1"}

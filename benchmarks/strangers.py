@@ -1,25 +1,35 @@
 """Eight ways in which a stranger knocks at an encrypted link. Each tries once and returns when it was turned away.
 
 A stranger knows all that is no secret: the listener's public key, the names of its peers, how a message is encoded.
+`python -m benchmarks.strangers` is a process of them: its first line says the doors, each other one a way, how often
+and in how many seconds; it answers with how often it was let in.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import select
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import zmq
 
 from runtime.messages import wire
-from runtime.messages.message import Envelope
+from runtime.messages.message import Envelope, WindDown
+from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
 
+SAID = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
 SECONDS = 0.3  # for a handshake that shall come to nothing
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)  # of ZMTP 3.1, a client's
 
@@ -33,7 +43,7 @@ class Door:
     port: int
     public: bytes
     identity: bytes
-    said: Envelope
+    said: Envelope = SAID
     secret: bytes = b"the secret of another run"
     recorded: bytes = b""
     held: list[socket.socket] = field(default_factory=list)
@@ -169,3 +179,71 @@ def recording(host: str, port: int) -> Iterator[Recorder]:
         yield recorder
     finally:
         recorder.close()
+
+
+def ports_of(pid: int, page: int) -> list[int]:
+    """TCP ports on which a process listens, in its own network, without its page of metrics."""
+    inodes = {re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    found = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+    return sorted(found - {page})
+
+
+def doors_of(host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[str, int]) -> list[Door]:
+    """Both lanes of a process `name`, whose run keeps its keys in that folder, for who comes as a peer: its name and
+    process."""
+    own, others = Keys.read(keys / f"{name}.keys"), Keys.read(keys / f"{peer[0]}.keys")
+    identity, found = f"{peer[0]}/1.{peer[1]}".encode(), []
+    for port in ports_of(pid, page):
+        found.append(Door(host, port, own.public, identity, secret=own.secret.encode()))
+        found[-1].recorded = recorded(found[-1], others, peer[0])
+    return found
+
+
+def recorded(door: Door, keys: Keys, peer: str) -> bytes:
+    """What a peer says that comes in: with its real key, and as another life of it."""
+    own = keys.public, keys.private
+    with recording(door.host, door.port) as recorder, zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        for name, value in {"LINGER": 0, "ROUTING_ID": f"{peer}/9.1".encode()}.items():
+            dealer.setsockopt(getattr(zmq, name), value)
+        dealer.curve_serverkey, dealer.curve_publickey, dealer.curve_secretkey = door.public, *own
+        with dealer.get_monitor_socket(zmq.Event.HANDSHAKE_SUCCEEDED) as monitor:
+            dealer.connect(f"tcp://127.0.0.1:{recorder.port}")
+            if not monitor.poll(5000):
+                raise TimeoutError(f"{peer} does not get in at {door.host}:{door.port}")
+    return recorder.sent
+
+
+def line_of(doors: list[Door]) -> str:
+    """The first line for a process of strangers."""
+    kept = ("public", "identity", "secret", "recorded")
+    told = [
+        {name: getattr(door, name).hex() for name in kept} | {"host": door.host, "port": door.port} for door in doors
+    ]
+    return json.dumps(told)
+
+
+def main() -> int:
+    """See the module docstring."""
+    told = json.loads(sys.stdin.readline())
+    doors = [
+        Door(**{key: value if key in ("host", "port") else bytes.fromhex(value) for key, value in each.items()})
+        for each in told
+    ]
+    with ThreadPoolExecutor(20) as several:
+        for line in sys.stdin:
+            name, tries, seconds = line.split()
+            began, waiting = time.monotonic(), []
+            for number in range(int(tries)):
+                time.sleep(max(0.0, began + number * float(seconds) / int(tries) - time.monotonic()))
+                waiting.append(several.submit(STRANGERS[name], doors[number % len(doors)]))
+            let_in = sum(each.result() for each in waiting)
+            for door in doors:
+                while door.held:
+                    door.held.pop().close()
+            print(let_in, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
