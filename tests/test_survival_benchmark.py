@@ -27,7 +27,7 @@ def test_what_training_waited_for_each_checkpoint_is_read_from_a_journal(tmp_pat
 
 @pytest.mark.slow
 def test_all_kinds_of_run_are_compared(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", "--rounds", "2", "--turn", "1"]
+    command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", "--rounds", "2", "--turn", "2"]
     done = subprocess.run(
         [*command, "--against", ROOT, "--results", tmp_path],
         cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,

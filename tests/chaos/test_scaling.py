@@ -159,7 +159,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
 
 @pytest.mark.slow
 def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts) -> None:
-    run = survivor(configure(tmp_path, "single", iterations=1_000_000, paced=True))
+    run = survivor(configure(tmp_path, "single", iterations=1_000_000))
     run.until("progress ")
     assert refused(run, workers=2) == "found 2 workers, but preset 'single' is one worker"
     run.until("progress ")
