@@ -82,7 +82,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """`-k` with a part of a test's name imports only the files that have the word; `-m slow` those that can have a slow
-    test: each process of a run collects all its tests, 8 s of processor time for all of them."""
+    test: each process of a run collects all its tests, 7 to 10 s of processor time for all of them."""
     if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
         return None
     wanted = files_naming(config.option.keyword)

@@ -169,7 +169,7 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
 
 
 def _headers_ahead(made: Path, header: str, name: str, options: list[str]) -> None:
-    """A kernel of ours takes 0.1 s with it and 0.3 s without, one of CuPy's 0.1 s and 1 s."""
+    """Compiles what every kernel includes: one of ours takes 0.08 s with it and 0.29 s without."""
     headers, installed = made / "cupy" / "_core" / "include", made / "fake_cuda"
     own = [headers / "cupy" / "_cccl" / name for name in ("cub", "thrust", "libcudacxx")]
     target = installed / f"{header}.gch"

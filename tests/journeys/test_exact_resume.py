@@ -127,7 +127,7 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
 @pytest.mark.parametrize("seconds", [0.1, 0.3])  # of some that the run takes
 def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, seconds: float) -> None:
     def cluster(name: str) -> Path:
-        made = configure(tmp_path / name, "sync", workers=2, iterations=300, batch=16)
+        made = configure(tmp_path / name, "sync", workers=2, iterations=300, batch=32)
         made.write_text(f"{made.read_text()}{REPRODUCIBLE}[checkpoint]\nseconds = {seconds}\n")
         return made
 
