@@ -1,6 +1,7 @@
 """Where images and labels come from.
 
 source  formats           the interface, MemorySource; open_source checks the configuration
+held                      what is in memory, once for all actors of a process
 digits  idx  cifar10      the digits that ship, MNIST's and CIFAR-10's files
 zipped                    plain or gzipped files, opened
 lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one record

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nets.data import blank, cifar10, digits, hdf5_list, idx, images, lmdb_source, synthetic, text
+from nets.data.held import once
 from nets.data.source import MemorySource, Source
 from nets.errors import DataError, did_you_mean
 
@@ -16,13 +17,14 @@ from nets.errors import DataError, did_you_mean
 class Format:
     """How a format is opened and which options it takes, each with its type; `needed` have no default.
 
-    `open` returns a Source, or the arguments of a MemorySource, whose planes have this `order` and whose classes are
-    called by these `names`.
+    `open` returns a Source, or where it is `in_memory` the arguments of a MemorySource, whose planes have this `order`
+    and whose classes are called by these `names`.
     """
 
     open: Callable[..., Any]
     options: Mapping[str, type]
     needed: tuple[str, ...] = ()
+    in_memory: bool = False
     order: str = "bgr"
     names: tuple[str, ...] = ()
 
@@ -31,13 +33,15 @@ _SIZE = {"new_height": int, "new_width": int, "color": str}
 
 FORMATS = {
     "blank": Format(blank.open_blank, {"shape": list, "shapes": Sequence, "size": int}),
-    "cifar10": Format(cifar10.read, {"files": tuple}, ("files",), "rgb", cifar10.NAMES),
-    "digits": Format(digits.read, {"split": str}, names=tuple("0123456789")),
+    "cifar10": Format(cifar10.read, {"files": tuple}, ("files",), in_memory=True, order="rgb", names=cifar10.NAMES),
+    "digits": Format(digits.read, {"split": str}, in_memory=True, names=tuple("0123456789")),
     "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),
-    "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels")),
+    "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels"), in_memory=True),
     "images": Format(images.open_images, {"source": str, "root_folder": str, **_SIZE}, ("source",)),
     "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_SIZE}, ("source",)),
-    "synthetic": Format(synthetic.make, {"shape": list, "classes": int, "size": int, "seed": int, "sample": int}),
+    "synthetic": Format(
+        synthetic.make, {"shape": list, "classes": int, "size": int, "seed": int, "sample": int}, in_memory=True
+    ),
     "text": Format(
         text.open_text, {"source": str, "streams": int, "length": int, "alphabet": str, "part": tuple}, ("source",)
     ),
@@ -63,12 +67,16 @@ def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
     problems = [f"{kind}: {text}" for text in _mistakes(given, chosen)]
     if problems:
         raise DataError(problems)
-    found = chosen.open(base_dir=base_dir, **given)
-    if isinstance(found, Source):
+    if not chosen.in_memory:
+        source: Source = chosen.open(base_dir=base_dir, **given)
+        return source
+
+    def read() -> MemorySource:
+        found = MemorySource(str(kind), *chosen.open(base_dir=base_dir, **given))
+        found.order, found.class_names = chosen.order, chosen.names
         return found
-    held = MemorySource(str(kind), *found)
-    held.order, held.class_names = chosen.order, chosen.names
-    return held
+
+    return once(str(kind), given, base_dir, read)
 
 
 def _mistakes(given: Mapping[str, Any], chosen: Format) -> list[str]:

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import itertools
 import struct
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,20 @@ def test_the_digits_are_read_once_and_nobody_can_write_over_them():
     for array in (images, labels):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
+
+
+def test_a_data_set_is_in_memory_once_while_somebody_of_a_process_reads_it(pair):
+    folder, images = pair
+    first = open_source(IDX, folder)
+    assert open_source(dict(IDX), folder) is first
+    with pytest.raises(ValueError, match="read-only"):
+        first.look(np.arange(1))[0][0] = 0
+    write_idx(folder / "images", 255 - images)
+    changed = open_source(IDX, folder)
+    assert np.array_equal(changed.read(np.arange(5))[0][:, 0], 255 - images)
+    gone = weakref.ref(first)
+    del first
+    assert gone() is None
 
 
 def test_the_digits_are_the_file_that_was_published():
