@@ -7,8 +7,8 @@ group, its momenta.
 
 Where momentum and learning rate may both be chosen, theory says with which of them other groups learn alike (`alike`):
 these settings stand in the grids too, and of those that tie the one with the most groups is taken, since it is the
-fastest. Where the budget does not pay for so many grids, they alone are compared with what the run has; where theory
-says nothing, the grid of Algorithm 1. A run that is too short even for that asks as `short` has it.
+fastest. Where the budget does not pay for so many grids, or the run is too short for them, it is asked as `short` has
+it; where theory says nothing, by the grid of Algorithm 1.
 
 Algorithm 1: the grid at the groups the run has, after the cold start at those that are as fast as any. Where momentum 0
 is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
@@ -89,8 +89,7 @@ class _Search:
             await self._measure_groups(best)
         if self._counts() and self._costs() > self.trials.left_to_spend:
             if self._alike:
-                self.trials.tell("the budget pays for no grid at each number of groups: what learns alike is compared")
-                return await self._race([best, *self._alike])
+                return await self._by_theory()
             self.trials.tell(
                 f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
             )
@@ -112,7 +111,7 @@ class _Search:
     async def _by_theory(self) -> Setting:
         self.trials.tell("the budget pays for no grid at each number of groups: theory says what learns alike")
         short = Short(self.trials, [self.now, *self._alike])
-        await short.time()
+        await short.time(tell=not self.saturated)
         self.saturated = short.saturated
         best = await short.choose()
         self.why = short.why

@@ -1,5 +1,5 @@
-"""The cold start of a run that is too short for grids: theory says which setting of each number of groups learns alike
-(`choices.alike`), so what is asked is what theory does not know.
+"""The cold start of a run whose budget pays for no grid at each number of groups: theory says which setting of each
+learns alike (`choices.alike`), so what is asked is what theory does not know.
 
 How fast they are: from the most groups down, until fewer are clearly slower. With fewer groups an iteration takes no
 less time, so what is slow is never waited for: an iteration of one group may take as long as six of eight.
@@ -47,8 +47,8 @@ class Short:
     def __repr__(self) -> str:
         return f"<{len(self._alike)} settings that learn alike, {self.saturated or 'no'} groups are as fast as any>"
 
-    async def time(self) -> None:
-        """Seconds of an iteration. SpentUp: the budget ends before."""
+    async def time(self, *, tell: bool = True) -> None:
+        """Seconds of an iteration, and say them. SpentUp: the budget ends before."""
         timed: dict[int, float] = {}
         for setting in reversed(self._alike):
             trial = self._timed[setting] = await self._trials.of(setting, kept=True)
@@ -58,7 +58,8 @@ class Short:
         self.saturated = min(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
         shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in timed.values())
         text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
-        self._trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
+        if tell:
+            self._trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
     async def choose(self) -> Setting:
         """The most groups that are worth having and whose probe speaks for theory; with the rate that they bear."""
