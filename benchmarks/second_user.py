@@ -25,6 +25,7 @@ from typing import Any
 import roles
 import runtime
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.strangers import listening
 from runtime import Event
 from runtime.runs.run import Run
 
@@ -279,20 +280,8 @@ class Watched:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{os.getpid()}-*")
         pages = {event["metrics_port"] for event in self.processes}
         pids = [event["pid"] for event in self.processes if event["process"] in ("coordinator", "conv_model")]
-        ports = [str(port) for port in listening(pids) if port not in pages]
+        ports = map(str, sorted(listening(pids) - pages))
         return [*ports, "conv-0-0/1.7", str(sockets), str(self._run.directory), " ".join(map(str, pages))]
-
-
-def listening(pids: list[int]) -> list[int]:
-    """TCP ports on which these processes listen: any user may see them."""
-    inodes = {
-        str(entry.readlink()).removeprefix("socket:[").rstrip("]")
-        for pid in pids
-        for entry in Path(f"/proc/{pid}/fd").iterdir()
-        if str(entry.readlink()).startswith("socket:")
-    }
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sorted({int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes})
 
 
 if __name__ == "__main__":

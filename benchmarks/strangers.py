@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -181,12 +181,14 @@ def recording(host: str, port: int) -> Iterator[Recorder]:
         recorder.close()
 
 
-def ports_of(pid: int, page: int) -> list[int]:
-    """TCP ports on which a process listens, in its own network, without its page of metrics."""
-    inodes = {re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    found = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
-    return sorted(found - {page})
+def listening(pids: Iterable[int]) -> set[int]:
+    """TCP ports on which processes of one network listen: any user may see them."""
+    found: set[int] = set()
+    for pid in pids:
+        inodes = {re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+        found |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+    return found
 
 
 def doors_of(host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[str, int]) -> list[Door]:
@@ -194,7 +196,7 @@ def doors_of(host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[
     process."""
     own, others = Keys.read(keys / f"{name}.keys"), Keys.read(keys / f"{peer[0]}.keys")
     identity, found = f"{peer[0]}/1.{peer[1]}".encode(), []
-    for port in ports_of(pid, page):
+    for port in sorted(listening([pid]) - {page}):
         found.append(Door(host, port, own.public, identity, secret=own.secret.encode()))
         found[-1].recorded = recorded(found[-1], others, peer[0])
     return found

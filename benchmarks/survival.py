@@ -96,6 +96,9 @@ def compare(record: Record, net: Net, rounds: int, seconds: float, against: Path
         exposed = waited(folder / "saves")
     off, on, saves = (found[kind] for kind in list(runs)[:3])
     record.facts["turns"] = f"{rounds} of {seconds:g} s each, all alive at once"
+    if not all(all(turns.parts()) for turns in found.values()):
+        record.fail(f"turns of {seconds:g} s are too short here: a fifth of a run's had no iteration (--turn)")
+        return
     parts = [f"part {number + 1}" for number in range(PARTS)]
     record.table(f"Images a second, batch {net.batch}", "run", "in all", "of those of restarts = 0", *parts)
     for kind, turns in found.items():

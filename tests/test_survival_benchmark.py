@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import survival
+from benchmarks.report import Record
 from benchmarks.survival import waited
+from benchmarks.turns import Turns
 from tests.support import ROOT, environment
 
 
@@ -23,6 +26,15 @@ def test_what_training_waited_for_each_checkpoint_is_read_from_a_journal(tmp_pat
     run.mkdir(parents=True)
     (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     assert waited(tmp_path) == [2.0, 0.5]
+
+
+def test_turns_in_which_no_iteration_ends_are_called_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survival, "taken", lambda runs, *_: dict.fromkeys(runs, Turns([3, 0], [0.1, 0.1])))
+    monkeypatch.setattr(survival, "waited", lambda folder: [])
+    record = Record("lenet")
+    survival.compare(record, survival.NETS["lenet"], rounds=2, seconds=0.1, against=None)
+    assert (record.status, record.tables) == ("failed", [])
+    assert record.notes == ["turns of 0.1 s are too short here: a fifth of a run's had no iteration (--turn)"]
 
 
 @pytest.mark.slow

@@ -16,7 +16,8 @@ from textwrap import indent
 
 import pytest
 
-from benchmarks.second_user import ATTACKS, PREAMBLE, listening
+from benchmarks.second_user import ATTACKS, PREAMBLE
+from benchmarks.strangers import listening
 from tests.chaos.test_links import running, undisturbed
 from tests.support import configure, events, run_directory
 
@@ -63,7 +64,7 @@ def test_another_user_cannot_end_stall_or_read_a_run(tmp_path: Path, open_folder
     with running(cluster) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         pages = {entry["metrics_port"] for entry in events(run_directory(cluster), "process")}
-        ports = [port for port in listening([run.pids["coordinator"], run.pids["conv_model"]]) if port not in pages]
+        ports = sorted(listening([run.pids["coordinator"], run.pids["conv_model"]]) - pages)
         assert len(ports) == 4  # two lanes each
         for name, attack in ATTACKS.items():
             places = str(sockets), str(run_directory(cluster)), " ".join(map(str, pages))
