@@ -4,7 +4,7 @@ Two workers with the whole net each (`replicas`) train LeNet on the digits, and 
 are alive at once take turns (`turns`): `recovery.restarts = 0`; `restarts = 3`, which goes on from a living worker's
 memory after a death, so that updates wait until every sum of an iteration is there; the same with checkpoints that come
 far more often than anybody would have them, so that what one costs can be told; and one of another checkout with
-`--against`, as from before runs survived anything.
+`--against`, as from before runs survived anything. Of each kind there are `--lives`, one after another.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.turns import PARTS, Sleeper, taken
+from benchmarks.turns import PARTS, Sleeper, taken_in_lives
 
 IMAGES_LEAST = 0.98  # of a run's that could not survive
 EXPOSED_MOST = 0.01  # of a run's seconds, in which training waits for checkpoints
 EVERY = 300  # seconds, as docs/recovery.md has it
 OFF, ON = "", "[recovery]\nrestarts = 3\n"
+OFF_IS, ON_IS, SAVES_IS = "restarts = 0", "restarts = 3", "and saves"  # kinds of run
 SAVES = ON + "[checkpoint]\nseconds = {seconds:g}\n"
 CLUSTER = """program = "roles"
 [train]
@@ -68,7 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. 1: a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survival", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(NETS), default=list(NETS))
-    parser.add_argument("--rounds", type=int, default=20, help="turns of each run")
+    parser.add_argument("--lives", type=int, default=10, help="runs of each kind, one after another")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of each run")
     parser.add_argument("--turn", type=float, help="seconds of a turn, instead of each net's")
     parser.add_argument("--against", type=Path, help="another checkout")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
@@ -76,32 +79,42 @@ def main(arguments: list[str] | None = None) -> int:
     records = {}
     for part in given.parts:
         records[part] = Record(f"{NETS[part].name}: what it costs to be able to survive")
-        compare(records[part], NETS[part], given.rounds, given.turn or NETS[part].turn, given.against)
+        turn = given.turn or NETS[part].turn
+        compare(records[part], NETS[part], given.lives, given.rounds, turn, given.against)
     print("results:", *write(given.results, "survival", machine(), records))
     return int(any(record.status == "failed" for record in records.values()))
 
 
-def compare(record: Record, net: Net, rounds: int, seconds: float, against: Path | None) -> None:
+def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, against: Path | None) -> None:
     """Runs in turns. A checkpoint costs the seconds by which its run did less, of which some are exposed."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
-        runs = {
-            "restarts = 0": partial(sleeper, folder / "off", net, OFF),
-            "restarts = 3": partial(sleeper, folder / "on", net, ON),
-            "and saves": partial(sleeper, folder / "saves", net, SAVES.format(seconds=net.seconds)),
+        kinds = {
+            OFF_IS: ("off", OFF, ROOT),
+            ON_IS: ("on", ON, ROOT),
+            SAVES_IS: ("saves", SAVES.format(seconds=net.seconds), ROOT),
         }
         if against:
-            runs[f"of {against.name}"] = partial(sleeper, folder / "other", net, OFF, against)
-        found = taken(runs, rounds, seconds)
-        exposed = waited(folder / "saves")
-    off, on, saves = (found[kind] for kind in list(runs)[:3])
-    record.facts["turns"] = f"{rounds} of {seconds:g} s each, all alive at once"
+            kinds[f"of {against.name}"] = ("other", OFF, against)
+
+        def start(life: int) -> dict[str, Callable[[], Sleeper]]:
+            (folder / str(life)).mkdir()
+            return {
+                kind: partial(sleeper, folder / str(life) / where, net, more, checkout)
+                for kind, (where, more, checkout) in kinds.items()
+            }
+
+        found = taken_in_lives(start, lives, rounds, seconds)
+        exposed = [seconds for life in range(lives) for seconds in waited(folder / str(life) / "saves")]
+    off, on, saves = found[OFF_IS], found[ON_IS], found[SAVES_IS]
+    record.facts["turns"] = f"{rounds} of {seconds:g} s each of {lives} lives, one life of each kind at once"
     if not all(all(turns.parts()) for turns in found.values()):
         record.fail(f"turns of {seconds:g} s are too short here: a fifth of a run's had no iteration (--turn)")
         return
     parts = [f"part {number + 1}" for number in range(PARTS)]
     record.table(f"Images a second, batch {net.batch}", "run", "in all", "of those of restarts = 0", *parts)
-    for kind, turns in found.items():
+    for kind in kinds:
+        turns = found[kind]
         ratios = [ours / theirs for ours, theirs in zip(turns.parts(), off.parts(), strict=True)]
         record.row(kind, net.batch * turns.rate, turns.rate / off.rate, *ratios)
     cost = max(0.0, sum(saves.seconds) * (1.0 - saves.rate / on.rate)) / max(1, len(exposed))
@@ -109,8 +122,8 @@ def compare(record: Record, net: Net, rounds: int, seconds: float, against: Path
     every = f"of a run with a checkpoint every {EVERY} s"
     record.judge("images a second, of those of a run that could not survive", on.rate / off.rate, least=IMAGES_LEAST)
     if against:
-        what = f"images a second, of those {list(runs)[-1]}"
-        record.judge(what, on.rate / found[list(runs)[-1]].rate, least=IMAGES_LEAST)
+        before = f"of {against.name}"
+        record.judge(f"images a second, of those {before}", on.rate / found[before].rate, least=IMAGES_LEAST)
     mean = sum(exposed) / max(1, len(exposed))
     record.judge(f"share {every} that training waits for them", mean / EVERY, most=EXPOSED_MOST)
     record.judge(f"share {every} that they cost in all", cost / EVERY, most=1 - IMAGES_LEAST)

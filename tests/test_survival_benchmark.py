@@ -29,17 +29,30 @@ def test_what_training_waited_for_each_checkpoint_is_read_from_a_journal(tmp_pat
 
 
 def test_turns_in_which_no_iteration_ends_are_called_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survival, "taken", lambda runs, *_: dict.fromkeys(runs, Turns([3, 0], [0.1, 0.1])))
+    short = Turns([3, 0], [0.1, 0.1])
+    monkeypatch.setattr(survival, "taken_in_lives", lambda start, *_: dict.fromkeys(start(0), short))
     monkeypatch.setattr(survival, "waited", lambda folder: [])
     record = Record("lenet")
-    survival.compare(record, survival.NETS["lenet"], rounds=2, seconds=0.1, against=None)
+    survival.compare(record, survival.NETS["lenet"], lives=1, rounds=2, seconds=0.1, against=None)
     assert (record.status, record.tables) == ("failed", [])
     assert record.notes == ["turns of 0.1 s are too short here: a fifth of a run's had no iteration (--turn)"]
 
 
 @pytest.mark.slow
 def test_all_kinds_of_run_are_compared(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", "--rounds", "2", "--turn", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.survival",
+        "--parts",
+        "lenet",
+        "--lives",
+        "2",
+        "--rounds",
+        "1",
+        "--turn",
+        "2",
+    ]
     done = subprocess.run(
         [*command, "--against", ROOT, "--results", tmp_path],
         cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
