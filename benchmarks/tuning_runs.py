@@ -69,7 +69,8 @@ class Setting:
 class Reached:
     """What a run came to. `iterations` and `seconds` (virtual) to the target, None if it was not reached; `pace`:
     seconds of an iteration; `cut`: after how many seconds it was ended since it was behind another that had taken
-    `against` seconds; `way`: (seconds, mean loss) every EACH iterations; `events`: those of the tuner."""
+    `against` seconds; `way`: (seconds, mean loss) every EACH iterations; `events`: those of the tuner; `kept`: seconds
+    of its probes that were training."""
 
     iterations: int | None = None
     seconds: float | None = None
@@ -79,6 +80,7 @@ class Reached:
     against: float = math.nan
     way: list[tuple[float, float]] = field(default_factory=list, repr=False)
     events: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    kept: float = 0.0
 
     @property
     def took(self) -> float:
@@ -102,8 +104,8 @@ class Reached:
 
     @property
     def held(self) -> float:
-        """Seconds in which the tuner held the run."""
-        return float(sum(event["seconds"] for event in self.chosen))
+        """Seconds in which the tuner held the run, and it did not train."""
+        return float(sum(event["seconds"] for event in self.chosen)) - self.kept
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,8 @@ class _Trial:
             found.events.append(fields)
             if "seconds" in fields:  # the run was held
                 self._ends.clear()
+        elif event == "probe":
+            found.kept += fields["seconds"] if fields.get("kept") else 0.0
         elif event == "progress":
             self._done += 1
             self._ends.append(now)

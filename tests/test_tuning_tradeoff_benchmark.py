@@ -68,6 +68,16 @@ def test_a_run_ends_behind_its_rival_and_one_to_a_loss_when_the_mean_of_its_wind
     assert trial(to_a_loss, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9).iterations == tuning_runs.WINDOW
 
 
+def test_a_probe_that_was_training_is_none_of_the_seconds_that_the_tuner_held_the_run(
+    tmp_path: Path, digits: Data
+) -> None:
+    found = trial(Task("LeNet", lenet(digits, tmp_path, 1000, 0.5).options, 1000, loss=1.0), 2, None, TIMES, rate=1e9)
+    (choice,) = found.chosen
+    assert choice["iteration"] > 0  # of probes
+    assert found.held == pytest.approx(choice["seconds"] - found.kept)
+    assert 0 < found.kept < choice["seconds"]
+
+
 def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(tmp_path: Path, digits: Data) -> None:
     task = lenet(digits, tmp_path, 11, 0.5, "test_interval: 10 test_iter: 3")
     options = {**task.options, "max_iter": 11, "strategy": {"preset": "omnivore", "workers": 2, "groups": 2}}

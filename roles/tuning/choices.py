@@ -154,7 +154,7 @@ def counts_up_to(workers: int) -> tuple[int, ...]:
 class Chosen:
     """What a search ends with. `saturated`: the smallest number of groups within 5 % of the fastest, 0: not measured.
     `next_groups`: where the search of the next epoch begins. `iteration_seconds`: by groups (the measured HE). `spent`:
-    seconds of its probes. `tried`: every probe."""
+    seconds of its probes. `tried`: every probe. `by_theory`: no grid was asked."""
 
     setting: Setting
     why: str
@@ -163,3 +163,4 @@ class Chosen:
     iteration_seconds: Mapping[int, float] = field(default_factory=dict)
     spent: float = 0.0
     tried: tuple[tuple[Setting, Trial], ...] = ()
+    by_theory: bool = False

@@ -62,7 +62,7 @@ class _Search:
         self.grids = Grids(trials, choices, now)
         self.saturated = before.saturated if before else 0
         self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
-        self._cold, self.why = before is None, ""
+        self._cold, self.why, self._theory = before is None, "", False
         self._alike: list[Setting] = []  # what learns as the best with one group does, as far as theory goes
 
     def chosen(self, setting: Setting, before: Chosen | None) -> Chosen:
@@ -76,6 +76,7 @@ class _Search:
             iteration_seconds=self.trials.iteration_seconds,
             spent=self.trials.spent,
             tried=tuple(self.trials.made),
+            by_theory=self._theory,
         )
 
     async def cold_start(self) -> Setting:
@@ -109,6 +110,7 @@ class _Search:
         return await self._momentum_alone(await self._race(bests))
 
     async def _by_theory(self) -> Setting:
+        self._theory = True
         self.trials.tell("the budget pays for no grid at each number of groups: theory says what learns alike")
         short = Short(self.trials, [self.now, *self._alike])
         await short.time(tell=not self.saturated)

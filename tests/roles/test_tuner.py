@@ -179,6 +179,18 @@ def test_it_searches_again_after_each_epoch_within_its_budget_and_every_choice_h
     assert journal.of("finished") == [{"iterations": 6000}]
 
 
+@pytest.mark.parametrize("batches", [(), (64, 128)])
+def test_a_run_too_short_for_grids_searches_once_unless_the_batch_is_to_be_chosen(
+    tmp_path: Path, batches: tuple[int, ...]
+) -> None:
+    choices = everything(1500, batches=batches)
+    assert choices.is_short(choices.last)
+    journal = tuned(tmp_path, choices)
+    once = any(why.startswith("no further search: what is too short for grids") for why in told(journal))
+    assert once == (not batches)
+    assert journal.of("finished") == [{"iterations": 1500}]
+
+
 def test_the_seconds_that_are_told_are_all_in_which_the_run_was_held(tmp_path: Path) -> None:
     journal = tuned(tmp_path, everything(400))
     (made,) = choices_of(journal)
