@@ -25,7 +25,6 @@ IMAGES_LEAST = 0.98  # of a run's that could not survive
 EXPOSED_MOST = 0.01  # of a run's seconds, in which training waits for checkpoints
 EVERY = 300  # seconds, as docs/recovery.md has it
 OFF, ON = "", "[recovery]\nrestarts = 3\n"
-OFF_IS, ON_IS, SAVES_IS = "restarts = 0", "restarts = 3", "and saves"  # kinds of run
 SAVES = ON + "[checkpoint]\nseconds = {seconds:g}\n"
 CLUSTER = """program = "roles"
 [train]
@@ -90,9 +89,9 @@ def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, a
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         kinds = {
-            OFF_IS: ("off", OFF, ROOT),
-            ON_IS: ("on", ON, ROOT),
-            SAVES_IS: ("saves", SAVES.format(seconds=net.seconds), ROOT),
+            "restarts = 0": ("off", OFF, ROOT),
+            "restarts = 3": ("on", ON, ROOT),
+            "and saves": ("saves", SAVES.format(seconds=net.seconds), ROOT),
         }
         if against:
             kinds[f"of {against.name}"] = ("other", OFF, against)
@@ -105,8 +104,8 @@ def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, a
             }
 
         found = taken_in_lives(start, lives, rounds, seconds)
-        exposed = [seconds for life in range(lives) for seconds in waited(folder / str(life) / "saves")]
-    off, on, saves = found[OFF_IS], found[ON_IS], found[SAVES_IS]
+        exposed = [each for life in range(lives) for each in waited(folder / str(life) / "saves")]
+    off, on, saves = (found[kind] for kind in list(kinds)[:3])
     record.facts["turns"] = f"{rounds} of {seconds:g} s each of {lives} lives, one life of each kind at once"
     if not all(all(turns.parts()) for turns in found.values()):
         record.fail(f"turns of {seconds:g} s are too short here: a fifth of a run's had no iteration (--turn)")

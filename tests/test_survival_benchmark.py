@@ -40,19 +40,8 @@ def test_turns_in_which_no_iteration_ends_are_called_too_short(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_all_kinds_of_run_are_compared(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.survival",
-        "--parts",
-        "lenet",
-        "--lives",
-        "2",
-        "--rounds",
-        "1",
-        "--turn",
-        "2",
-    ]
+    turns = ["--lives", "2", "--rounds", "1", "--turn", "2"]
+    command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", *turns]
     done = subprocess.run(
         [*command, "--against", ROOT, "--results", tmp_path],
         cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
