@@ -77,6 +77,23 @@ async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) 
     assert up.reception.silent == set(), "its host has answered"
 
 
+async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_up_was_busy_meanwhile(up: Up) -> None:
+    agent = Machine(up, up.invitation)
+    agent.line.tell(Prepared())
+    await in_time(up.heard)
+    agent.line._beating.cancel()
+    agent.line.tell(Problem(error="no room"))
+    agent.line._port.close(flush=True)
+    listener, identity = up.reception._there["m"]
+    while listener.answer(identity, [b""]):  # until the connection is broken: the loop has no turn, and reads nothing
+        pass
+    up.reception.tell("m", Got())
+    name, said = await in_time(up.heard)
+    assert name == "m" and isinstance(said, Problem) and said.error == "no room"
+    assert await in_time(up.lost) == ("m", "its connection broke")
+    await agent.line._ports.close()
+
+
 async def test_an_agent_that_says_nothing_for_longer_than_a_link_may_be_silent_is_lost_with_its_machine(up: Up) -> None:
     agent = Machine(up, up.invitation)
     agent.line.tell(Prepared())

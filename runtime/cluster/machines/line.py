@@ -25,6 +25,7 @@ from runtime.transport.zeromq import ZmqPorts, key_pair
 SCHEME = "curve://"
 STRANGER = "a stranger"  # who said nothing at all
 QUIET_BEATS = 4  # missing in a row: an agent whose connection breaks was heard of a beat ago
+LAST_WORDS_SECONDS = 0.1  # after a connection broke, for what had come over it to be heard: perhaps why
 
 
 class Reception:
@@ -74,7 +75,8 @@ class Reception:
             if not listener.answer(identity, wire.encode(_envelope(message, next(self._ids), UP, machine))):
                 silent = asyncio.get_running_loop().time() - self._heard[machine]
                 if silent < QUIET_BEATS * BEAT_SECONDS:
-                    self.forget(machine, "its connection broke")
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(LAST_WORDS_SECONDS, self.forget, machine, "its connection broke")
                 else:  # it is ZeroMQ that gave a silent agent up
                     self._give_up(machine, silent)
 
@@ -86,6 +88,7 @@ class Reception:
 
     async def close(self) -> None:
         """Everybody is gone, or does not count any more."""
+        self._there.clear()
         self._beating.cancel()
         await asyncio.gather(self._beating, return_exceptions=True)
         for listener in self._listeners:
