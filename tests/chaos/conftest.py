@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.survivor import Survivor
 from tests.chaos.recovering import Starts
+from tests.support import environment
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def survivor() -> Iterator[Starts]:
     started: list[Survivor] = []
 
     def start(cluster: Path) -> Survivor:
-        started.append(Survivor(cluster))
+        started.append(Survivor(cluster, environment()))
         return started[-1]
 
     yield start

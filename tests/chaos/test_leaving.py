@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.machines import Machine, machines
-from benchmarks.survivor import Survivor, environment, events
+from benchmarks.survivor import Survivor, events
 from runtime.cli.main import main
 from tests.far_machines import RECOVERING, or_skip, program
-from tests.support import configure
+from tests.support import configure, environment
 
 pytestmark = pytest.mark.slow
 GRACE = 30.0  # seconds that a cloud grants
@@ -48,7 +48,7 @@ class Site:
 
     def run(self, folder: Path, wanted: str, restarts: int = 0) -> Survivor:
         """A run over both, in its training."""
-        configure(folder, "single", iterations=1_000_000)
+        configure(folder, "single", iterations=1_000_000, paced=True)
         paths = {"python": sys.executable, "directory": folder, "path": environment()["PYTHONPATH"]}
         tables = "".join(
             TABLE.format(number=number, address=machine.address, **paths)

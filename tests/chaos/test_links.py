@@ -209,7 +209,7 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(tmp_path: Path, thr
 @contextmanager
 def surviving(cluster: Path) -> Iterator[Survivor]:
     """A run that begins anew after what ends it."""
-    run = Survivor(cluster)
+    run = Survivor(cluster, environment())
     try:
         run.until("progress ")
         yield run
@@ -221,7 +221,7 @@ def surviving(cluster: Path) -> Iterator[Survivor]:
 @pytest.mark.timeout(120)
 def test_a_connection_that_is_reset_is_named_with_both_ends_and_the_run_goes_on(tmp_path: Path) -> None:
     more = f"{OPEN}[recovery]\nrestarts = 5\n"
-    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, more=more)) as run:
+    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
         directory, pids = run.newest, run.pids()
         found = {one.here: one for pid in pids.values() for one in resets.connections(pid)}
         connection = next(one for one in found.values() if one.there in found)
@@ -243,7 +243,7 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
     tmp_path: Path, three: list[Machine]
 ) -> None:
     more = f"{OPEN}{apart(three)}[liveness]\nlink_seconds = 2.0\n[recovery]\nrestarts = 5\n"
-    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, more=more)) as run:
+    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
         cable(three[0], "down")
         try:
             run.named("the link from")
@@ -263,7 +263,7 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_link_of_the_supervisor_that_is_reset_is_named_for_what_it_tells_would_go_nowhere(tmp_path: Path) -> None:
-    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, more=OPEN)) as run:
+    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=OPEN)) as run:
         up, pids = run.process.pid, run.pids()
         ends = {one.here: name for name, pid in pids.items() for one in resets.connections(pid)}
         made = [one for one in resets.connections(up) if one.there in ends and one.here[1] not in listening()]

@@ -29,7 +29,7 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def two_workers(folder: Path, survivor: Starts) -> Survivor:
     """A run of these, in its training."""
-    run = survivor(configure(folder, "sync", workers=2, iterations=1_000_000))
+    run = survivor(configure(folder, "sync", workers=2, iterations=1_000_000, paced=True))
     run.until("progress ")
     return run
 
@@ -94,7 +94,7 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     tmp_path: Path, survivor: Starts
 ) -> None:
     """Each iteration trains on the images that its number says: as many of both are in the last checkpoint."""
-    cluster = configure(tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, batch=16)
+    cluster = configure(tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True)
     run, chance = survivor(cluster), random.Random(1)
     at = 0
     for workers, groups in ((4, 2), (3, 3), (1, 1), (2, 1)):
@@ -116,7 +116,7 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
 def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     tmp_path: Path, survivor: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000, batch=16))
+    run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True))
     run.until("progress ")
     directory = run.newest
     assert refused(run, workers=17).endswith("found 17: a group of 17 workers cannot share a batch of 16 images")
@@ -159,7 +159,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
 
 @pytest.mark.slow
 def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts) -> None:
-    run = survivor(configure(tmp_path, "single", iterations=1_000_000))
+    run = survivor(configure(tmp_path, "single", iterations=1_000_000, paced=True))
     run.until("progress ")
     assert refused(run, workers=2) == "found 2 workers, but preset 'single' is one worker"
     run.until("progress ")

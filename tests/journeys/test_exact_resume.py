@@ -123,15 +123,25 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
     assert any(f"checkpoint-0000003.safetensors: {text}" in record.getMessage() for record in caplog.records)
 
 
+@pytest.fixture(scope="module")
+def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """What `killable` becomes if nobody kills it."""
+    return train(killable(tmp_path_factory.mktemp("unkilled")))
+
+
+def killable(folder: Path) -> Path:
+    cluster = configure(folder, "sync", workers=2, iterations=300, batch=32)
+    cluster.write_text(cluster.read_text() + REPRODUCIBLE)
+    return cluster
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.1, 0.3])  # of some that the run takes
-def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, seconds: float) -> None:
-    def cluster(name: str) -> Path:
-        made = configure(tmp_path / name, "sync", workers=2, iterations=300, batch=32)
-        made.write_text(f"{made.read_text()}{REPRODUCIBLE}[checkpoint]\nseconds = {seconds}\n")
-        return made
-
-    whole, killed = train(cluster("whole")), cluster("killed")
+def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(
+    tmp_path: Path, unkilled: Simulated, seconds: float
+) -> None:
+    killed = killable(tmp_path / "killed")
+    killed.write_text(f"{killed.read_text()}[checkpoint]\nseconds = {seconds}\n")
     run = Running(killed, lambda line: line.startswith("checkpoint "))
     try:
         run.process.send_signal(signal.SIGKILL)
@@ -147,8 +157,8 @@ def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, s
     rest = run_directory(killed)
     assert rest != broken_off
     arrays, _ = checkpoint.load(rest / events(rest, "checkpoint")[-1]["file"])
-    assert_same_arrays(arrays, whole.arrays)
+    assert_same_arrays(arrays, unkilled.arrays)
     losses = {entry["iteration"]: entry["loss"] for entry in events(rest, "progress")}
-    unbroken = {fields["iteration"]: fields["loss"] for fields in whole.journal.of("progress")}
+    unbroken = {fields["iteration"]: fields["loss"] for fields in unkilled.journal.of("progress")}
     assert 0 < len(losses) < 300
     assert all(unbroken[number] == loss for number, loss in losses.items())

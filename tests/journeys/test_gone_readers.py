@@ -51,7 +51,7 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not
     waits: bool, tmp_path: Path
 ) -> None:
     """It tells more than a pipe and what waits for its reader hold: 64 KiB each, of 90 characters a line."""
-    cluster = configure(tmp_path, "single", iterations=3000, batch=4)
+    cluster = configure(tmp_path, "single", iterations=2000, batch=4)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("base_lr: 0.01", "base_lr: 0.001"))
     with subprocess.Popen(
@@ -70,8 +70,8 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not
             code = process.returncode
             assert told == "" and "lines are not shown: nobody read them" in shown
     assert code == 0
-    assert "iteration 1/3000" in shown and shown.count("\n") < 3000
-    assert len(list(events(run_directory(cluster), "progress"))) == 3000
+    assert "iteration 1/2000" in shown and shown.count("\n") < 2000
+    assert len(list(events(run_directory(cluster), "progress"))) == 2000
 
 
 @pytest.mark.parametrize("command", ["predict", "test", "convert", "events", "ps", "up"])
