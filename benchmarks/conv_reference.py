@@ -17,12 +17,22 @@ Array = np.ndarray[Any, Any]
 
 def error(shape: Any, name: str, arrays: dict[str, Any]) -> float:
     """The largest error of the result of pass `name` among `arrays`, relative to the largest value; NaN for a NaN."""
-    expected, found = {"forward": forward, "backward-data": data, "backward-weights": weights}[name](shape, arrays)
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
+    return off(expected(shape, name, arrays), arrays[name])
 
 
-def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
-    """Expected and found values of some of y."""
+def expected(shape: Any, name: str, arrays: dict[str, Any]) -> tuple[Array, Any]:
+    """What some numbers of the result of pass `name` should be, and which they are."""
+    return {"forward": forward, "backward-data": data, "backward-weights": weights}[name](shape, arrays)
+
+
+def off(right: tuple[Array, Any], found: Array) -> float:
+    """The largest error of a pass's result, relative to the largest of those numbers; NaN for a NaN."""
+    numbers, which = right
+    return float(np.abs(found[which] - numbers).max() / np.abs(numbers).max())
+
+
+def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
+    """Expected values of some of y, and which."""
     images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
     some = spread(outputs, FEW)
     x, w = padded(shape, arrays["x"][images][:, channels]), arrays["w"][some].astype(np.float64)
@@ -31,11 +41,11 @@ def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
         y += np.einsum("nchw,kc->nkhw", x[:, :, *window], w[:, :, i, j], optimize=True)
     if arrays["b"] is not None:
         y += arrays["b"][some].astype(np.float64)[:, None, None]
-    return y, arrays["forward"][images][:, some]
+    return y, np.ix_(images, some)
 
 
-def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
-    """Expected and found values of some of dx."""
+def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
+    """Expected values of some of dx, and which."""
     images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
     some = spread(channels, FEW)
     w, dy = (
@@ -46,18 +56,18 @@ def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
     dx = np.zeros((len(images), len(some), high + 2 * top, wide + 2 * left))
     for i, j, window in taps(shape):
         dx[:, :, *window] += np.einsum("nkhw,kc->nchw", dy, w[:, :, i, j], optimize=True)
-    return dx[:, :, top : top + high, left : left + wide], arrays["backward-data"][images][:, some]
+    return dx[:, :, top : top + high, left : left + wide], np.ix_(images, some)
 
 
-def weights(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
-    """Expected and found values of some of dw."""
+def weights(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
+    """Expected values of some of dw, and which."""
     channels, outputs = last_group(shape)
     c, k = spread(channels, FEWER), spread(outputs, FEWER)
     x, dy = padded(shape, arrays["x"][:, c]), arrays["dy"][:, k].astype(np.float64)
     dw = np.empty((len(k), len(c), *shape.geometry.kernel))
     for i, j, window in taps(shape):
         dw[:, :, i, j] = np.tensordot(dy, x[:, :, *window], ((0, 2, 3), (0, 2, 3)))
-    return dw, arrays["backward-weights"][k][:, c - channels[0]]
+    return dw, np.ix_(k, c - channels[0])
 
 
 def ends(count: int) -> list[int]:

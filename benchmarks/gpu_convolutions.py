@@ -8,6 +8,7 @@ a part of the numbers (`conv_reference`), divided by the largest of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.report import Record, seconds_of
 from ops import Backend, get_backend
 from ops.cuda.conv.algorithm import ConvShape
 
+IN_A_ROW = 5
 BOUNDS = {"float32": 1e-4, "TF32": 5e-3, "bfloat16": 2e-2}  # the largest error of ours
 
 
@@ -33,9 +35,8 @@ def convolutions(record: Record, sizes: Sizes) -> None:
     for net, batch, image in sizes.convolutions:
         totals = {precision: np.zeros(2) for precision in PRECISIONS}
         for layer, count in found_in(net, batch, image).items():
-            for name in layer.passes:
-                for precision, taken in _measured(record, (net, count, layer, name), backends, sizes.passes, peer):
-                    totals[precision] += count * np.array(taken)
+            for precision, taken in _measured(record, net, count, layer, backends, sizes.passes, peer):
+                totals[precision] += count * np.array(taken)
         for precision, (mine, theirs) in totals.items():
             if not (math.isnan(mine) and math.isnan(theirs)):
                 cells = cell(1e3 * mine), "", cell(1e3 * theirs), cell(theirs / mine)
@@ -58,38 +59,47 @@ def found_in(net: str, batch: int, image: tuple[int, int, int]) -> dict[Layer, i
 
 
 def _measured(
-    record: Record, what: tuple[str, int, Layer, str], backends: dict[str, Backend], passes: int, peer: Any
-) -> list[tuple[str, tuple[float, float]]]:
-    """Seconds of one pass of a layer in each precision, ours and PyTorch's; a row for each."""
-    net, count, layer, name = what
-    found, host = [], _operands(layer)
-    for precision in PRECISIONS:
-        mine = theirs = error = math.nan
-        plan, backend = "", backends.get(precision)
-        if backend is not None:
-            mine, host[name] = _ours(backend, layer, name, host, passes)
-            plan = _plan(backend, layer, name)
-            error = conv_reference.error(layer.shape, name, host)
-            if not error <= BOUNDS[precision]:
-                text = f"error {error:.1e} above {BOUNDS[precision]:.0e} in {precision}"
-                record.fail(f"{text}: {net}, {layer}, {name}")
-        if peer is not None:
-            with settled(precision) as dtype:
-                work = torch_passes(layer, host, channels_last=True, place=(peer, dtype))[name]
-                theirs = seconds_of(work, repeats=passes, warmup=3, synchronize=synchronized(peer))
-        found.append((precision, (mine, theirs)))
-        if backend is not None or peer is not None:
-            cells = cell(1e3 * mine), cell(error), cell(1e3 * theirs), cell(theirs / mine)
-            record.row(net, count, str(layer), name, plan, precision, *cells)
-    return found
+    record: Record, net: str, count: int, layer: Layer, backends: dict[str, Backend], passes: int, peer: Any
+) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Seconds of each pass of a layer in each precision, ours and PyTorch's; a row for each."""
+    host = _operands(layer)
+    first = next(iter(backends.values()))
+    placed = {key: None if array is None else _placed(first, key, array) for key, array in host.items()}
+    theirs_of: dict[Any, Any] = {}
+    for name in layer.passes:
+        right = conv_reference.expected(layer.shape, name, host)
+        for precision in PRECISIONS:
+            mine = theirs = error = math.nan
+            plan, backend = "", backends.get(precision)
+            if backend is not None:
+                placed[name][...] = math.nan
+                work = in_a_row(our_passes(layer, backend, placed)[name])
+                mine = seconds_of(work, repeats=passes, warmup=2, synchronize=backend.synchronize) / IN_A_ROW
+                plan = _plan(backend, layer, name)
+                error = conv_reference.off(right, backend.to_host(placed[name]))
+                if not error <= BOUNDS[precision]:
+                    text = f"error {error:.1e} above {BOUNDS[precision]:.0e} in {precision}"
+                    record.fail(f"{text}: {net}, {layer}, {name}")
+            if peer is not None:
+                with settled(precision) as dtype:
+                    if dtype not in theirs_of:
+                        theirs_of[dtype] = torch_passes(layer, host, channels_last=True, place=(peer, dtype))
+                    work = in_a_row(theirs_of[dtype][name])
+                    theirs = seconds_of(work, repeats=passes, warmup=2, synchronize=synchronized(peer)) / IN_A_ROW
+            if backend is not None or peer is not None:
+                cells = cell(1e3 * mine), cell(error), cell(1e3 * theirs), cell(theirs / mine)
+                record.row(net, count, str(layer), name, plan, precision, *cells)
+            yield precision, (mine, theirs)
 
 
-def _ours(backend: Backend, layer: Layer, name: str, host: dict[str, Any], passes: int) -> tuple[float, Any]:
-    """Seconds of a pass, and its result in host memory."""
-    arrays = {key: None if array is None else _placed(backend, key, array) for key, array in host.items()}
-    work = our_passes(layer, backend, arrays)[name]
-    taken = seconds_of(work, repeats=passes, warmup=2, synchronize=backend.synchronize)
-    return taken, backend.to_host(arrays[name])
+def in_a_row(work: Callable[[], object]) -> Callable[[], None]:
+    """`IN_A_ROW` runs: while the device computes, the host asks for the next, as in a net."""
+
+    def several() -> None:
+        for _ in range(IN_A_ROW):
+            work()
+
+    return several
 
 
 def _placed(backend: Backend, key: str, array: Any) -> Any:

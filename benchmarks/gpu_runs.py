@@ -20,6 +20,8 @@ from benchmarks.report import ROOT, Record
 
 PRESETS = (("single", 1), ("omnivore", 2), ("host-accumulate", 2))
 RUN_SECONDS = 25
+RATES = {"lenet": 0.01, "cifar10_quick": 0.001}
+MEANS = "mean_value: 125.3 mean_value: 123.0 mean_value: 113.9"  # of CIFAR-10; made-up images are small, around 0
 LEARNT = {"lenet": 0.9, "cifar10_quick": 0.5}  # least accuracy after a whole run; of ten classes
 DATA = {
     "lenet": '{{ format = "digits", split = "{split}" }}',
@@ -27,7 +29,7 @@ DATA = {
 }
 CLUSTER = """
 [train]
-net = "{net}"
+net = "net.prototxt"
 solver = "solver.prototxt"
 batch = {batch}
 devices = {{ "*" = "{device}" }}
@@ -43,8 +45,8 @@ start_seconds = 60.0
 progress_seconds = 60.0
 """
 SOLVER = """
-net: "{net}"
-base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
+net: "net.prototxt"
+base_lr: {rate} momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
 max_iter: {iterations} display: {display} snapshot: 0
 """
 
@@ -88,10 +90,13 @@ def configured(folder: Path, net: str, batch: int, iterations: int, preset: str,
     """cluster.toml and its solver."""
     folder.mkdir(parents=True)
     display = max(1, iterations // 20)
-    (folder / "solver.prototxt").write_text(SOLVER.format(net=net, iterations=iterations, display=display))
+    text = (ROOT / "nets" / "zoo" / f"{net}.prototxt").read_text().replace(MEANS, "scale: 50")
+    (folder / "net.prototxt").write_text(text)
+    text = SOLVER.format(rate=RATES[net], iterations=iterations, display=display)
+    (folder / "solver.prototxt").write_text(text)
     train, test = (DATA[net].format(split=split) for split in ("train", "test"))
     text = CLUSTER.format(
-        net=net, batch=batch, device=device, train=train, test=test, preset=preset, workers=workers
+        batch=batch, device=device, train=train, test=test, preset=preset, workers=workers
     )  # fmt: skip
     (folder / "cluster.toml").write_text(text)
 

@@ -16,6 +16,7 @@ from ops import Backend, get_backend
 
 SAME_LOSS = 1e-3  # relative, of the first step beside PyTorch's in full float32
 Step = tuple[str, int, tuple[int, int, int], int]  # zoo name, batch, image, classes
+Made = tuple[dict[str, Any], dict[str, Any]]  # images and labels, and the first parameters
 GROWN = 1 << 20  # bytes of the device, over all steps but the first tenth
 GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 
@@ -28,18 +29,25 @@ def speed(record: Record, sizes: Sizes) -> None:
         "torch", "ours / torch",
     )  # fmt: skip
     for work in sizes.steps:
+        name, batch, image, classes = work
+        net = _net(get_backend("numpy"), name, batch, image)
+        made = made_up(net, classes), net.initial_blobs()
         for precision in PRECISIONS:
-            _beside(record, work, precision, backends.get(precision), peer, sizes.passes)
+            _beside(record, work, made, precision, backends.get(precision), peer, sizes.passes)
 
 
-def _beside(record: Record, work: Step, precision: str, backend: Backend | None, peer: Any, passes: int) -> None:
-    """One net in one precision, a row."""
-    name, batch, image, classes = work
+def _beside(
+    record: Record, work: Step, made: Made, precision: str, backend: Backend | None, peer: Any, passes: int
+) -> None:  # fmt: skip
+    """One net in one precision, a row. Both sides feed their device from page-locked memory."""
+    (name, batch, image, _), (inputs, blobs) = work, made
     mine = theirs = loss = their_loss = flops = math.nan
     comparable = False
     if backend is not None:
         net = _net(backend, name, batch, image)
-        step = our_step(net, made_up(net, classes))
+        fed = {blob: backend.staged(array) for blob, array in inputs.items()}
+        placed = {layer: tuple(map(backend.asarray, of)) for layer, of in blobs.items()}
+        step = our_step(net, fed, placed)
         losses: dict[str, float] = step()  # type: ignore[assignment]
         loss = sum(losses.values())
         taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
@@ -50,7 +58,7 @@ def _beside(record: Record, work: Step, precision: str, backend: Backend | None,
         if not math.isfinite(loss):
             record.fail(f"{name}, {precision}: the loss is {loss}")
     if peer is not None:
-        taken, their_loss = _torch(work, peer, precision, passes)
+        taken, their_loss = _torch(work, made, peer, precision, passes)
         theirs = batch / taken
     if backend is not None or peer is not None:
         record.row(name, batch, precision, *map(cell, (mine, flops, loss, theirs, mine / theirs)))
@@ -58,13 +66,14 @@ def _beside(record: Record, work: Step, precision: str, backend: Backend | None,
         record.fail(f"{name}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, expected the same")
 
 
-def _torch(work: Step, device: Any, precision: str, passes: int) -> tuple[float, float]:
+def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> tuple[float, float]:
     """Seconds of PyTorch's step, eager, channels last, and its first loss."""
-    name, batch, image, classes = work
+    (name, batch, image, _), (inputs, blobs) = work, made
     net = _net(get_backend("numpy"), name, batch, image)
     with settled(precision):
-        inputs, bf16 = made_up(net, classes), precision == "bfloat16"
-        step: Callable[[], Any] = torch_step(net, inputs, channels_last=True, device=device, autocast=bf16)
+        step: Callable[[], Any] = torch_step(
+            net, inputs, channels_last=True, device=device, autocast=precision == "bfloat16", blobs=blobs
+        )  # fmt: skip
         loss = step()
         return seconds_of(step, repeats=passes, warmup=3, synchronize=synchronized(device)), loss
 

@@ -18,7 +18,8 @@ class TorchPeer(nn.Module):
     """The layers of `net` (phase TRAIN, whole) in their order; forward gives the weighted loss. NotImplementedError
     names a type that has no translation."""
 
-    def __init__(self, net: Net) -> None:
+    def __init__(self, net: Net, blobs: Any = None) -> None:
+        """`blobs`: the first parameters, in host memory, if they are known."""
         super().__init__()
         self.steps: list[tuple[str, Any, list[str], list[str]]] = []
         self.parts = nn.ModuleDict()
@@ -31,7 +32,7 @@ class TorchPeer(nn.Module):
             if isinstance(work, nn.Module):
                 self.parts[proto.name] = work
             self.steps.append((proto.type, work, list(proto.bottom), list(proto.top)))
-        self._copy_parameters(net)
+        self._copy_parameters(blobs or net.initial_blobs())
 
     def _translated(self, layer: Any, shape: tuple[int, ...]) -> Any:
         made = _MAKERS.get(layer.proto.type)
@@ -39,8 +40,8 @@ class TorchPeer(nn.Module):
             raise NotImplementedError(f"no translation of layer type {layer.proto.type}")
         return made(layer, shape)
 
-    def _copy_parameters(self, net: Net) -> None:
-        for name, blobs in net.initial_blobs().items():
+    def _copy_parameters(self, first: Any) -> None:
+        for name, blobs in first.items():
             part = dict(self.parts.items()).get(name)
             if isinstance(part, nn.Sequential | _Sequence):
                 part = list(part.children())[-1]

@@ -164,15 +164,15 @@ def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def our_step(net: Any, inputs: dict[str, Any]) -> Callable[[], object]:
-    """Forward, backward, update as the preset `single` does them."""
+def our_step(net: Any, inputs: dict[str, Any], blobs: Any = None) -> Callable[[], object]:
+    """Forward, backward, update as the preset `single` does them; `blobs`: the first parameters, if they are known."""
     from nets import load_solver
     from roles.learning.buffers import gradient_buffers
     from roles.learning.parameter_store import ParameterStore
     from roles.workers.single import train
 
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
-    store = ParameterStore(net.params, net.initial_blobs(), solver, net.ops, in_place=True)
+    store = ParameterStore(net.params, blobs or net.initial_blobs(), solver, net.ops, in_place=True)
     gradients = gradient_buffers(net)
 
     def step() -> object:
@@ -190,26 +190,29 @@ def our_step(net: Any, inputs: dict[str, Any]) -> Callable[[], object]:
 
 
 def torch_step(
-    net: Any, inputs: dict[str, Any], *, channels_last: bool, device: Any = None, autocast: bool = False
-) -> Callable[[], object]:
-    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16 (`autocast`)."""
+    net: Any, inputs: dict[str, Any], *, channels_last: bool, device: Any = None, autocast: bool = False,
+    blobs: Any = None,
+) -> Callable[[], object]:  # fmt: skip
+    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16 (`autocast`). A
+    device copies the images from page-locked memory in every step."""
     import torch
 
     from benchmarks.torch_peer import TorchPeer
 
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    peer = TorchPeer(net).to(device=device, memory_format=layout)
+    peer = TorchPeer(net, blobs).to(device=device, memory_format=layout)
     given = {
         name: torch.from_numpy(array).to(memory_format=layout) if array.ndim == 4 else torch.from_numpy(array).long()
         for name, array in inputs.items()
     }
-    given = {name: array.to(device) for name, array in given.items()}
+    if device is not None:
+        given = {name: array.pin_memory() for name, array in given.items()}
     optimizer = torch.optim.SGD(peer.parameters(), 1e-3, 0.9, weight_decay=5e-4)
 
     def step() -> object:
         optimizer.zero_grad()
         with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
-            loss = peer(**given)
+            loss = peer(**{name: array.to(device, non_blocking=True) for name, array in given.items()})
         loss.backward()
         optimizer.step()
         return float(loss.detach())

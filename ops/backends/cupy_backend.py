@@ -7,7 +7,9 @@ override runs on CuPy as the families write it.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
 from ops.cuda.pointwise import Pointwise
 from ops.cuda.products import Dense, PlainProduct
+from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
 from ops.cuda.updates import Updates
 from ops.cuda.windows import Windows
@@ -30,6 +33,7 @@ from ops.holding import holds_lock
 
 PRECISIONS = ("full", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
+LARGE = 1 << 14  # bytes of an array whose copy to the host is worth a block of page-locked memory
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _log = logging.getLogger("ops.cupy")
 
@@ -54,11 +58,11 @@ class _Cublas:
     products are summed in float32.
     """
 
-    def __init__(self, cupy: Any, precision: str) -> None:
+    def __init__(self, cupy: Any, precision: str, repeats: Repeats) -> None:
         from cupy.cuda.device import get_cublas_handle
         from cupy_backends.cuda.libs import cublas  # in this form it loads the library
 
-        self._cupy, self._handle, self._gemm = cupy, get_cublas_handle, cublas.gemmEx
+        self._cupy, self._handle, self._gemm, self._repeats = cupy, get_cublas_handle, cublas.gemmEx, repeats
         try:
             self._handle()  # now: it takes memory of the device, and who lacks that is told before the run begins
         except Exception as error:
@@ -78,6 +82,7 @@ class _Cublas:
         if out.size == 0:
             return
         if step_of(out) is None or a.shape[1] == 0:
+            self._repeats.spoil()
             out[...] = (out if accumulate else 0) + self._cupy.matmul(a, b)
             return
         (a, turn_a, step_a), (b, turn_b, step_b) = self._factor(a), self._factor(b)
@@ -85,11 +90,13 @@ class _Cublas:
         number = self._factors[str(out.dtype)].ctypes.data  # 0, and behind it 1
         one = number + out.itemsize
         # cuBLAS counts columns first: rows of ours are its columns, and it computes out' = b' a'
-        self._gemm(
-            self._handle(), turn_b, turn_a, out.shape[1], out.shape[0], a.shape[1], one, address(b), kind, step_b,
-            address(a), kind, step_a, one if accumulate else number, address(out), kind, step_of(out), compute,
+        call = partial(
+            self._gemm, self._handle(), turn_b, turn_a, out.shape[1], out.shape[0], a.shape[1], one, address(b), kind,
+            step_b, address(a), kind, step_a, one if accumulate else number, address(out), kind, step_of(out), compute,
             self._algorithm,
         )  # fmt: skip
+        call()
+        self._repeats.add(call)
 
     def _factor(self, x: Array) -> tuple[Array, int, int]:
         """x, whether it is to be turned, and how far its rows, or else its columns, are apart."""
@@ -97,6 +104,7 @@ class _Cublas:
             return x, 0, step
         if (step := step_of(x.T)) is not None:
             return x, 1, step
+        self._repeats.spoil()
         x = self._cupy.ascontiguousarray(x)
         return x, 0, x.shape[1]
 
@@ -134,11 +142,27 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         check_choice("precision", precision, PRECISIONS)
         check_choice("cudnn", cudnn, CUDNN)
         self.precision, self.cudnn = precision, "off" if b_p is not None else cudnn
-        self.xp = _cupy(device) if xp is None else xp
+        self._xp = _cupy(device) if xp is None else xp
         self._device = device if xp is None else None
+        if xp is None:
+            self.repeats = Repeats(self._xp.ndarray, self._xp.cuda.driver.launchKernel, self.stream)
+        self._told = False  # that page-locked memory ran out
         self._copied: list[tuple[Any, Array]] = []  # what the device may still be reading
-        self.launch, self.scratch = Launcher(self.xp), Scratch(self.xp)
-        self.product: Product = _Cublas(self.xp, precision) if xp is None else PlainProduct(self.xp)
+        self.launch, self.scratch = Launcher(self._xp, self.repeats), Scratch(self._xp, self.repeats)
+        self.product: Product = (
+            _Cublas(self._xp, precision, self.repeats) if self.repeats is not None else PlainProduct(self._xp)
+        )
+
+    @property
+    def xp(self) -> Any:  # whoever asks for it does what is not recorded
+        """The module of arrays."""
+        if self.repeats is not None:
+            self.repeats.spoil()
+        return self._xp
+
+    def share_memory(self, a: Array, b: Array) -> bool:
+        """As OnDevice's; no device is asked."""
+        return bool(self._xp.may_share_memory(a, b))
 
     @property
     def tries(self) -> bool:  # type: ignore[override]  # it is known when cuDNN has been looked for
@@ -157,21 +181,26 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
 
     def staged(self, host: Array) -> Array:
         """As Backend's: a copy in page-locked memory, which CuPy keeps for the next."""
-        if self._device is None or not host.size:
+        pinned = self._pinned(host.shape, host.dtype) if self._device is not None and host.size else None
+        if pinned is None:
             return host
-        try:
-            with self.xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
-                block = self.xp.cuda.alloc_pinned_memory(rounded(host.nbytes))
-        except self.xp.cuda.runtime.CUDARuntimeError as error:
-            if error.status != NO_MEMORY:
-                raise
-            _log.warning(
-                "no page-locked memory for what is read ahead: the host waits while it is copied to the device"
-            )
-            return host
-        pinned = np.frombuffer(block, host.dtype, host.size).reshape(host.shape).view(Pinned)
         pinned[...] = host
         return pinned
+
+    def _pinned(self, shape: Shape, dtype: Any) -> Array | None:
+        """An array in page-locked memory, contents undefined; None where no more can be had, which is told."""
+        size = math.prod(shape) * dtype.itemsize
+        try:
+            with self._xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
+                block = self._xp.cuda.alloc_pinned_memory(rounded(size))
+        except self._xp.cuda.runtime.CUDARuntimeError as error:
+            if error.status != NO_MEMORY:
+                raise
+            if not self._told:
+                _log.warning("no page-locked memory for %d bytes: the host waits while such are copied", size)
+            self._told = True
+            return None
+        return np.frombuffer(block, dtype, math.prod(shape)).reshape(shape).view(Pinned)
 
     def fed(self, host: Any, dtype: Any) -> Array:
         """As Backend's; images are brought to the order of kernels here, once for all who read them."""
@@ -191,9 +220,11 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return images
 
     def to_host(self, x: Array) -> Array:
-        """A NumPy array with a copy of x."""
-        host: Array = self.xp.asnumpy(x)
-        return host
+        """A NumPy array with a copy of x, in page-locked memory where it is large: the device writes there at 20 times
+        the rate (an H100, 52 GB/s and 2.1 GB/s, measured once, 2026-11-27)."""
+        large = self._device is not None and isinstance(x, self._xp.ndarray) and x.nbytes >= LARGE
+        pinned = self._pinned(x.shape, x.dtype) if large else None
+        return self.xp.asnumpy(x, out=pinned) if large else self.xp.asnumpy(x)  # type: ignore[no-any-return]
 
     def synchronize(self) -> None:
         """Wait for this thread's stream."""

@@ -12,11 +12,14 @@ from typing import Any
 
 from ops.cuda.images import new_images, step_of, width
 from ops.cuda.launch import NOTHING, Launcher, divisor
+from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
 from ops.errors import Array, Shape
 from ops.interface.backend import Backend
 
-STRIPS = 256  # sums of columns are made of so many strips of rows at most
+SUMMING = 1 << 17  # threads that read what is summed by columns: an H100's memory is busy from some 100 000 on
+LEAST_ROWS = 16  # of a strip
+SUMMED = 64  # numbers that one thread adds up after that, at most
 Product = Callable[[Array, Array, Array, bool], None]  # (a, b, out, accumulate): out = a b, or out + a b
 
 
@@ -26,6 +29,7 @@ class OnDevice(Backend):
     launch: Launcher
     product: Product
     scratch: Scratch
+    repeats: Repeats | None = None
     precision: str
     cudnn: str  # whether its convolutions are tried, and how one is chosen: "off", "fastest" or "deterministic"
 
@@ -51,7 +55,7 @@ class OnDevice(Backend):
 
     def apart(self, x: Array, out: Array) -> Array:
         """x as `read`, copied where writing out would change what is still to be read."""
-        return self.read(x.copy() if self.xp.may_share_memory(x, out) else x)
+        return self.read(x.copy() if self.share_memory(x, out) else x)
 
     def into(self, out: Array) -> Array:
         """`out`, or a new array where its pixels lie otherwise: then `delivered` copies."""
@@ -69,13 +73,26 @@ class OnDevice(Backend):
         total: Array = self.xp.empty((c,), x.dtype) if out is None else out
         into = total if total.flags.c_contiguous else self.xp.empty((c,), x.dtype)
         m = math.prod(x.shape) // c
-        strips = strips_of(m)
+        strips = strips_of(m, c)
         sums = self.scratch.take("sums", (strips, c), x.dtype)
         self.launch(
             "strip_sums", strips * c, x.dtype, x, step_of(x), sums, strips * c, divisor(c), m, strips
         )  # fmt: skip
+        sums, strips = self.gathered(sums, 1, strips, c)
         self.launch("total_sums", c, x.dtype, sums, into, c, strips)
         return self.delivered(into, total)
+
+    def gathered(self, sums: Array, halves: int, strips: int, c: int) -> tuple[Array, int]:
+        """Sums (halves, strips, C) as few enough for one thread each, and how many strips these are of."""
+        if strips <= SUMMED:
+            return sums, strips
+        fewer = -(-strips // SUMMED)
+        into = self.scratch.take("fewer sums", (halves, fewer, c), sums.dtype)
+        count = halves * fewer * c
+        self.launch(
+            "gather_sums", count, sums.dtype, sums, into, count, divisor(c), divisor(fewer), strips
+        )  # fmt: skip
+        return into, fewer
 
     def shifted(self, y: Array, b: Array | None, rectify: bool) -> None:
         """y += b (C,), then max(y, 0) if wanted, over rows or pixels that have a `step_of`."""
@@ -86,9 +103,17 @@ class OnDevice(Backend):
 
     def given(self, x: Array | None) -> Any:
         """x in C order, or a null pointer."""
-        return NOTHING if x is None else self.xp.ascontiguousarray(x)
+        return NOTHING if x is None else self.contiguous(x)
+
+    def share_memory(self, a: Array, b: Array) -> bool:
+        """Whether a number of one may be one of the other's."""
+        return bool(self.xp.may_share_memory(a, b))
+
+    def contiguous(self, x: Array) -> Array:
+        """x in C order."""
+        return x if x.flags.c_contiguous else self.xp.ascontiguousarray(x)
 
 
-def strips_of(m: int) -> int:
-    """Into how many strips m rows are cut for a sum: none shorter than 16."""
-    return max(1, min(STRIPS, m // 16))
+def strips_of(m: int, c: int) -> int:
+    """Into how many strips m rows of c numbers are cut for a sum."""
+    return max(1, min(SUMMING // c, m // LEAST_ROWS))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ops.cuda import kernels
+from ops.cuda.repeats import Repeats
 from ops.errors import OpsError
 
 THREADS = 256
@@ -34,10 +35,10 @@ def divisor(size: int) -> Divisor:
 class Launcher:
     """The kernels of one module `xp`, compiled when the first of a dtype is started."""
 
-    def __init__(self, xp: Any) -> None:
-        self._xp = xp
+    def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
+        self._xp, self._repeats = xp, repeats
         self._modules: dict[str, Any] = {}
-        self._functions: dict[tuple[str, str], Any] = {}
+        self._functions: dict[tuple[str, Any], Any] = {}
 
     def __call__(self, kernel: str, threads: int, dtype: Any, *arguments: Any) -> None:
         """Start so many threads; whole numbers go as int, `Divisor`s as their three numbers, all else as it is."""
@@ -45,10 +46,9 @@ class Launcher:
             raise OpsError(f"{kernel}: {threads} elements, expected at most {MOST_ELEMENTS} on this backend")
         if threads == 0:
             return
-        key = (kernel, str(dtype))
-        function = self._functions.get(key)
+        function = self._functions.get((kernel, dtype))
         if function is None:
-            function = self._functions[key] = self._module(key[1]).get_function(kernel)
+            function = self._functions[kernel, dtype] = self._module(str(dtype)).get_function(kernel)
         passed: list[Any] = []
         for a in arguments:
             if type(a) is int:
@@ -57,7 +57,10 @@ class Launcher:
                 passed.extend(a)
             else:
                 passed.append(a)
-        function((min(-(-threads // THREADS), BLOCKS),), (THREADS,), tuple(passed))
+        blocks = min(-(-threads // THREADS), BLOCKS)
+        function((blocks,), (THREADS,), tuple(passed))
+        if self._repeats is not None and self._repeats.recording:
+            self._repeats.add_launch(function, blocks, THREADS, passed)
 
     def _module(self, dtype: str) -> Any:
         if dtype not in self._modules:

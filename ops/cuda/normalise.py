@@ -9,6 +9,7 @@ from typing import Any
 from ops.cuda.device import OnDevice, strips_of
 from ops.cuda.images import step_of, width
 from ops.cuda.launch import NOTHING, divisor
+from ops.cuda.repeats import repeated
 from ops.errors import Array
 from ops.reference import fused, normalise
 
@@ -19,6 +20,7 @@ ROWS_APART = 16  # rows that a thread of the last kernel takes at least
 class Normalisation(OnDevice):
     """Overrides batch norm and what is joined with it; arrays whose rows do not lie evenly are the reference's."""
 
+    @repeated
     def batch_norm_forward(
         self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
         mean: Array | None = None, variance: Array | None = None,
@@ -31,6 +33,7 @@ class Normalisation(OnDevice):
             )  # fmt: skip
         return self._forward(x, None, None, eps, statistics, False, None, out, mean, variance)
 
+    @repeated
     def batch_norm_backward(
         self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
     ) -> Array:
@@ -40,6 +43,7 @@ class Normalisation(OnDevice):
             return super().batch_norm_backward(dy, y, variance, eps=eps, fixed=fixed, out=out)
         return self._backward(dy, y, None, None, None, variance, eps, fixed, False, out, None, None)
 
+    @repeated
     def norm_scale_forward(
         self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
         rectify: bool = False, addend: Array | None = None, out: Array | None = None,
@@ -55,6 +59,7 @@ class Normalisation(OnDevice):
             )  # fmt: skip
         return self._forward(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
 
+    @repeated
     def norm_scale_backward(
         self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
         fixed: bool = False, rectify: bool = False, out: Array | None = None,
@@ -72,6 +77,7 @@ class Normalisation(OnDevice):
         dx = self._backward(dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, into_g, into_b)
         return dx, self.delivered(into_g, dgamma), self.delivered(into_b, dbeta)
 
+    @repeated
     def norm_added(self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
         """As Backend's."""
         if not all(a.flags.c_contiguous for a in (mean, variance, *out)):
@@ -82,9 +88,10 @@ class Normalisation(OnDevice):
             "norm_added", mean.size, mean.dtype, mean, variance, *out, mean.size, t(share), t(unbiased)
         )  # fmt: skip
 
+    @repeated
     def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
         """As Backend's, and nothing waits for the device."""
-        given = [self.xp.ascontiguousarray(blob) for blob in blobs]
+        given = [self.contiguous(blob) for blob in blobs]
         self.launch("norm_running", mean.size, mean.dtype, *given, mean, variance, mean.size)
 
     def _forward(
@@ -92,14 +99,14 @@ class Normalisation(OnDevice):
         statistics: tuple[Array, Array] | None, rectify: bool, addend: Array | None, out: Array | None,
         mean: Array | None, variance: Array | None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
-        xp, source, c, few = self.xp, self._rows(x), width(x), None
+        source, c, few = self._rows(x), width(x), None
         m = math.prod(x.shape) // c
         y = self._like(x, out)
         into = self._over(y)
         if statistics is None:
-            mean, variance = (xp.empty((c,), x.dtype) if a is None else a for a in (mean, variance))
-            found = [a if a.flags.c_contiguous else xp.empty((c,), x.dtype) for a in (mean, variance)]
-            strips = strips_of(m)
+            mean, variance = (self.xp.empty((c,), x.dtype) if a is None else a for a in (mean, variance))
+            found = [a if a.flags.c_contiguous else self.xp.empty((c,), x.dtype) for a in (mean, variance)]
+            strips = strips_of(m, c)
             sums = self.scratch.take("sums", (2, strips, c), x.dtype)
             self.launch(
                 "norm_moments", strips * c, x.dtype, source, step_of(source), sums, strips * c, divisor(c), m, strips
@@ -107,7 +114,7 @@ class Normalisation(OnDevice):
             few = self._gathered(sums, source, strips, c)
         else:
             mean, variance = statistics
-            found = [xp.ascontiguousarray(a) for a in statistics]
+            found = [self.contiguous(a) for a in statistics]
         more = (NOTHING, 0) if addend is None else (added := self._rows(addend), step_of(added))
         strips = max(1, m // ROWS_APART)
         self.launch(
@@ -126,7 +133,8 @@ class Normalisation(OnDevice):
         eps: float, fixed: bool, rectify: bool, out: Array | None, dgamma: Array | None, dbeta: Array | None,
     ) -> Array:  # fmt: skip
         c = width(x)
-        dx, m, strips = self._like(dy, out), math.prod(x.shape) // c, strips_of(math.prod(x.shape) // c)
+        dx, m = self._like(dy, out), math.prod(x.shape) // c
+        strips = strips_of(m, c)
         into, given, source, few = self._over(dx), self._rows(dy), self._rows(x), None
         arrays = (
             given, step_of(given), source, step_of(source), self.given(mean), self.given(variance), self.given(gamma),
@@ -147,6 +155,7 @@ class Normalisation(OnDevice):
 
     def _gathered(self, sums: Array, x: Array | None, strips: int, c: int) -> Array:
         """`GATHERED` sums of each half and channel, and behind them the channels' shifts, which x begins with."""
+        sums, strips = self.gathered(sums, 2, strips, c)
         few = self.scratch.take("few sums", (2 * GATHERED + 1, c), sums.dtype)
         count = 2 * GATHERED * c
         first: Any = NOTHING if x is None else x
@@ -156,7 +165,7 @@ class Normalisation(OnDevice):
         return few
 
     def _rows(self, x: Array) -> Array:
-        return self.read(x) if x.ndim == 4 or step_of(x) is not None else self.xp.ascontiguousarray(x)
+        return self.read(x) if x.ndim == 4 or step_of(x) is not None else self.contiguous(x)
 
     def _like(self, x: Array, out: Array | None) -> Array:
         if x.ndim == 4:

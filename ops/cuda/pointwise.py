@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import step_of, width
+from ops.cuda.images import in_fours, step_of, width
 from ops.cuda.launch import divisor
+from ops.cuda.repeats import repeated
 from ops.errors import Array, check_alike, check_float, check_out, check_shape
 from ops.reference import philox
 
@@ -14,6 +15,7 @@ from ops.reference import philox
 class Pointwise(OnDevice):
     """Overrides what nets spend time in; arrays that do not lie in rows are the reference's."""
 
+    @repeated
     def relu_forward(self, x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
         """As Backend's."""
         check_float("relu_forward", x=x)
@@ -25,6 +27,7 @@ class Pointwise(OnDevice):
         self.launch("rectify", x.size, x.dtype, *found, x.size, divisor(width(x)), x.dtype.type(negative_slope))
         return y
 
+    @repeated
     def relu_backward(self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
         """As Backend's."""
         op = "relu_backward"
@@ -38,6 +41,20 @@ class Pointwise(OnDevice):
         slope = dy.dtype.type(negative_slope)
         self.launch("rectify_back", dy.size, dy.dtype, *found, dy.size, divisor(width(dy)), slope)
         return dx
+
+    @repeated
+    def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """As Backend's."""
+        check_alike("add", out, a=a, b=b)
+        total = self.xp.empty_like(a) if out is None else out
+        found = self._steps(a, b, total) if a.dtype.char in "fd" else None
+        if found is None:
+            return super().add(a, b, out)
+        wide = 4 if in_fours(width(a), a, b, total) else 1
+        steps = [part // wide if type(part) is int else part for part in found]
+        count = a.size // wide
+        self.launch("plus" if wide == 1 else "plus4", count, a.dtype, *steps, count, divisor(width(a) // wide))
+        return total
 
     def dropout(self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None) -> Array:
         """As Backend's: numbers are drawn where they are used."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from ops.cuda.device import OnDevice
 from ops.cuda.images import step_of
+from ops.cuda.repeats import repeated
 from ops.errors import Array
 from ops.reference import dense
 
@@ -27,6 +28,7 @@ class PlainProduct:
 class Dense(OnDevice):
     """Overrides the operations of InnerProduct: a product and at most one launch each, two for the sums of a bias."""
 
+    @repeated
     def dense_forward(
         self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
     ) -> Array:
@@ -38,6 +40,7 @@ class Dense(OnDevice):
         self.shifted(into, b, rectify)
         return self.delivered(into, y)
 
+    @repeated
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
         """As Backend's."""
         dense.check_backward_data(dy, w, out)
@@ -45,6 +48,7 @@ class Dense(OnDevice):
         self.product(dy, w, dx, False)
         return dx
 
+    @repeated
     def dense_backward_weights(
         self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
     ) -> tuple[Array, Array | None]:
@@ -54,5 +58,5 @@ class Dense(OnDevice):
         self.product(dy.T, x, dw, False)
         if not bias:
             return dw, None
-        rows = dy if step_of(dy) is not None else self.xp.ascontiguousarray(dy)
+        rows = dy if step_of(dy) is not None else self.contiguous(dy)
         return dw, self.column_sums(rows, out_b)

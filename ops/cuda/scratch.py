@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ops.cuda.repeats import Repeats
 from ops.errors import Array, Shape
 
 
 class Scratch:
     """Arrays lent to one operation; the next that asks for the same purpose gets the same memory."""
 
-    def __init__(self, xp: Any) -> None:
-        self._xp = xp
+    def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
+        self._xp, self._repeats = xp, repeats
         self._blocks: dict[str, Array] = {}
 
     def __repr__(self) -> str:
@@ -27,5 +28,7 @@ class Scratch:
         if block is None or block.size < size:
             self._blocks.pop(purpose, None)  # let the old one go first
             block = self._blocks[purpose] = self._xp.empty((size,), np.uint8)
+            if self._repeats is not None:
+                self._repeats.forget()
         found: Array = block[:size].view(dtype).reshape(shape)
         return found

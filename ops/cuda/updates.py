@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,13 +36,7 @@ class Updates(OnDevice):
         if not parameters:
             return
         dtype = parameters[0].w.dtype
-        parameters = [replace(one, g=self.xp.ascontiguousarray(one.g)) for one in parameters]  # a turned one is copied
-        for one in parameters:
-            check_float("update", w=parameters[0].w, **one.arrays())
-            for name, array in one.arrays().items():
-                check_shape("update", name, array, one.w.shape)
-                if not array.flags.c_contiguous:
-                    raise OpsError(f"update: {name} has strides {array.strides}, expected C order")
+        parameters = [one if one.g.flags.c_contiguous else replace(one, g=self.contiguous(one.g)) for one in parameters]
         table, factors = self._table(parameters)
         t, momentum = dtype.type, numbers.get("momentum", 0.0)
         a, b, c, delta = momentum, numbers.get("momentum2", 0.0), 0.0, numbers.get("delta", 0.0)
@@ -57,20 +52,20 @@ class Updates(OnDevice):
 
     def _table(self, parameters: Sequence[Parameter]) -> tuple[Array, Array]:
         """The kernel's table and factors, on the device; those of the same arrays are sent there once."""
-        lines, end = [], 0
-        for one in parameters:
-            end += one.w.size
-            histories = [address(h) for h in one.histories]
-            lines.append((address(one.w), address(one.g), address(one.out), *(*histories, 0, 0)[:2], end))
-        factors = [(one.rate, one.decay, -1.0 if one.keep is None else one.keep) for one in parameters]
-        key = (*lines, *factors, parameters[0].w.dtype)
         tables = self._tables = {} if self._tables is None else self._tables
-        if key not in tables:
+        lie = [tuple(map(_lies, (one.w, one.g, one.out, *one.histories))) for one in parameters]
+        factors = [(one.rate, one.decay, -1.0 if one.keep is None else one.keep) for one in parameters]
+        key = (*lie, *factors)
+        found = tables.get(key)
+        if found is None:
+            _check(parameters)
             if len(tables) == KEPT:
                 tables.pop(next(iter(tables)))
+            ends = itertools.accumulate(one.w.size for one in parameters)
+            lines = [(*(*(at for at, *_ in of), 0, 0)[:5], end) for of, end in zip(lie, ends, strict=True)]
             dtype = parameters[0].w.dtype
-            tables[key] = self.asarray(np.array(lines, np.int64)), self.asarray(np.array(factors, dtype))
-        return tables[key]
+            found = tables[key] = self.asarray(np.array(lines, np.int64)), self.asarray(np.array(factors, dtype))
+        return found
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
         """As Backend's."""
@@ -83,3 +78,17 @@ class Updates(OnDevice):
         sources = (xp.ascontiguousarray(values), order.astype(np.int64), starts)
         self.launch("sum_rows", out.size, out.dtype, *sources, into, *out.shape)
         self.delivered(into, out)
+
+
+def _lies(x: Array) -> tuple[Any, ...]:
+    """Where an array is, and how it lies there."""
+    return address(x), x.shape, x.strides, x.dtype
+
+
+def _check(parameters: Sequence[Parameter]) -> None:
+    for one in parameters:
+        check_float("update", w=parameters[0].w, **one.arrays())
+        for name, array in one.arrays().items():
+            check_shape("update", name, array, one.w.shape)
+            if not array.flags.c_contiguous:
+                raise OpsError(f"update: {name} has strides {array.strides}, expected C order")

@@ -9,6 +9,7 @@ import numpy as np
 from ops.cuda.device import OnDevice
 from ops.cuda.images import step_of
 from ops.cuda.launch import NOTHING, divisor
+from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape, check_alike, check_ndim, check_out
 from ops.geometry import PoolGeometry
 from ops.reference import lrn, pool, stochastic
@@ -17,6 +18,7 @@ from ops.reference import lrn, pool, stochastic
 class Windows(OnDevice):
     """Overrides pooling and LRN."""
 
+    @repeated
     def pool_forward(
         self, x: Array, geometry: PoolGeometry, out: Array | None = None,
         argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
@@ -54,6 +56,7 @@ class Windows(OnDevice):
             self.delivered(places, place)
         return pool.rectified(self.xp, y, place) if rectify and sampled else (y, place)
 
+    @repeated
     def pool_backward(
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
@@ -72,6 +75,7 @@ class Windows(OnDevice):
         self.launch(kernel, dx.size, dy.dtype, dy, step_of(dy), *places, into, step_of(into), *ends)
         return self.delivered(into, dx)
 
+    @repeated
     def lrn_forward(
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
         region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
@@ -88,6 +92,7 @@ class Windows(OnDevice):
         self.launch(op, x.size, x.dtype, *arrays, *ends)
         return self.delivered(into, y), self.delivered(into_s, s)
 
+    @repeated
     def lrn_backward(
         self, dy: Array, x: Array, y: Array, scale: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75,
         region: str = "ACROSS_CHANNELS", out: Array | None = None,

@@ -45,7 +45,7 @@ numpy.testing.assert_array_equal(backend.to_host(backend.fed(staged, numpy.float
 
 def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_told(stand_in: Path) -> None:
     done = script(UNLOCKED, on_fake_cuda(stand_in, pinned_gb=0))
-    assert done.returncode == 0 and "no page-locked memory for what is read ahead" in done.stderr, done.stderr
+    assert done.returncode == 0 and "no page-locked memory for " in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("size", [1, 512, 513, 4096, 5000, 77_070_336, 2**31 + 1])

@@ -9,6 +9,7 @@ import numpy as np
 from ops.cuda.conv.algorithm import ConvShape
 from ops.cuda.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cuda.device import OnDevice
+from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import conv
@@ -22,6 +23,7 @@ class Convolutions(OnDevice):
         """Picks and keeps the algorithms of this backend."""
         return Chooser(self)
 
+    @repeated
     def conv_forward(
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
@@ -30,9 +32,10 @@ class Convolutions(OnDevice):
         y = self.images_like(conv.check_forward(x, w, b, geometry, out), out, x.dtype)
         x, into = self.read(x), self.into(y)
         algorithm = self.chooser(ConvShape(tuple(x.shape), len(w), geometry, x.dtype), FORWARD, x, into)
-        algorithm.forward(x, self.xp.ascontiguousarray(w), b, into, rectify)
+        algorithm.forward(x, self.contiguous(w), b, into, rectify)
         return self.delivered(into, y)
 
+    @repeated
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
     ) -> Array:
@@ -41,9 +44,10 @@ class Convolutions(OnDevice):
         dx = self.images_like(in_shape, out, dy.dtype)
         dy, into = self.read(dy), self.into(dx)
         algorithm = self.chooser(ConvShape(tuple(in_shape), len(w), geometry, dy.dtype), DATA, into, dy)
-        algorithm.backward_data(dy, self.xp.ascontiguousarray(w), into)
+        algorithm.backward_data(dy, self.contiguous(w), into)
         return self.delivered(into, dx)
 
+    @repeated
     def conv_backward_weights(
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,

@@ -15,10 +15,12 @@ import numpy as np
 from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
 from ops.cuda.device import OnDevice
 from ops.cuda.images import new_images
+from ops.cuda.repeats import Call
 from ops.errors import Array, Shape
 
 clock = time.perf_counter
-MOST_RUNS, ENOUGH_SECONDS = 5, 0.05  # of measured runs: the fastest counts
+MOST_ROUNDS, ENOUGH_SECONDS = 5, 0.05  # of measured runs: the fastest counts
+IN_A_ROW = 3  # runs that are waited for together: while the device computes, the host starts the next, as in a net
 
 
 class Trial:
@@ -47,21 +49,39 @@ class Trial:
         return float(np.abs(got - expected).max() / np.abs(expected).max())
 
     def seconds(self, *algorithms: Convolution) -> list[float]:
-        """The time of one run of each, waited for; the first is not counted. They take turns: a GPU that was idle
-        raises its clock meanwhile."""
-        for algorithm in algorithms:
-            self.run(algorithm)
+        """The time of one run of each as nets run them, from the third pass on; the first is not counted. They take
+        turns: a GPU that was idle raises its clock meanwhile."""
+        runs = [self._repeated(algorithm) for algorithm in algorithms]
         self._ops.synchronize()
         rounds: list[list[float]] = []
-        while len(rounds) < MOST_RUNS and sum(map(sum, rounds)) < ENOUGH_SECONDS * len(algorithms):
-            rounds.append([self._timed(algorithm) for algorithm in algorithms])
+        while len(rounds) < MOST_ROUNDS and IN_A_ROW * sum(map(sum, rounds)) < ENOUGH_SECONDS * len(algorithms):
+            rounds.append([self._timed(run) for run in runs])
         return [min(times) for times in zip(*rounds, strict=True)]
 
-    def _timed(self, algorithm: Convolution) -> float:
+    def _repeated(self, algorithm: Convolution) -> Call:
+        """Run it, and return what runs it again."""
+
+        def run() -> None:
+            self.run(algorithm)
+
+        repeats = self._ops.repeats
+        if repeats is None or repeats.recording:
+            run()
+            return run
+        _, calls = repeats.recorded(run)
+
+        def again() -> None:
+            for call in calls or ():
+                call()
+
+        return run if calls is None else again
+
+    def _timed(self, run: Call) -> float:
         begun = clock()
-        self.run(algorithm)
+        for _ in range(IN_A_ROW):
+            run()
         self._ops.synchronize()
-        return clock() - begun
+        return (clock() - begun) / IN_A_ROW
 
     def run(self, algorithm: Convolution) -> None:
         """The pass."""

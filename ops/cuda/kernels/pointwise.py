@@ -6,6 +6,15 @@ from ops.cuda.kernels.text import div
 
 PLACE = """int m = OVER(k, C), c = k - m * C;"""
 
+PLUS = f"""(const {{E}}* a, int as, const {{E}}* b, int bs, {{E}}* y, int ys, int count, {div("C")}) {{{{
+    EACH(k, count) {{{{
+        int m = OVER(k, C), c = k - m * C;
+        {{E}} sum = a[(long long)m * as + c];
+        add(sum, b[(long long)m * bs + c]);
+        y[(long long)m * ys + c] = sum;
+    }}}}
+}}}}"""
+
 POINTWISE: dict[str, str] = {
     # y += b, or max(y + b, 0), where b may be null; what is no number stays
     "shift": f"""(T* y, int ys, const T* b, int count, {div("C")}, int rectify) {{
@@ -29,6 +38,8 @@ POINTWISE: dict[str, str] = {
         dx[(long long)m * xs + c] = dy[(long long)m * ds + c] * (y[(long long)m * ys + c] > 0 ? T(1) : slope);
     }}
 }}""",
+    "plus": PLUS.format(E="T"),
+    "plus4": PLUS.format(E="Four"),  # C and the steps count fours
     # see ops.reference.philox; `least_kept` and the key's halves are bits of an unsigned
     "dropout": f"""(const T* x, int ps, T* y, int ys, int count, {div("C", "pixels")}, int first, int key_low,
     int key_high, int least_kept, T gain) {{

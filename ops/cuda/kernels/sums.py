@@ -1,4 +1,5 @@
-"""Sums of columns, in two steps: S strips of interleaved rows, then their sums. Threads side by side read so, too."""
+"""Sums of columns, in steps: S strips of interleaved rows, D sums of these, the sums of those. Threads side by side
+read so, too."""
 
 from __future__ import annotations
 
@@ -11,6 +12,16 @@ SUMS: dict[str, str] = {
         T sum = 0;
         for (int m = s; m < M; m += S) sum += x[(long long)m * ps + c];
         sums[k] = sum;
+    }}
+}}""",
+    # (halves, S, C) -> (halves, D, C)
+    "gather_sums": f"""(const T* sums, T* few, int count, {div("C", "D")}, int S) {{
+    EACH(k, count) {{
+        int a = OVER(k, C), c = k - a * C;
+        int half = OVER(a, D), d = a - half * D;
+        T sum = 0;
+        for (int s = d; s < S; s += D) sum += sums[(half * S + s) * C + c];
+        few[k] = sum;
     }}
 }}""",
     "total_sums": """(const T* sums, T* out, int C, int S) {

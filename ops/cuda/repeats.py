@@ -1,0 +1,162 @@
+"""Operations that a net calls with the same arrays in every pass: their kernels are started again without the checks.
+
+A net's arrays stay where they are. What an operation starts depends on its numbers and on where its arrays lie and how,
+and on nothing else: that is its key. The second call with a key is recorded, kernels with their arguments as the driver
+takes them; the third and all later ones start what was recorded.
+
+Only launches, products and cuDNN's plans are recorded. Whoever asks the backend for its `xp` meanwhile does something
+else: such an operation is never repeated, nor is one whose results are not among its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+
+from ops.cuda.images import address
+
+MOST = 4096  # keys at a time: GoogLeNet's two nets have some 700; arrays of servers move, and must not fill the memory
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Key = tuple[Any, ...]
+Call = Callable[[], object]
+
+
+class Kept(NamedTuple):
+    """What one key starts, and which of its arguments it returns: a place for each, -1 for None."""
+
+    calls: tuple[Call, ...]
+    places: tuple[int, ...]
+    several: bool  # the result is a tuple
+
+
+SEEN, NEVER = Kept((), (), False), Kept((), (), True)
+
+
+class Repeats:
+    """Of one backend, in the thread that computes. Arrays are of type `array`; `launch` is the driver's."""
+
+    def __init__(self, array: Any, launch: Callable[..., object], stream: int) -> None:
+        self.known: dict[Key, Kept] = {}
+        self._array, self._launch, self._stream = array, launch, stream
+        self._calls: list[Call] | None = None  # of the operation that is recorded
+        self._whole = True  # whether they are all that it has done
+
+    def __repr__(self) -> str:
+        calls = [len(kept.calls) for kept in self.known.values() if kept.calls]
+        return f"<repeats of {len(calls)} operations, {sum(calls)} calls>"
+
+    @property
+    def recording(self) -> bool:
+        """Whether what is started has to be told."""
+        return self._calls is not None
+
+    def part(self, argument: Any) -> Any:
+        """An argument as a part of a key."""
+        if type(argument) is self._array:
+            return argument.data.ptr, argument.shape, argument.strides, argument.dtype
+        return tuple(map(self.part, argument)) if type(argument) is tuple else argument
+
+    def add(self, call: Call) -> None:
+        """Something was started; this call starts it again."""
+        if self._calls is not None:
+            self._calls.append(call)
+
+    def add_launch(self, function: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
+        """A kernel was started. Arguments: arrays, which go as their addresses, and NumPy's numbers."""
+        values = np.zeros(len(arguments), np.uint64)
+        bytes_of = values.view(np.uint8).reshape(-1, 8)
+        for place, a in zip(bytes_of, arguments, strict=True):
+            number = a if isinstance(a, np.generic) else np.uint64(address(a))
+            place[: number.nbytes] = np.frombuffer(number.tobytes(), np.uint8)
+        places = values.ctypes.data + 8 * np.arange(len(arguments), dtype=np.uint64)
+        shape = grid, 1, 1, block, 1, 1, 0  # blocks, threads, bytes of shared memory
+        call = partial(self._launch, function.kernel.ptr, *shape, self._stream, places.ctypes.data, 0)
+        call.held = values, places, function  # type: ignore[attr-defined]  # the driver reads them at every call
+        self.add(call)
+
+    def spoil(self) -> None:
+        """The operation does something that is not recorded."""
+        self._whole = False
+
+    def forget(self) -> None:
+        """Memory that was recorded has moved."""
+        self.known.clear()
+
+    def recorded(self, operation: Callable[[], Any]) -> tuple[Any, tuple[Call, ...] | None]:
+        """The result of an operation, and what it has started; None if it has done anything else."""
+        self._calls, self._whole = [], True
+        try:
+            result = operation()
+            return result, tuple(self._calls) if self._whole else None
+        finally:
+            self._calls = None
+
+    def record(self, key: Key, arguments: Sequence[Any], operation: Callable[[], Any]) -> Any:
+        """The second call with a key."""
+        result, calls = self.recorded(operation)
+        several = isinstance(result, tuple)
+        places = [_place(one, arguments) for one in (result if several else (result,))]
+        if key in self.known:  # else memory has moved meanwhile
+            found = [place for place in places if place is not None]
+            whole = calls is not None and len(found) == len(places)
+            self.known[key] = Kept(calls or (), tuple(found), several) if whole else NEVER
+        return result
+
+    def note(self, key: Key) -> None:
+        """The first call with a key."""
+        if len(self.known) >= MOST:
+            self.known.clear()
+        self.known[key] = SEEN
+
+
+class Repeating(Protocol):
+    """A backend with or without repeats."""
+
+    repeats: Repeats | None
+
+
+On = TypeVar("On", bound=Repeating)
+
+
+def repeated(operation: Callable[Concatenate[On, Given], Result]) -> Callable[Concatenate[On, Given], Result]:
+    """An operation whose work depends on its arguments alone, as keys see them."""
+
+    @wraps(operation)
+    def started(self: On, /, *given: Given.args, **named: Given.kwargs) -> Result:
+        repeats = self.repeats
+        if repeats is None or repeats.recording:
+            return operation(self, *given, **named)
+        arguments = (*given, *named.values())
+        key = (operation, *named, *map(repeats.part, arguments))
+        try:
+            kept = repeats.known.get(key)
+        except TypeError:  # an argument has no hash, such as an array of the host
+            return operation(self, *given, **named)
+        if kept is None:
+            repeats.note(key)
+        if kept is None or kept is NEVER:
+            return operation(self, *given, **named)
+        if kept is SEEN:
+            result: Result = repeats.record(key, _flat(arguments), lambda: operation(self, *given, **named))
+            return result
+        for call in kept.calls:
+            call()
+        flat = _flat(arguments) if any(type(a) is tuple for a in arguments) else arguments
+        found: Any = tuple(None if place < 0 else flat[place] for place in kept.places)
+        return found if kept.several else found[0]  # type: ignore[no-any-return]
+
+    return started
+
+
+def _flat(arguments: Sequence[Any]) -> list[Any]:
+    """Arguments, and those in tuples."""
+    return [one for a in arguments for one in (a if type(a) is tuple else (a,))]
+
+
+def _place(result: Any, arguments: Sequence[Any]) -> int | None:
+    """Where a result is among the arguments; -1 for None, None if it is not there."""
+    return -1 if result is None else next((at for at, a in enumerate(arguments) if a is result), None)
