@@ -22,18 +22,24 @@ GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 
 
 def speed(record: Record, sizes: Sizes) -> None:
-    """Feed, forward, backward and update on made-up images, as the preset single does them."""
+    """Feed, forward, backward and update on made-up images, as the preset single does them.
+
+    First in TF32, what users take on such a device: PyTorch tries its algorithms for a minute and a half for each
+    precision of these nets, and time may run out.
+    """
     backends, peer = ours(sizes.backend), here(record)
     record.table(
         "Images a second of training", "net", "batch", "precision", "ours", "TFLOP/s of products", "first loss",
         "torch", "ours / torch",
     )  # fmt: skip
-    for work in sizes.steps:
-        name, batch, image, classes = work
-        net = _net(get_backend("numpy"), name, batch, image)
-        made = made_up(net, classes), net.initial_blobs()
-        for precision in PRECISIONS:
-            _beside(record, work, made, precision, backends.get(precision), peer, sizes.passes)
+    made = {}
+    for precision in sorted(PRECISIONS, key="TF32".__ne__):
+        for work in sizes.steps:
+            name, batch, image, classes = work
+            if name not in made:
+                net = _net(get_backend("numpy"), name, batch, image)
+                made[name] = made_up(net, classes), net.initial_blobs()
+            _beside(record, work, made[name], precision, backends.get(precision), peer, sizes.passes)
 
 
 def _beside(

@@ -240,6 +240,11 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
             at += x.size
         return found
 
+    def asarray(self, host: Any, dtype: Any = None) -> Array:
+        """As Backend's; what is there already is not asked for."""
+        there = type(host) is self._xp.ndarray and (dtype is None or host.dtype == dtype)
+        return host if there else super().asarray(host, dtype)
+
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [N][H][W][C]."""
         return new_images(self.xp, shape, dtype) if len(shape) == 4 else super().empty(shape, dtype)

@@ -19,7 +19,7 @@ from ops.interface.backend import Backend
 
 SUMMING = 1 << 17  # threads that read what is summed by columns: an H100's memory is busy from some 100 000 on
 LEAST_ROWS = 16  # of a strip
-SUMMED = 64  # numbers that one thread adds up after that, at most
+SUMMED = 16  # numbers that one thread adds up after that, about
 Product = Callable[[Array, Array, Array, bool], None]  # (a, b, out, accumulate): out = a b, or out + a b
 
 
@@ -84,9 +84,9 @@ class OnDevice(Backend):
 
     def gathered(self, sums: Array, halves: int, strips: int, c: int) -> tuple[Array, int]:
         """Sums (halves, strips, C) as few enough for one thread each, and how many strips these are of."""
-        if strips <= SUMMED:
+        if strips <= SUMMED**2 // 2:
             return sums, strips
-        fewer = -(-strips // SUMMED)
+        fewer = strips // SUMMED
         into = self.scratch.take("fewer sums", (halves, fewer, c), sums.dtype)
         count = halves * fewer * c
         self.launch(

@@ -41,7 +41,7 @@ class Repeats:
 
     def __init__(self, array: Any, launch: Callable[..., object], stream: int) -> None:
         self.known: dict[Key, Kept] = {}
-        self._array, self._launch, self._stream = array, launch, stream
+        self.array, self._launch, self._stream = array, launch, stream
         self._calls: list[Call] | None = None  # of the operation that is recorded
         self._whole = True  # whether they are all that it has done
 
@@ -53,12 +53,6 @@ class Repeats:
     def recording(self) -> bool:
         """Whether what is started has to be told."""
         return self._calls is not None
-
-    def part(self, argument: Any) -> Any:
-        """An argument as a part of a key."""
-        if type(argument) is self._array:
-            return argument.data.ptr, argument.shape, argument.strides, argument.dtype
-        return tuple(map(self.part, argument)) if type(argument) is tuple else argument
 
     def add(self, call: Call) -> None:
         """Something was started; this call starts it again."""
@@ -130,31 +124,28 @@ def repeated(operation: Callable[Concatenate[On, Given], Result]) -> Callable[Co
         repeats = self.repeats
         if repeats is None or repeats.recording:
             return operation(self, *given, **named)
-        arguments = (*given, *named.values())
-        key = (operation, *named, *map(repeats.part, arguments))
+        array = repeats.array
+        arguments: tuple[Any, ...] = (*given, *named.values())
+        parts = [(a.data.ptr, a.shape, a.strides, a.dtype) if type(a) is array else a for a in arguments]
+        key = (operation, *named, *parts)
         try:
             kept = repeats.known.get(key)
-        except TypeError:  # an argument has no hash, such as an array of the host
+        except TypeError:  # an argument has no hash, such as an array of the host, or arrays in a tuple
             return operation(self, *given, **named)
         if kept is None:
             repeats.note(key)
         if kept is None or kept is NEVER:
             return operation(self, *given, **named)
         if kept is SEEN:
-            result: Result = repeats.record(key, _flat(arguments), lambda: operation(self, *given, **named))
+            result: Result = repeats.record(key, arguments, lambda: operation(self, *given, **named))
             return result
         for call in kept.calls:
             call()
-        flat = _flat(arguments) if any(type(a) is tuple for a in arguments) else arguments
-        found: Any = tuple(None if place < 0 else flat[place] for place in kept.places)
-        return found if kept.several else found[0]  # type: ignore[no-any-return]
+        if not kept.several:
+            return None if kept.places[0] < 0 else arguments[kept.places[0]]  # type: ignore[return-value]
+        return tuple(None if at < 0 else arguments[at] for at in kept.places)  # type: ignore[return-value]
 
     return started
-
-
-def _flat(arguments: Sequence[Any]) -> list[Any]:
-    """Arguments, and those in tuples."""
-    return [one for a in arguments for one in (a if type(a) is tuple else (a,))]
 
 
 def _place(result: Any, arguments: Sequence[Any]) -> int | None:

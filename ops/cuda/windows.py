@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import step_of
+from ops.cuda.images import in_fours, step_of
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape, check_alike, check_ndim, check_out
@@ -50,7 +50,9 @@ class Windows(OnDevice):
                 "stochastic_train", y.size, x.dtype, *images, chances, step_of(chances), *written, *given, *ends
             )  # fmt: skip
         else:
-            self.launch("max_forward", y.size, x.dtype, *images, *written, *given, int(rectify), *ends)
+            wide = 4 if in_fours(c, x, into, *(() if places is None else (places,))) else 1
+            kernel, count, steps = _widened("max_forward", wide, y.size, *images, *written, *given)
+            self.launch(kernel, count, x.dtype, *steps, int(rectify), count, divisor(c // wide), *ends[2:])
         self.delivered(into, y)
         if place is not None and places is not None:
             self.delivered(places, place)
@@ -67,12 +69,18 @@ class Windows(OnDevice):
         into, dy = self.into(dx), self.read(dy)
         _, c, high, wide = in_shape
         sizes = [divisor(size) for size in (c, wide, high, *geometry.stride)]
-        ends = (dx.size, *sizes, *dy.shape[2:], *geometry.kernel, *geometry.pad)
-        kernel, places = "average_backward", tuple[Any, ...]()
+        ends = (*sizes[1:], *dy.shape[2:], *geometry.kernel, *geometry.pad)
         if geometry.mode != "AVE" and argmax is not None:
             found = self.read(argmax)
-            kernel, places = "places_backward", (found, step_of(found))
-        self.launch(kernel, dx.size, dy.dtype, dy, step_of(dy), *places, into, step_of(into), *ends)
+            wide = 4 if in_fours(c, dy, found, into) else 1
+            kernel, count, steps = _widened(
+                "places_backward", wide, dx.size, dy, step_of(dy), found, step_of(found), into, step_of(into)
+            )  # fmt: skip
+            self.launch(kernel, count, dy.dtype, *steps, count, divisor(c // wide), *ends)
+        else:
+            self.launch(
+                "average_backward", dx.size, dy.dtype, dy, step_of(dy), into, step_of(into), dx.size, sizes[0], *ends
+            )  # fmt: skip
         return self.delivered(into, dx)
 
     @repeated
@@ -107,6 +115,12 @@ class Windows(OnDevice):
         arrays = [part for a in (*(self.apart(b, dx) for b in (dy, x, y, scale)), into) for part in (a, step_of(a))]
         self.launch(op, x.size, x.dtype, *arrays, *ends)
         return self.delivered(into, dx)
+
+
+def _widened(kernel: str, wide: int, size: int, *arrays: Any) -> tuple[str, int, list[Any]]:
+    """The kernel for one channel a thread or four, its threads, and arrays with steps that count as it does."""
+    steps = [part // wide if type(part) is int else part for part in arrays]
+    return kernel if wide == 1 else f"{kernel}{wide}", size // wide, steps
 
 
 def _lrn_numbers(op: str, x: Array, size: int, alpha: float, beta: float, k: float, region: str) -> tuple[Any, ...]:

@@ -97,6 +97,7 @@ def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
     numbers = {"int": (np.int32, ctypes.c_int), "long long": (np.int64, ctypes.c_longlong)}
     numbers |= {"unsigned": (np.uint32, ctypes.c_uint), "double": (np.float64, ctypes.c_double)}
     numbers["T"] = numbers["Four"] = (scalar, ctypes.c_float if scalar is np.float32 else ctypes.c_double)
+    numbers["FourPlaces"] = numbers["int"]
     if not kind.endswith("*"):
         dtype, c_type = numbers[kind]
         assert type(value) is dtype, f"{name}: {value!r} for {kind}"

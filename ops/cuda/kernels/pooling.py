@@ -7,44 +7,89 @@ from ops.cuda.kernels.text import div
 FORWARD = f"int count, {div('C', 'Q', 'P')}, int H, int W, int kh, int kw, int sh, int sw, int ph, int pw"
 BACKWARD = f"int count, {div('C', 'W', 'H', 'sh', 'sw')}, int P, int Q, int kh, int kw, int ph, int pw"
 
-# the window of output (p, q), cut to the image
-WINDOW = """int at = OVER(k, C), c = k - at * C;
+# the window of output (p, q), cut to the image; E is a number or four
+WINDOWS = """int at = OVER(k, C), c = k - at * C;
         int b = OVER(at, Q), q = at - b * Q;
         int n = OVER(b, P), p = b - n * P;
         int h0 = most(p * sh - ph, 0), h1 = least(p * sh - ph + kh, H);
         int w0 = most(q * sw - pw, 0), w1 = least(q * sw - pw + kw, W);
-        const T* plane = x + (long long)n * H * W * ps + c;"""
+        const {E}* plane = x + (long long)n * H * W * ps + c;"""
 
 # the windows of pixel (h, w)
-PIXEL = """int at = OVER(k, C), c = k - at * C;
+PIXELS = """int at = OVER(k, C), c = k - at * C;
         int b = OVER(at, W), w = at - b * W;
         int n = OVER(b, H), h = b - n * H;
         int p0 = h + ph < kh ? 0 : OVER(h + ph - kh, sh) + 1, p1 = least(OVER(h + ph, sh) + 1, P);
         int q0 = w + pw < kw ? 0 : OVER(w + pw - kw, sw) + 1, q1 = least(OVER(w + pw, sw) + 1, Q);
-        const T* plane = dy + (long long)n * P * Q * ds + c;
-        T sum = 0;"""
+        const {E}* plane = dy + (long long)n * P * Q * ds + c;
+        {E} sum = {E}();"""
 
+WINDOW, PIXEL = WINDOWS.replace("{E}", "T"), PIXELS.replace("{E}", "T")
 READS = "const T* x, int ps"
 WRITES = "T* y, int ys"
 PLACES = "int* place, int as"
 
-POOLING: dict[str, str] = {
-    # a NaN wins and then stays, as NumPy's maximum has it; place may be null
-    "max_forward": f"""({READS}, {WRITES}, {PLACES}, int rectify, {FORWARD}) {{
+# a NaN wins and then stays, as NumPy's maximum has it; place may be null
+MAX = f"""(const <E>* x, int ps, <E>* y, int ys, <P>* place, int as, int rectify, {FORWARD}) {{
     EACH(k, count) {{
-        {WINDOW}
-        int best = h0 < h1 && w0 < w1 ? h0 * W + w0 : -1;
-        T top = best < 0 ? -T(__int_as_float(0x7f800000)) : plane[(long long)best * ps];
+        {WINDOWS.replace("{E}", "<E>")}
+        int first = h0 < h1 && w0 < w1 ? h0 * W + w0 : -1;
+        <E> top = first < 0 ? <E>() : plane[(long long)first * ps];
+        <P> best;
+        for (int i = 0; i < <N>; ++i) {{
+            if (first < 0) part(top, i) = -T(__int_as_float(0x7f800000));
+            part(best, i) = first;
+        }}
         for (int h = h0; h < h1; ++h)
             for (int w = w0; w < w1; ++w) {{
-                T value = plane[(long long)(h * W + w) * ps];
-                if (value > top || (value != value && top == top)) {{ top = value; best = h * W + w; }}
+                <E> values = plane[(long long)(h * W + w) * ps];
+                for (int i = 0; i < <N>; ++i) {{
+                    T value = part(values, i), high = part(top, i);
+                    if (value > high || (value != value && high == high)) {{
+                        part(top, i) = value;
+                        part(best, i) = h * W + w;
+                    }}
+                }}
             }}
-        bool cut = rectify && !(top > 0);
-        y[(long long)at * ys + c] = cut && top == top ? T(0) : top;
-        if (place) place[(long long)at * as + c] = cut ? -1 : most(best, 0);
+        for (int i = 0; i < <N>; ++i) {{
+            T high = part(top, i);
+            bool cut = rectify && !(high > 0);
+            if (cut && high == high) part(top, i) = T(0);
+            part(best, i) = cut ? -1 : most(part(best, i), 0);
+        }}
+        y[(long long)at * ys + c] = top;
+        if (place) place[(long long)at * as + c] = best;
     }}
-}}""",
+}}"""
+
+TO_PLACES = f"""(const <E>* dy, int ds, const <P>* place, int as, <E>* dx, int xs, {BACKWARD}) {{
+    EACH(k, count) {{
+        {PIXELS.replace("{E}", "<E>")}
+        const <P>* places = place + (long long)n * P * Q * as + c;
+        for (int p = p0; p < p1; ++p)
+            for (int q = q0; q < q1; ++q) {{
+                <P> found = places[(long long)(p * Q + q) * as];
+                bool any = false;
+                for (int i = 0; i < <N>; ++i) any |= part(found, i) == h * W + w;
+                if (!any) continue;
+                <E> given = plane[(long long)(p * Q + q) * ds];
+                for (int i = 0; i < <N>; ++i)
+                    if (part(found, i) == h * W + w) part(sum, i) += part(given, i);
+            }}
+        dx[(long long)at * xs + c] = sum;
+    }}
+}}"""
+
+
+def _wide(text: str, many: int) -> str:
+    """For so many channels a thread, one or four; of four, C and the steps count fours."""
+    element, place = ("T", "int") if many == 1 else ("Four", "FourPlaces")
+    return text.replace("<E>", element).replace("<P>", place).replace("<N>", str(many))
+
+
+POOLING: dict[str, str] = {
+    "max_forward": _wide(MAX, 1),
+    "max_forward4": _wide(MAX, 4),
     "average_forward": f"""({READS}, {WRITES}, {FORWARD}) {{
     EACH(k, count) {{
         {WINDOW}
@@ -86,16 +131,8 @@ POOLING: dict[str, str] = {
         place[(long long)at * as + c] = chosen < 0 ? p * sh * W + q * sw : chosen;
     }}
 }}""",
-    "places_backward": f"""(const T* dy, int ds, const int* place, int as, T* dx, int xs, {BACKWARD}) {{
-    EACH(k, count) {{
-        {PIXEL}
-        const int* places = place + (long long)n * P * Q * as + c;
-        for (int p = p0; p < p1; ++p)
-            for (int q = q0; q < q1; ++q)
-                if (places[(long long)(p * Q + q) * as] == h * W + w) sum += plane[(long long)(p * Q + q) * ds];
-        dx[(long long)at * xs + c] = sum;
-    }}
-}}""",
+    "places_backward": _wide(TO_PLACES, 1),
+    "places_backward4": _wide(TO_PLACES, 4),
     "average_backward": f"""(const T* dy, int ds, T* dx, int xs, {BACKWARD}) {{
     EACH(k, count) {{
         {PIXEL}

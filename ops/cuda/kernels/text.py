@@ -11,6 +11,11 @@ struct alignas(16) Four {{ T v[4]; }};
 __device__ inline int over(int k, unsigned m, int s) {{ return (int)(((unsigned long long)(unsigned)k * m) >> s); }}
 __device__ inline int least(int a, int b) {{ return a < b ? a : b; }}
 __device__ inline int most(int a, int b) {{ return a > b ? a : b; }}
+struct alignas(16) FourPlaces {{ int v[4]; }};
+__device__ inline T& part(T& x, int) {{ return x; }}
+__device__ inline T& part(Four& x, int i) {{ return x.v[i]; }}
+__device__ inline int& part(int& x, int) {{ return x; }}
+__device__ inline int& part(FourPlaces& x, int i) {{ return x.v[i]; }}
 __device__ inline void add(T& sum, T x) {{ sum += x; }}
 __device__ inline void add(Four& sum, Four x) {{ for (int i = 0; i < 4; ++i) sum.v[i] += x.v[i]; }}
 """
