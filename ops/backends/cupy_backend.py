@@ -1,4 +1,4 @@
-"""The CuPy backend: one NVIDIA GPU behind the same interface. Not yet run on a GPU.
+"""The CuPy backend: one NVIDIA GPU behind the same interface.
 
 The only file that imports cupy: the device, its arrays, and cuBLAS. What computes is in `ops.cuda`; what that does not
 override runs on CuPy as the families write it.

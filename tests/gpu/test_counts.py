@@ -12,7 +12,8 @@ from tests.fake_cuda.processes import command, on_fake_cuda
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-# launches and products of a step, as docs/gpu.md tells them; and the largest image that a test of seconds can afford
+# launches and products of a step, fewer by the sums of few pixels than docs/gpu.md tells; and the largest image that a
+# test of seconds can afford
 NETS = {"lenet": (46, 28), "caffenet": (112, 67), "resnet50": (699, 32)}
 MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 

@@ -1,4 +1,4 @@
-"""cuDNN's convolutions, through NVIDIA's frontend: a graph of one operation for each pass. Not yet run on a GPU.
+"""cuDNN's convolutions, through NVIDIA's frontend: a graph of one operation for each pass.
 
 The only file that imports `cudnn`. Its tensors have the dimensions N, C, H, W whatever lies in memory; strides say that
 images lie as [N][H][W][C], with `step` numbers from pixel to pixel, and weights as [K][kh][kw][C/groups]. Everything is
