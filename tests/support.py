@@ -37,9 +37,9 @@ base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 
 max_iter: {iterations} display: 1 snapshot: 0
 """
 
-# In the conv phase: a worker's pass takes 20 ms. A run that goes on until it is ended would take all cores for itself.
+# In the conv phase: a worker's pass takes that long. A run that goes on until it is ended would take all cores.
 PACE = """layer { name: "pace" type: "Paced" bottom: "pool2" top: "pool2" include { phase: TRAIN }
-  python_param { param_str: '{"seconds": 0.02}' } }
+  python_param { param_str: '{"seconds": <seconds>}' } }
 """
 
 CLUSTER = """
@@ -69,14 +69,16 @@ def configure(
     test: bool = False,
     batch: int = 16,
     paced: bool = False,
+    pace: float = 0.02,
     more: str = "",
 ) -> Path:
-    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml."""
+    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml. `pace`: seconds of a pass
+    of a `paced` net."""
     directory.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(iterations=iterations)
     if paced:
         conv, ip1, fc = (ZOO / "lenet.prototxt").read_text().partition('layer {\n  name: "ip1"')
-        (directory / "paced.prototxt").write_text(f"{conv}{PACE}{ip1}{fc}")
+        (directory / "paced.prototxt").write_text(f"{conv}{PACE.replace('<seconds>', str(pace))}{ip1}{fc}")
         solver = solver.replace("lenet.prototxt", "paced.prototxt")
     (directory / "solver.prototxt").write_text(solver)
     testing = 'test = { format = "digits", split = "test" }' if test else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support import configure, environment, run_directory, runtime_command
 
 METRICS = "[metrics]\nport = 0\n"
-TESTING = "test_iter: 1 test_interval: 20\n"
+TESTING = "test_iter: 1 test_interval: 3\n"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,18 @@ class Operated:
 @contextmanager
 def operated(folder: Path) -> Iterator[Operated]:
     """The run, which has tested its net and gone on; it is over afterwards."""
-    configure(folder, "omnivore", workers=2, groups=2, iterations=10**6, batch=8, test=True, paced=True, more=METRICS)
+    configure(
+        folder,
+        "omnivore",
+        workers=2,
+        groups=2,
+        iterations=10**6,
+        batch=8,
+        test=True,
+        paced=True,
+        pace=0.2,
+        more=METRICS,
+    )
     with (folder / "solver.prototxt").open("a") as solver:
         solver.write(TESTING)
     up = subprocess.Popen(runtime_command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)

@@ -130,7 +130,7 @@ def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 
 
 def killable(folder: Path) -> Path:
-    cluster = configure(folder, "sync", workers=2, iterations=300, batch=32)
+    cluster = configure(folder, "sync", workers=2, iterations=150, batch=32)
     cluster.write_text(cluster.read_text() + REPRODUCIBLE)
     return cluster
 
@@ -160,5 +160,5 @@ def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(
     assert_same_arrays(arrays, unkilled.arrays)
     losses = {entry["iteration"]: entry["loss"] for entry in events(rest, "progress")}
     unbroken = {fields["iteration"]: fields["loss"] for fields in unkilled.journal.of("progress")}
-    assert 0 < len(losses) < 300
+    assert 0 < len(losses) < 150
     assert all(unbroken[number] == loss for number, loss in losses.items())
