@@ -242,7 +242,7 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
         """As Backend's; what is there already is not asked for."""
-        there = type(host) is self._xp.ndarray and (dtype is None or host.dtype == dtype)
+        there = self._device is not None and type(host) is self._xp.ndarray and dtype in (None, host.dtype)
         return host if there else super().asarray(host, dtype)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
