@@ -109,6 +109,9 @@ def test_a_killed_process_is_told_by_name_and_what_is_rejected_is_counted(
         until(lambda: "ConvoyMessagesRejected" in prometheus.alerts(), process.stdout)
         rejected = prometheus.alerts()["ConvoyMessagesRejected"]
         assert (rejected["process"], rejected["reason"]) == ("coordinator", "illegal")
+        # who came once is not waited for at the end
+        twice = f'count_over_time(up{{process="up", run="{directory.name}"}}[1m]) >= 2'
+        until(lambda: prometheus.query(twice), process.stdout)
         pids = {event["process"]: event["pid"] for event in events(directory, "process")}
         os.kill(pids["conv-0-1"], signal.SIGKILL)
         process.stdout.read()
