@@ -146,6 +146,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     run.until(r"report +http://\S+ shows the run")
     assert main(["status", directory.name]) == 0
     assert f"goes on in {now['name']}" in capsys.readouterr().out
+    run.until("progress ")  # a run that has done nothing leaves nothing to go on from
     run.process.terminate()
     run.until(rf"go on +python -m runtime up cluster.toml --resume runs/{now['name']}$")
     assert run.end()[0] == 143
