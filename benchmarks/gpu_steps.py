@@ -24,8 +24,8 @@ GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 def speed(record: Record, sizes: Sizes) -> None:
     """Feed, forward, backward and update on made-up images, as the preset single does them.
 
-    First in TF32, what users take on such a device: PyTorch tries its algorithms for a minute and a half for each
-    precision of these nets, and time may run out.
+    First in TF32, what users take on such a device: PyTorch tries its algorithms anew for each precision, and time may
+    run out.
     """
     backends, peer = ours(sizes.backend), here(record)
     record.table(

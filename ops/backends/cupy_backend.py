@@ -220,8 +220,8 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return images
 
     def to_host(self, x: Array) -> Array:
-        """A NumPy array with a copy of x, in page-locked memory where it is large: the device writes there at 20 times
-        the rate (an H100, 52 GB/s and 2.1 GB/s, measured once, 2026-11-27)."""
+        """A NumPy array with a copy of x, in page-locked memory where it is large. Elsewhere an H100 wrote 2.1 GB/s
+        (measured once, 2026-11-27): the driver copies piece by piece through a block of its own."""
         large = self._device is not None and isinstance(x, self._xp.ndarray) and x.nbytes >= LARGE
         pinned = self._pinned(x.shape, x.dtype) if large else None
         return self.xp.asnumpy(x, out=pinned) if large else self.xp.asnumpy(x)  # type: ignore[no-any-return]

@@ -90,7 +90,7 @@ class OnDevice(Backend):
         into = self.scratch.take("fewer sums", (halves, fewer, c), sums.dtype)
         count = halves * fewer * c
         self.launch(
-            "gather_sums", count, sums.dtype, sums, into, count, divisor(c), divisor(fewer), strips
+            "gather_sums", count, sums.dtype, sums, NOTHING, into, count, divisor(c), divisor(fewer), strips
         )  # fmt: skip
         return into, fewer
 

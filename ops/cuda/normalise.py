@@ -1,4 +1,4 @@
-"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier: three launches each way."""
+"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier: three or four launches each way."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Normalisation(OnDevice):
         count = 2 * GATHERED * c
         first: Any = NOTHING if x is None else x
         self.launch(
-            "norm_gather", count, sums.dtype, sums, first, few, count, divisor(c), divisor(GATHERED), strips
+            "gather_sums", count, sums.dtype, sums, first, few, count, divisor(c), divisor(GATHERED), strips
         )  # fmt: skip
         return few
 

@@ -25,7 +25,7 @@ LIMITS = Limits(link_seconds=1.0)
 class End:
     """One process's end: what came, who was lost, who was refused."""
 
-    def __init__(self, name: str, bind: str, keys: Keys = NO_KEYS) -> None:
+    def __init__(self, name: str, bind: str, keys: Keys = NO_KEYS, limits: Limits = LIMITS) -> None:
         self.came: asyncio.Queue[int] = asyncio.Queue()
         self.lost: asyncio.Queue[str] = asyncio.Queue()
         self.refused: asyncio.Queue[tuple[str, MessageError]] = asyncio.Queue()
@@ -33,7 +33,7 @@ class End:
             name,
             self._deliver,
             lambda who, error: self.refused.put_nowait((who, error)),
-            LIMITS,
+            limits,
             incarnation=1,
             bind=lambda lane: (bind.format(lane=lane),),
             keys=keys,

@@ -11,6 +11,9 @@ from roads import paired
 from test_broken_links import SECRET, End
 from test_encrypted_links import place
 
+from runtime.transport import Limits
+
+PATIENT = Limits(link_seconds=60.0)  # on a busy machine so many knocks take half a minute
 KNOCKS = 3000  # ZeroMQ keeps 1000 messages for each end of a queue by itself, and stops where there is no room
 
 
@@ -28,7 +31,7 @@ def knocks(host: str, port: int) -> int:
 async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each_is_counted(scheme: str) -> None:
     keys = paired("p", "q", "r") if scheme == "curve" else dict.fromkeys("pqr", SECRET)
     async with asyncio.timeout(60), AsyncExitStack() as stack:
-        p, q, r = (End(name, f"{scheme}://127.0.0.1:*", keys[name]) for name in "pqr")
+        p, q, r = (End(name, f"{scheme}://127.0.0.1:*", keys[name], PATIENT) for name in "pqr")
         for end in (p, q, r):
             stack.push_async_callback(end.road.close)
         there = await q.road.open()

@@ -55,17 +55,9 @@ class Operated:
 def operated(folder: Path) -> Iterator[Operated]:
     """The run, which has tested its net and gone on; it is over afterwards."""
     configure(
-        folder,
-        "omnivore",
-        workers=2,
-        groups=2,
-        iterations=10**6,
-        batch=8,
-        test=True,
-        paced=True,
-        pace=0.2,
+        folder, "omnivore", workers=2, groups=2, iterations=10**6, batch=8, test=True, paced=True, pace=0.2,
         more=METRICS,
-    )
+    )  # fmt: skip
     with (folder / "solver.prototxt").open("a") as solver:
         solver.write(TESTING)
     up = subprocess.Popen(runtime_command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)

@@ -1,8 +1,8 @@
-"""Batch normalisation with what follows it, over M pixels of C channels: three launches forward, three backward.
+"""Batch normalisation with what follows it, over M pixels of C channels: three or four launches each way.
 
 Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no digits (Chan, Golub and
 LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`, `mean` may be null. S strips of rows give S
-sums, `norm_gather` leaves D of each, and the last kernel adds up these as it starts.
+sums, `gather_sums` leaves D of each, and the last kernel adds up these as it starts.
 """
 
 from __future__ import annotations
@@ -25,17 +25,6 @@ NORM: dict[str, str] = {
         }}
         sums[k] = sum;
         sums[count + k] = squares;
-    }}
-}}""",
-    # the shift of each channel stands behind the sums: x may be overwritten by what reads them
-    "norm_gather": f"""(const T* sums, const T* x, T* few, int count, {div("C", "D")}, int S) {{
-    EACH(k, count) {{
-        int a = OVER(k, C), c = k - a * C;
-        int half = OVER(a, D), d = a - half * D;
-        T sum = 0;
-        for (int s = d; s < S; s += D) sum += sums[(half * S + s) * C + c];
-        few[k] = sum;
-        if (a == 0) few[count + c] = x ? x[c] : T(0);
     }}
 }}""",
     "norm_forward": f"""(const T* x, int ps, const T* few, T* mean, T* variance, const T* gamma, const T* beta,

@@ -14,14 +14,15 @@ SUMS: dict[str, str] = {
         sums[k] = sum;
     }}
 }}""",
-    # (halves, S, C) -> (halves, D, C)
-    "gather_sums": f"""(const T* sums, T* few, int count, {div("C", "D")}, int S) {{
+    # (halves, S, C) -> (halves, D, C), and behind them x's first row, if x is given
+    "gather_sums": f"""(const T* sums, const T* x, T* few, int count, {div("C", "D")}, int S) {{
     EACH(k, count) {{
         int a = OVER(k, C), c = k - a * C;
         int half = OVER(a, D), d = a - half * D;
         T sum = 0;
         for (int s = d; s < S; s += D) sum += sums[(half * S + s) * C + c];
         few[k] = sum;
+        if (x && a == 0) few[count + c] = x[c];
     }}
 }}""",
     "total_sums": """(const T* sums, T* out, int C, int S) {
