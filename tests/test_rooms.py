@@ -63,7 +63,7 @@ ROOMS: dict[str, str] = {
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
     " runtime.transport",
     "runtime.drawing": "runtime.plan",
-    "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
+    "runtime.cluster.machines": "runtime runtime.compute runtime.machine runtime.messages runtime.transport",
     "runtime.cluster.kubernetes": "runtime runtime.config",
     "runtime.cluster.operators": "runtime runtime.cluster runtime.config runtime.machine runtime.messages runtime.plan"
     " runtime.transport",

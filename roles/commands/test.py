@@ -22,6 +22,7 @@ from roles.commands.common import job_of_file, say, told
 from roles.learning.job import Job
 from roles.messages import TEST
 from runtime.cli.arguments import Settings, Switch
+from runtime.compute import threads
 from runtime.errors import ConfigError
 
 WIDEST = 20  # classes of a confusion matrix that is written as a table; of more the worst pairs
@@ -69,6 +70,7 @@ def test(
     """
     if top is not None and top < 1:
         raise ConfigError([f"--top: found {top}, expected an integer >= 1"])
+    threads.release()  # of `up`, which may test when its run is over
     with told():
         job = job_of_file(file, settings)
         if TEST not in job.data:

@@ -49,7 +49,7 @@ def up(
         if wanted is not None:
             raise ConfigError(["--sbatch: found --resume beside it: write that into the script, behind `up`"])
         return write(file, settings, sbatch)
-    # before all that follows: what it imports and what this process imports take a second each
+    # before all that follows: what it imports and what this process imports then go side by side
     with Nursery.start() as nursery:
         program = read(file, settings).program
         if program is not None:

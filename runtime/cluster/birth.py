@@ -1,8 +1,8 @@
-"""Starts the process that role processes are forked from, `launchers/nursery.py`, and imports nothing else.
+"""Forks the process that role processes are forked from, `launchers/nursery.py`.
 
-It is what a run waits for longest: a second of imports. `python -m runtime up` begins it before it imports anything
-that takes time, and takes it over when it knows what it is to do. The agent of a machine, which needs most of these
-imports itself and does nothing before it has them, forks it from itself.
+A run waits longest for imports. `python -m runtime up` and the agent of a machine need most of those of a nursery
+themselves: each makes them first, forks its nursery, and takes it over when it knows what it is to do. Whoever has
+threads already, such as a script, starts one anew.
 """
 
 from __future__ import annotations
@@ -74,22 +74,18 @@ class Forked:
         return self.returncode
 
 
-def begin() -> None:
-    """Start one that `take` will hand out. What keeps it from starting is told by `take`."""
-    with suppress(LaunchError):
-        _begun.append(_born())
-
-
-def fork() -> None:
+def begin(*, agent: bool = False) -> None:
     """Fork one that `take` will hand out from this process, which has one thread and has imported nothing that takes
-    time. Sixteen machines on two cores begin in 0.8 of the time. What keeps it from starting is told by `take`."""
-    os.environ.update(threads.variables(1))
+    time. `agent`: this process tells which sources it has, as does every child of the nursery, so they are read before
+    the fork. What keeps it from starting is told by `take`."""
     gc.disable()  # as in the nursery: while importing it finds nothing
-    with suppress(ImportError, OSError):
+    with threads.loading_with_one(), suppress(ImportError, OSError):
         main = import_module(NURSERY).main
         from runtime.machine.versions import sources, versions
 
-        versions(), sources()  # which this process tells `up`, and every child of the nursery
+        versions()
+        if agent:
+            sources()
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
         gc.freeze()

@@ -54,7 +54,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     descriptors.more()
     planned = next(spec for spec in plan.placement.processes if spec.name == name)
-    spec = cores.settled(planned, plan.placement, cores.usable())
+    spec = cores.settled(planned, plan.placement, threads.usable())
     threads.use(spec.threads)
     if spec.cores:
         os.sched_setaffinity(0, spec.cores)  # before the first thread: those that it starts inherit it
@@ -96,7 +96,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
     dial()
     pages = None
     try:
-        cores.check(spec, cores.usable())
+        cores.check(spec, threads.usable())
         endpoints = await road.open()
         address = plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
         metrics.of_process()

@@ -14,11 +14,19 @@ from threadpoolctl import threadpool_limits
 
 # Every BLAS and OpenMP that numpy may be built with reads one of these at import; a program's kernels read the first.
 VARIABLES = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+LIBRARIES = VARIABLES[1:4]
+
+_held: list[bool] = []  # whether libraries of this process were loaded `loading_with_one`
 
 
 def variables(threads: int) -> dict[str, str]:
     """Of the environment, for libraries that are loaded from here on."""
     return dict.fromkeys(VARIABLES, str(threads))
+
+
+def usable() -> list[int]:
+    """The cores of this machine that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def use(threads: int) -> None:
@@ -33,6 +41,29 @@ def use(threads: int) -> None:
 
 
 @contextmanager
+def loading_with_one() -> Iterator[None]:
+    """Libraries that are imported meanwhile start no thread, so that this process may fork, until it asks to `release`
+    them."""
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ.update(variables(1))
+    _held.append(True)
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
+def release() -> None:
+    """This process computes: libraries that were loaded with one thread take as many as they would have started, 60 ms;
+    others keep theirs."""
+    if not _held:
+        return
+    _held.clear()
+    wished = next((int(wish) for name in LIBRARIES if (wish := os.environ.get(name, "")).isdecimal()), 0)
+    threadpool_limits(wished or len(usable()))
+
+
+@contextmanager
 def using(threads: int) -> Iterator[None]:
     """So many threads for libraries and for kernels that are asked for meanwhile."""
     before = {name: os.environ.get(name) for name in VARIABLES}
@@ -41,8 +72,12 @@ def using(threads: int) -> Iterator[None]:
         with threadpool_limits(threads):
             yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _restore(before)
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

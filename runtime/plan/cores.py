@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 
 from runtime.errors import LaunchError
@@ -25,8 +24,3 @@ def check(spec: ProcessSpec, cores: Sequence[int]) -> None:
         wanted = f"{spec.threads} of its cores from number {spec.first_core} on"
         text = f"machine '{spec.machine}': process '{spec.name}' is pinned to {wanted}"
         raise LaunchError(f"{text}, counted from 0, but it has {len(cores)}")
-
-
-def usable() -> list[int]:
-    """The cores of this machine that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from runtime.cluster.warnings import WARNING, LoggedWarnings
+from runtime.compute import threads
 from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.sections import ClusterConfig
@@ -92,6 +93,7 @@ class VirtualHouse(LoopHouse):
 
     async def open(self) -> None:
         """See House.open."""
+        threads.release()
         directory = self._site.directory
         placement = json.loads(self._site.placement.to_json())
         directory.write("plan.json", {"clock": "virtual", "placement": placement})

@@ -122,8 +122,8 @@ class Start:
         """name -> pid of the role processes, and of the nursery, that are there now."""
         found: dict[str, int] = {}
         for nursery in children(self.process.pid):
-            try:  # until it has begun to run Python it is a copy of `up`, which waits in vfork
-                if NURSERY not in Path(f"/proc/{nursery}/cmdline").read_text():
+            try:  # until it calls itself so it is a copy of `up`
+                if Path(f"/proc/{nursery}/comm").read_text() != f"{NURSERY}\n":
                     continue
             except OSError:
                 continue

@@ -149,16 +149,17 @@ def test_the_nursery_hears_of_the_program_before_up_imports_what_reads_the_rest(
     assert [name for name in ("runtime.runs.run", "pydantic", "roles") if name in imported] == []
 
 
-@pytest.mark.parametrize(("command", "how"), [("up", "begin"), ("join", "fork")])
-def test_the_nursery_is_there_before_anything_is_imported_that_reads_the_command_line(command: str, how: str) -> None:
+@pytest.mark.parametrize("command", ["up", "join"])
+def test_the_nursery_is_there_before_anything_is_imported_that_reads_the_command_line(command: str) -> None:
     code = (
         f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
         "from runtime.cluster import birth\n"
-        "def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
-        f"birth.{how} = begin; main.command()"
+        "def begin(**how): print(how['agent'], *sorted(sys.modules)); raise SystemExit(0)\n"
+        "birth.begin = begin; main.command()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    imported = done.stdout.split()
+    agent, *imported = done.stdout.split()
+    assert agent == str(command == "join")
     assert "runtime.cluster.birth" in imported
     assert [name for name in ("asyncio", "cyclopts", "numpy", "zmq", "runtime.cli.main") if name in imported] == []
 
@@ -167,7 +168,7 @@ def test_a_nursery_that_up_begins_in_vain_is_ended() -> None:
     code = (
         "import sys; sys.argv[1:] = ['up', '--nonsense']; import runtime.__main__ as main\n"
         "from runtime.cluster import birth; begin, kept = birth.begin, []\n"
-        "def kept_too(): begin(); kept.extend(birth._begun)\n"
+        "def kept_too(**how): begin(**how); kept.extend(birth._begun)\n"
         "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

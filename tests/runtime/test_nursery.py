@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from runtime.cli.main import main
 from runtime.cli.up import up
 from runtime.cluster import birth
 from runtime.cluster.launcher import LaunchPlan
@@ -52,7 +53,7 @@ os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)
 from runtime.cli.interrupts import Interrupts
 Interrupts().hear()
 from runtime.cluster import birth
-birth.fork()
+birth.begin(agent=True)
 from runtime.cluster.launchers import LocalLauncher, Nursery
 from runtime.cluster.launcher import LaunchPlan
 from runtime.plan.topology import ProcessSpec
@@ -126,12 +127,34 @@ def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configura
     assert [(nursery.prepared, nursery.process.returncode is not None) for nursery in started] == [(True, True)]
 
 
-def test_the_nursery_that_was_begun_is_taken_once() -> None:
-    birth.begin()
-    (begun,) = birth._begun
-    with Nursery.start() as first, Nursery.start() as second:
-        assert first.process is begun.process
-        assert second.process is not begun.process
+@pytest.mark.parametrize(("more", "times"), [(["--set", "simulation.clock=virtual"], 1), (["--test"], 1), ([], 0)])
+def test_up_computes_with_all_its_threads_if_it_computes_itself(
+    more: list[str], times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[bool] = []
+    monkeypatch.setattr(threads, "release", lambda: released.append(True))
+    monkeypatch.chdir(tmp_path)
+    assert main(["up", str(configure(tmp_path, "single", iterations=1, test=True)), *more]) == 0
+    assert len(released) == times
+
+
+def test_the_nursery_that_was_begun_is_taken_once_and_the_rest_of_the_process_is_as_before() -> None:
+    code = (
+        "import os; before = dict(os.environ)\n"
+        "from runtime.cluster import birth; birth.begin(); (begun,) = birth._begun\n"
+        "from runtime.cluster.launchers import Nursery\n"
+        "from runtime.compute import threads; from threadpoolctl import threadpool_info\n"
+        "def blas(): return [one['num_threads'] for one in threadpool_info() if one['user_api'] == 'blas']\n"
+        "with Nursery.start() as first, Nursery.start() as second:\n"
+        "    assert first.process is begun.process and second.process is not begun.process\n"
+        "assert os.environ == before\n"
+        "loaded = blas(); threads.release(); print(loaded, blas())"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("[1] [2]\n", "")
 
 
 def test_a_nursery_whose_launcher_vanishes_ends_itself() -> None:

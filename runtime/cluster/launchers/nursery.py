@@ -1,5 +1,5 @@
-"""The process that role processes are forked from: `python -m runtime.cluster.launchers.nursery`, or a fork of
-an agent.
+"""The process that role processes are forked from: a fork of `up` or of an agent, or, where a process with threads
+wants one, `python -m runtime.cluster.launchers.nursery`.
 
 Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six processes that each
 do it need three seconds of two cores. Here it is done once, and the pages that hold it are shared. A program may define
@@ -45,6 +45,8 @@ ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
 
 def main() -> int:
     """Serve the launcher; in each forked child, live the life of a role process."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text("nursery")  # what `top` shows; Linux only
     launcher, whose = socket.socket(fileno=os.dup(0)), os.getppid()
     go_on_without_parent()
     told = _first_line(launcher)

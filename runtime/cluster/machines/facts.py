@@ -8,6 +8,7 @@ import socket
 import tempfile
 
 from runtime.cluster.machines.words import Joined
+from runtime.compute import threads
 from runtime.machine.memory import MachineMemory
 from runtime.machine.versions import sources, versions
 
@@ -27,7 +28,7 @@ def facts_here(machine: str, address: str) -> Joined:
         pid=os.getpid(),
         versions=dict(versions()),
         sources=sources(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=len(threads.usable()),
         memory=-1 if memory is None else memory,
         disk=disk,
         address=address,
