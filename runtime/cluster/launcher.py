@@ -37,7 +37,7 @@ class Early(ABC):
 @dataclass(frozen=True)
 class LaunchPlan:
     """All that a launcher is told of a run: its directory, which holds plan.json by the time something is launched, its
-    program, the machines that host its processes, and what was started early, if something was: its launcher ends that.
+    program, the machines that host its processes, and what was started early, if something was: that outlives the run.
     `wishes`: what [launcher] of cluster.toml says. `keys` of its
     processes: they are in this host's private folder; whoever starts a process elsewhere brings them to
     `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that nobody else can read."""

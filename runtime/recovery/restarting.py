@@ -17,7 +17,6 @@ from typing import Any
 
 from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.launcher import Early
-from runtime.cluster.launchers import Nursery
 from runtime.cluster.operators.card import FILE, Cards
 from runtime.config.file import dump
 from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
@@ -38,22 +37,20 @@ SCALED = "scaled"  # the event
 
 @dataclass(frozen=True)
 class Next:
-    """The run that is to follow the present one, its directory, what its journal begins with; where its processes may
-    be born; is it another than the present one, so that this one may follow if it cannot begin? what of the
-    present one is in `memory`, for it."""
+    """The run that is to follow the present one, its directory, what its journal begins with; is it another than the
+    present one, so that this one may follow if it cannot begin? what of the present one is in `memory`, for it."""
 
     checked: Checked
     directory: RunDirectory
     event: str
     fields: dict[str, Any]
-    early: Nursery | None = None
     other: bool = True
     memory: Memory | None = None
 
 
 class Restarting:
-    """A run and those that follow it, shown on `console`. `early` is for the first. `directory`: that of the first, if
-    there is one already."""
+    """A run and those that follow it, shown on `console`, with processes that are born in `early`. `directory`: that of
+    the first, if there is one already."""
 
     def __init__(
         self, checked: Checked, console: RunConsole, early: Early | None, directory: RunDirectory | None
@@ -67,11 +64,11 @@ class Restarting:
         self._cards = Cards()
         self._deaths = 0  # after which it began anew, one after another
         gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
-        self._run = self._made(early, directory)
+        self._early = early
+        self._run = self._made(directory)
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
         self._next: Next | None = None
-        self._early: Nursery | None = None  # of the present run, if it was scaled
         self._healed: Healed | None = None  # what the present run began with, until it has saved it
         self._before: tuple[Checked, Path] | None = None  # what the present run was scaled from, until it has begun
 
@@ -88,8 +85,6 @@ class Restarting:
     async def _ended(self) -> ConvoyError | None:
         while True:
             error = await self._seen_through()
-            if self._early is not None:
-                await asyncio.to_thread(self._early.close)  # if no launcher has taken it
             if self._over.is_set() or self._run.asked_to_end:
                 await self._drop(self._next)
                 return error
@@ -179,8 +174,6 @@ class Restarting:
             found.directory.discard()
             if found.memory is not None:
                 found.memory.close()
-            if found.early is not None:
-                await asyncio.to_thread(found.early.close)
 
     async def _keep(self, healed: Healed | None) -> None:
         """What the present run began with: what the one before began with is not needed any more."""
@@ -190,7 +183,7 @@ class Restarting:
 
     async def _begin(self, found: Next) -> None:
         """What follows is the present run from now on."""
-        self._checked, self._early = found.checked, found.early
+        self._checked = found.checked
         found.directory.event(SUPERVISOR, found.event, found.fields)
         if self._was_scaled:
             try:
@@ -203,16 +196,16 @@ class Restarting:
         for line in told:
             self._console.say(line)
         self._deaths = self._deaths + 1 if found.event == RESTART else 0
-        self._run = self._made(found.early, found.directory)
+        self._run = self._made(found.directory)
         if found.memory is not None:
             await self._keep(Healed(found.memory, self._run, found.directory, self._console))
         gc.collect()  # a run that has ended is a circle of 0.25 MB, and `up` seldom looks for circles by itself
 
-    def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
+    def _made(self, directory: RunDirectory | None) -> Run:
         checked, console = self._checked, self._console
         return Run(
             checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
-            early=early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
+            early=self._early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
         )  # fmt: skip
 
     def _directory_of(self, checked: Checked) -> RunDirectory:
@@ -252,7 +245,7 @@ class Restarting:
         self._scaling = True
         try:
             checked = await asyncio.to_thread(scaled, self._checked, self._whole, wish)
-            found = await self._prepared(checked, wish)
+            found = self._prepared(checked, wish)
             try:
                 saved = await self._handed_over()
             except BaseException:
@@ -267,19 +260,12 @@ class Restarting:
             self._console.warn(warning)
         return Scaled(run=found.directory.path.name, at=saved.at, warnings=checked.warnings)
 
-    async def _prepared(self, checked: Checked, wish: Scale) -> Next:
+    def _prepared(self, checked: Checked, wish: Scale) -> Next:
         """What is to follow, with all that could be refused."""
         machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
         wished = {"workers": wish.workers, "groups": wish.groups, **machines}
         fields = {key: said for key, said in wished.items() if said}
-        directory = self._directory_of(checked)
-        try:
-            early = await asyncio.to_thread(Nursery.start)  # it imports while the present run ends
-        except ConvoyError:
-            directory.discard()
-            raise
-        early.prepare(checked.placement.topology.program)
-        return Next(checked, directory, SCALED, fields, early, other=bool(fields))
+        return Next(checked, self._directory_of(checked), SCALED, fields, other=bool(fields))
 
     def _without_leaving(self, machine: str) -> Scale:
         """What is to be done about a machine that was told to go. ConvoyError: nothing can."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from runtime.cluster.launcher import Early
 from runtime.errors import ConvoyError
-from runtime.plan.choice import Choice
 from runtime.recovery.restarting import Restarting
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
@@ -44,7 +43,8 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> E
     directory = None
     if checked.choice is not None:
         directory = directory_of(checked.loaded.config, asyncio.get_running_loop().time)
-        checked, number = await _settled(checked, checked.choice, directory, console)
+        choosing = Choosing(checked, checked.choice, directory, Watchers(directory, console), early)
+        checked, number = await _settled(choosing, directory, console)
         if number:
             return Ended(128 + number)
     for note in checked.notes:
@@ -59,11 +59,8 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> E
     return Ended(128 + signals.number if signals.number else 0, run.directory)
 
 
-async def _settled(
-    checked: Checked, choice: Choice, directory: RunDirectory, console: RunConsole
-) -> tuple[Checked, int]:
+async def _settled(choosing: Choosing, directory: RunDirectory, console: RunConsole) -> tuple[Checked, int]:
     """With nothing left open; and the signal that ended it before, which leaves no run directory."""
-    choosing = Choosing(checked, choice, directory, Watchers(directory, console))
     try:
         with Signals(choosing, console.say) as signals:
             found = await choosing.settled()

@@ -9,6 +9,7 @@ import dataclasses
 import re
 from contextlib import suppress
 
+from runtime.cluster.launcher import Early
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
@@ -22,13 +23,16 @@ FOLDER = "trials"  # below the run directory
 
 
 class Choosing:
-    """The trials of one run. To signals it is a run that has not begun: whatever ends it leaves nothing. `over`: a
-    signal has ended it."""
+    """The trials of one run, with processes that are born in `early`. To signals it is a run that has not begun:
+    whatever ends it leaves nothing. `over`: a signal has ended it."""
 
     has_begun = False
 
-    def __init__(self, checked: Checked, choice: Choice, directory: RunDirectory, watcher: Watcher) -> None:
+    def __init__(
+        self, checked: Checked, choice: Choice, directory: RunDirectory, watcher: Watcher, early: Early | None
+    ) -> None:
         self._checked, self._choice, self._directory, self._watcher = checked, choice, directory, watcher
+        self._early = early
         self._run: Run | None = None  # the trial under way
         self.over = False
 
@@ -51,7 +55,7 @@ class Choosing:
     async def _tried(self, trial: Trial) -> ConvoyError | None:
         """Run a trial until enough is known of it; the error that ended it before."""
         config = self._config_of(trial)
-        self._run = run = Run(placed(trial.topology, config), config, options=trial.options)
+        self._run = run = Run(placed(trial.topology, config), config, options=trial.options, early=self._early)
         await run.start()
         enough = False
         with suppress(ConvoyError):  # it is the run's error

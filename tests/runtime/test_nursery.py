@@ -72,9 +72,10 @@ async def born(nursery):
     plan.write_text("none")
     told["status"] = await born.wait()
     await launcher.close()
-    return told | {"ended": nursery.process.returncode}
+    return told
 with Nursery.start() as nursery:
-    print(json.dumps(asyncio.run(born(nursery))))
+    told = asyncio.run(born(nursery))
+print(json.dumps(told | {"ended": nursery.process.returncode}))
 """
 
 
@@ -100,6 +101,44 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         assert await born.wait() == 1  # that is no run to take part in
         assert "JSONDecodeError" in "\n".join(born.last_lines())
         await launcher.close()
+
+
+@pytest.mark.parametrize("harm", ["", "killed", "stopped", "owes"])
+async def test_one_nursery_bears_for_one_run_after_the_other_unless_it_cannot(tmp_path: Path, harm: str) -> None:
+    spec = ProcessSpec(name="a", machine="local", threads=1, actors=())
+    os.mkfifo(tmp_path / "plan.json")  # so that processes wait for it
+    with Nursery.start() as nursery:
+        first = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery))
+        first.begin()
+        assert await parent_of_born(first, spec, tmp_path) == nursery.process.pid
+        if harm == "killed":
+            nursery.process.kill()
+            nursery.process.wait()
+        elif harm:
+            os.kill(nursery.process.pid, signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, nursery.process.pid, os.WSTOPPED)
+        if harm == "owes":
+            launch = asyncio.create_task(first.launch(spec, 1))
+            await asyncio.sleep(0)  # it has asked
+            launch.cancel()
+            await asyncio.wait([launch])
+            os.kill(nursery.process.pid, signal.SIGCONT)
+        await first.close()
+        second = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery))
+        second.begin()
+        parent = await parent_of_born(second, spec, tmp_path)
+        assert (parent == nursery.process.pid) is (harm == "")
+        await second.close()
+
+
+async def parent_of_born(launcher: LocalLauncher, spec: ProcessSpec, folder: Path) -> int:
+    """Of a process that has lived."""
+    born = await launcher.launch(spec, 1)
+    assert isinstance(born, LocalProcess)
+    parent = parent_of(born.pid)
+    await asyncio.to_thread((folder / "plan.json").write_text, "none")
+    assert await born.wait() == 1
+    return parent
 
 
 def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_signals(tmp_path: Path) -> None:

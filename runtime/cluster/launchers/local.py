@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
 NEWS_BYTES = 65536
+STOPPED = ("T", "t")  # of a process, as the system says it
 NEWS_SECONDS = 0.3  # for the nursery to tell how a process ended that is seen to have ended
 
 
@@ -85,9 +86,13 @@ class LocalProcess(Launched):
 
 @dataclass
 class Nursery(Born, Early):
-    """The launcher's side of a nursery: orders go out one at a time, news come in whenever there are some."""
+    """The launcher's side of a nursery: orders go out one at a time, news come in whenever there are some. `owed`:
+    processes that were ordered and are not born; after a cancelled launch nobody waits for them. `gone`: has it
+    ended?"""
 
     prepared: bool = False
+    owed: int = 0
+    gone: bool = False
     born: asyncio.Queue[int | None] = field(default_factory=asyncio.Queue)
     children: dict[int, LocalProcess] = field(default_factory=dict)
     unread: bytes = b""
@@ -108,6 +113,11 @@ class Nursery(Born, Early):
         with suppress(OSError):  # a nursery that is gone is noticed when it should bear
             self.link.sendall(json.dumps({"program": program, "path": path}).encode() + b"\n")
 
+    def bears(self) -> bool:
+        """It can bear the processes of another run."""
+        state, _ = _stat(self.process.pid)
+        return not self.gone and not self.owed and state not in STOPPED and self.process.poll() is None
+
     def __enter__(self) -> Self:
         return self
 
@@ -122,6 +132,7 @@ class Nursery(Born, Early):
             news = b""
         if not news:
             asyncio.get_running_loop().remove_reader(self.link)
+            self.gone = True
             self.born.put_nowait(None)
             for child in self.children.values():
                 child.signal(signal.SIGKILL)  # it would end itself, if it is not stopped
@@ -130,6 +141,7 @@ class Nursery(Born, Early):
         for line in lines:
             said = json.loads(line)
             if "status" not in said:
+                self.owed -= 1
                 self.born.put_nowait(said["pid"])
             elif said["pid"] in self.children:
                 self.children[said["pid"]].end(said["status"])
@@ -141,8 +153,8 @@ class Nursery(Born, Early):
 
 
 class LocalLauncher(Launcher):
-    """Launches processes of one run on this machine, from a nursery that was started early or from its own. All its
-    machines are this one, some as network namespaces."""
+    """Launches processes of one run on this machine, from a nursery that was started early, which may bear those of the
+    next run too, or from its own. All its machines are this one, some as network namespaces."""
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -163,7 +175,9 @@ class LocalLauncher(Launcher):
             raise LaunchError(f"{self.logs}: cannot be made: {error.strerror}") from None
         if self._nursery is None:
             early = self.plan.early
-            self._nursery = nursery = early if isinstance(early, Nursery) else Nursery.start()
+            if not (isinstance(early, Nursery) and early.bears()):
+                early = Nursery.start()
+            self._nursery = nursery = early
             nursery.prepare(self.plan.program)
             asyncio.get_running_loop().add_reader(nursery.link, nursery.read)
 
@@ -177,6 +191,7 @@ class LocalLauncher(Launcher):
         try:
             with path.open("ab") as log:
                 socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log.fileno()])
+            nursery.owed += 1
             pid = await nursery.born.get()
         except (BrokenPipeError, ConnectionResetError):  # the nursery has ended: its log says why, if it could
             pid = None
@@ -203,7 +218,7 @@ class LocalLauncher(Launcher):
             return super().waiting()
         pid = self._nursery.process.pid
         state, _ = _stat(pid)
-        is_so = "is stopped" if state in ("T", "t") else "does not answer: it may still import the program"
+        is_so = "is stopped" if state in STOPPED else "does not answer: it may still import the program"
         return f"the process that role processes are forked from (pid {pid}) {is_so}"
 
     async def close(self) -> None:
@@ -212,9 +227,11 @@ class LocalLauncher(Launcher):
         if nursery is None:
             return
         asyncio.get_running_loop().remove_reader(nursery.link)
-        await asyncio.to_thread(nursery.close)
+        if nursery is not self.plan.early:
+            await asyncio.to_thread(nursery.close)
         for child in nursery.children.values():
             child.let_go()
+        nursery.children.clear()
 
 
 def _how(nursery: Nursery) -> str:
