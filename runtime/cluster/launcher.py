@@ -33,6 +33,10 @@ class Early(ABC):
     def prepare(self, program: str, search: Path | None = None) -> None:
         """Let it import the program, found where this process would find it or in `search`. Only the first counts."""
 
+    @abstractmethod
+    def barren(self) -> str:
+        """Why no process of another run can be born there; nothing if it can."""
+
 
 @dataclass(frozen=True)
 class LaunchPlan:

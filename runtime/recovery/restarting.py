@@ -195,6 +195,9 @@ class Restarting:
         self._console.event(SUPERVISOR, found.event, found.fields)
         for line in told:
             self._console.say(line)
+        if self._early is not None and (why := self._early.barren()):
+            self._console.warn(f"{why}: another takes its place")
+            self._early = None
         self._deaths = self._deaths + 1 if found.event == RESTART else 0
         self._run = self._made(found.directory)
         if found.memory is not None:

@@ -24,7 +24,7 @@ from tests.chaos.recovering import (
     cluster_of,
     last_checkpoint,
 )
-from tests.support import Simulated, run_up, train
+from tests.support import Simulated, parent_of, run_up, train
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 BACK_WITHIN = 10.0  # seconds from a death to the next iteration
@@ -82,6 +82,28 @@ def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(
     assert "2 of 3" in run.until("restart ")
     assert run.end()[0] == 0
     assert_same_bits(last_checkpoint(run.runs), expected)
+
+
+@pytest.mark.slow
+def test_all_runs_of_an_up_are_born_in_one_process_and_in_another_when_that_was_killed(
+    tmp_path: Path, survivor: Starts
+) -> None:
+    run = survivor(cluster_of(tmp_path, "sync", 3, iterations=1_000_000))
+
+    def born_in() -> int:
+        run.until("progress ")
+        return parent_of(run.pids()["coordinator"])
+
+    first = born_in()
+    run.kill(random.Random(1))
+    run.until("restart ")
+    assert born_in() == first
+    os.kill(first, signal.SIGKILL)
+    told = run.named(".*the process that role processes are forked from")[1]
+    assert re.search(rf"\(pid {first}\) has ended \(killed by SIGKILL.*\): another takes its place$", told.rstrip())
+    assert born_in() != first
+    run.process.terminate()
+    assert run.end()[0] == 143
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from runtime.errors import ConfigError
 from runtime.plan.topology import ProcessSpec
 from tests.support import ROOT, configure, environment, parent_of
 
+A = ProcessSpec(name="a", machine="local", threads=1, actors=())
 FORKED = """
 import json, os, sys
 import numba, numpy
@@ -103,41 +104,53 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         await launcher.close()
 
 
-@pytest.mark.parametrize("harm", ["", "killed", "stopped", "owes"])
-async def test_one_nursery_bears_for_one_run_after_the_other_unless_it_cannot(tmp_path: Path, harm: str) -> None:
-    spec = ProcessSpec(name="a", machine="local", threads=1, actors=())
-    os.mkfifo(tmp_path / "plan.json")  # so that processes wait for it
+async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path) -> None:
     with Nursery.start() as nursery:
-        first = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery))
-        first.begin()
-        assert await parent_of_born(first, spec, tmp_path) == nursery.process.pid
+        for folder in (tmp_path / "1", tmp_path / "2"):
+            folder.mkdir()
+            launcher = LocalLauncher(LaunchPlan(folder, "roles", (), nursery))
+            launcher.begin()
+            assert await parent_of_born(launcher, folder) == nursery.process.pid
+            await launcher.close()
+            assert nursery.barren() == ""
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [("killed", "has ended (killed by SIGKILL"), ("stopped", "is stopped"), ("owes", "does not answer")],
+)
+async def test_a_nursery_that_can_bear_for_no_other_run_says_why(tmp_path: Path, harm: str, why: str) -> None:
+    with Nursery.start() as nursery:
+        launcher, pid = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery)), nursery.process.pid
+        launcher.begin()
+        await parent_of_born(launcher, tmp_path)
         if harm == "killed":
             nursery.process.kill()
             nursery.process.wait()
-        elif harm:
-            os.kill(nursery.process.pid, signal.SIGSTOP)
-            await asyncio.to_thread(os.waitid, os.P_PID, nursery.process.pid, os.WSTOPPED)
+        else:
+            os.kill(pid, signal.SIGSTOP)
+            await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WSTOPPED)
         if harm == "owes":
-            launch = asyncio.create_task(first.launch(spec, 1))
+            launch = asyncio.create_task(launcher.launch(A, 1))
             await asyncio.sleep(0)  # it has asked
             launch.cancel()
             await asyncio.wait([launch])
-            os.kill(nursery.process.pid, signal.SIGCONT)
-        await first.close()
-        second = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery))
-        second.begin()
-        parent = await parent_of_born(second, spec, tmp_path)
-        assert (parent == nursery.process.pid) is (harm == "")
-        await second.close()
+            os.kill(pid, signal.SIGCONT)
+            await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WCONTINUED)
+        await launcher.close()
+        assert nursery.barren().startswith(f"the process that role processes are forked from (pid {pid}) {why}")
 
 
-async def parent_of_born(launcher: LocalLauncher, spec: ProcessSpec, folder: Path) -> int:
+async def parent_of_born(launcher: LocalLauncher, folder: Path) -> int:
     """Of a process that has lived."""
-    born = await launcher.launch(spec, 1)
+    plan = folder / "plan.json"
+    os.mkfifo(plan)  # so that the process waits for it
+    born = await launcher.launch(A, 1)
     assert isinstance(born, LocalProcess)
     parent = parent_of(born.pid)
-    await asyncio.to_thread((folder / "plan.json").write_text, "none")
+    await asyncio.to_thread(plan.write_text, "none")
     assert await born.wait() == 1
+    plan.unlink()
     return parent
 
 

@@ -113,10 +113,20 @@ class Nursery(Born, Early):
         with suppress(OSError):  # a nursery that is gone is noticed when it should bear
             self.link.sendall(json.dumps({"program": program, "path": path}).encode() + b"\n")
 
-    def bears(self) -> bool:
-        """It can bear the processes of another run."""
-        state, _ = _stat(self.process.pid)
-        return not self.gone and not self.owed and state not in STOPPED and self.process.poll() is None
+    def barren(self) -> str:
+        """See Early.barren."""
+        pid = self.process.pid
+        if self.gone or self.process.poll() is not None:
+            return f"the process that role processes are forked from (pid {pid}) has ended{_how(self)}"
+        if not self.owed and _stat(pid)[0] not in STOPPED:
+            return ""
+        return self.waiting()
+
+    def waiting(self) -> str:
+        """What is waited for where it has not borne yet."""
+        pid = self.process.pid
+        is_so = "is stopped" if _stat(pid)[0] in STOPPED else "does not answer: it may still import the program"
+        return f"the process that role processes are forked from (pid {pid}) {is_so}"
 
     def __enter__(self) -> Self:
         return self
@@ -175,9 +185,7 @@ class LocalLauncher(Launcher):
             raise LaunchError(f"{self.logs}: cannot be made: {error.strerror}") from None
         if self._nursery is None:
             early = self.plan.early
-            if not (isinstance(early, Nursery) and early.bears()):
-                early = Nursery.start()
-            self._nursery = nursery = early
+            self._nursery = nursery = early if isinstance(early, Nursery) else Nursery.start()
             nursery.prepare(self.plan.program)
             asyncio.get_running_loop().add_reader(nursery.link, nursery.read)
 
@@ -216,10 +224,7 @@ class LocalLauncher(Launcher):
         """See Launcher.waiting."""
         if self._nursery is None:
             return super().waiting()
-        pid = self._nursery.process.pid
-        state, _ = _stat(pid)
-        is_so = "is stopped" if state in STOPPED else "does not answer: it may still import the program"
-        return f"the process that role processes are forked from (pid {pid}) {is_so}"
+        return self._nursery.waiting()
 
     async def close(self) -> None:
         """See Launcher.close."""
