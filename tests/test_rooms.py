@@ -80,7 +80,7 @@ ROOMS: dict[str, str] = {
     " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan"
     " runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
-    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.cluster.operators runtime.config"
+    "runtime.recovery": "runtime runtime.cluster runtime.cluster.operators runtime.config"
     " runtime.messages runtime.plan"
     " runtime.report runtime.runs",
     "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators runtime.machine runtime.plan"
