@@ -69,7 +69,7 @@ def configure(
     test: bool = False,
     batch: int = 16,
     paced: bool = False,
-    pace: float = 0.02,
+    pace: float = 0.1,
     more: str = "",
 ) -> Path:
     """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml. `pace`: seconds of a pass

@@ -94,7 +94,7 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     tmp_path: Path, survivor: Starts
 ) -> None:
     """Each iteration trains on the images that its number says: as many of both are in the last checkpoint."""
-    cluster = configure(tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True)
+    cluster = configure(tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True, pace=0.02)
     run, chance = survivor(cluster), random.Random(1)
     at = 0
     for workers, groups in ((4, 2), (3, 3), (1, 1), (2, 1)):
