@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 # Every BLAS and OpenMP that numpy may be built with reads one of these at import; a program's kernels read the first.
 VARIABLES = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
-LIBRARIES = VARIABLES[1:4]
+LIBRARIES = VARIABLES[1:4]  # BLAS and OpenMP
 
 _held: list[bool] = []  # whether libraries of this process were loaded `loading_with_one`
 
