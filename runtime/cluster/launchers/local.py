@@ -1,7 +1,7 @@
 """Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as lifeline.
 
-They are forked from a `nursery`, which has imported all they need. That takes it a second, so whoever can begins it
-early (`birth`): its imports and those of the launching process then run side by side.
+They are forked from a `nursery`, which has imported all they need. Whoever can forks it early (`birth`): what it still
+has to import and what the launching process has to then go side by side.
 """
 
 from __future__ import annotations
