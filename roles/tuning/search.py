@@ -143,7 +143,7 @@ class _Search:
             return await self._race([await self.grids.around(now, count) for count in counts])
         best = await self._algorithm_1(self._begin)
         self.why = self._lowest(best)
-        return self._unless_worse(best)
+        return await self._unless_worse(best)
 
     async def _algorithm_1(self, groups: int) -> Setting:
         """Lines 3 to 7: the grid at so many groups, and at half as many while the best momentum is 0."""
@@ -212,8 +212,13 @@ class _Search:
         self.why = self._after(bests, left, best, seconds)
         return best
 
-    def _unless_worse(self, best: Setting) -> Setting:
-        """`best`, but what the run has where that is clearly better after equal seconds."""
+    async def _unless_worse(self, best: Setting) -> Setting:
+        """`best`, but what the run has where that is clearly better after equal seconds: if the budget pays for it, as
+        many as its probe took. As many iterations of more groups are over sooner, and what diverges slowly is not seen
+        in them."""
+        seconds = self._longest(self.now).seconds
+        if self._affords([best], seconds):
+            await self._for(best, seconds)
         trials = {setting: self._longest(setting) for setting in (best, self.now)}
         seconds = _comparable(list(trials.values()))
         if best == self.now or _level(trials, seconds) != [self.now]:

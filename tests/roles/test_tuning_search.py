@@ -225,6 +225,7 @@ def test_no_setting_is_probed_twice_for_as_long() -> None:
 )  # fmt: skip
 @example(workers=10, groups=True, momentum=True, rate=True, base_lr=0.05, last=1500, seed=139)
 @example(workers=5, groups=True, momentum=True, rate=True, base_lr=0.05, last=150, seed=0)
+@example(workers=7, groups=True, momentum=True, rate=True, base_lr=0.003, last=30_000, seed=0)
 def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_worse_than_it_began(
     workers: int, groups: bool, momentum: bool, rate: bool, base_lr: float, last: int, seed: int
 ) -> None:
