@@ -29,8 +29,10 @@ class After:
     def told(self, code: int, directory: Path | None, say: Callable[[str], None]) -> int:
         """What is told of a run that ended with this exit code; the exit code of all."""
         saved = None if directory is None else _last_checkpoint(directory)
-        if code and saved is not None and self._resumes:
-            say(f"go on     {self.again(saved.parent)}")
+        if code and directory is not None and self._resumes:
+            before = directory if saved is not None else _with_a_checkpoint_before(directory)
+            if before is not None:
+                say(f"go on     {self.again(before)}")
         if not self._test or code not in (0, 130, 143):
             return code
         if saved is None:
@@ -46,6 +48,16 @@ class After:
         """The command that goes on from a run, as it is typed."""
         words = ["python", "-m", "runtime", "up", str(self._file), "--resume", str(directory)]
         return shlex.join([*words, *(word for setting in self._settings for word in ("--set", setting))])
+
+
+def _with_a_checkpoint_before(directory: Path) -> Path | None:
+    """Of a run that left none, the run whose checkpoint it began with."""
+    began_with = journal(directory).get("resumed", {}).get("checkpoint")
+    if not isinstance(began_with, str):
+        return None
+    before = Path(began_with).parent
+    beside = directory.parent / before.name  # as it is typed
+    return beside if beside.resolve() == before.resolve() else before
 
 
 def _last_checkpoint(directory: Path) -> Path | None:

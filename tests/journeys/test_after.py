@@ -57,3 +57,19 @@ def test_a_run_that_ends_by_itself_is_tested_and_says_nothing_of_going_on(
     directory = run_directory(cluster)
     assert f"\ntest      runs/{directory.name}/checkpoint-0000003.safetensors\naccuracy 0." in out
     assert "go on" not in out
+
+
+def test_a_run_that_ends_before_it_saved_anything_says_how_to_go_on_from_what_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = configure(tmp_path, "single", iterations=2, more='[simulation]\nclock = "virtual"\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["up"]) == 0
+    first = run_directory(cluster).name
+    diverges = ["--set", "train.base_lr=1e30", "--set", "train.max_iter=9"]
+    assert main(["up", *diverges]) == 1
+    assert "go on" not in capsys.readouterr().out, "it began with nothing"
+    assert main(["up", "--resume", f"runs/{first}", *diverges]) == 1
+    again = f"go on     python -m runtime up cluster.toml --resume runs/{first} --set train.base_lr=1e30"
+    assert again in capsys.readouterr().out
+    assert not list(run_directory(cluster).glob("checkpoint-*"))

@@ -60,6 +60,12 @@ def test_the_version_is_that_of_the_package(capsys: Capture) -> None:
     assert capsys.readouterr().out == f"convoy {version('convoy-runtime')}\n"
 
 
+def test_who_asks_for_the_version_waits_for_no_import_of_commands() -> None:
+    text = "import sys; from runtime.cli.main import main; main(['--version']); print('roles' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["False"]
+
+
 @pytest.mark.parametrize(
     "words", [["check"], ["plan"], ["time"], ["test", "a.safetensors"], ["check", "sub/cluster.toml"]]
 )
