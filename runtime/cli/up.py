@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 
 from runtime.cli.arguments import Settings, Switch
 from runtime.cluster.launchers import Nursery
-from runtime.config.source import read
+from runtime.config.source import RawConfig, read
 from runtime.errors import ConfigError
 
 Runs = Annotated[tuple[Path, ...] | None, Parameter(negative=(), consume_multiple=True)]
@@ -50,10 +51,7 @@ def up(
             raise ConfigError(["--sbatch: found --resume beside it: write that into the script, behind `up`"])
         return write(file, settings, sbatch)
     # before all that follows: what it imports and what this process imports then go side by side
-    with Nursery.start() as nursery:
-        program = read(file, settings).program
-        if program is not None:
-            nursery.prepare(program, file.parent)
+    with _nursery(read(file, settings)) as nursery:
         from runtime.cli.after import After
         from runtime.recovery.up import run
         from runtime.report.console import RunConsole
@@ -66,6 +64,17 @@ def up(
     code = after.told(ended.code, ended.directory, console.say)
     console.settle()
     return code
+
+
+def _nursery(raw: RawConfig) -> AbstractContextManager[Nursery | None]:
+    """Where role processes will be born; None where there are none, which saves 0.2 s of a core."""
+    if raw.is_virtual:
+        Nursery.forgo()
+        return nullcontext()
+    nursery = Nursery.start()
+    if raw.program is not None:
+        nursery.prepare(raw.program, raw.path.parent)
+    return nursery
 
 
 def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:

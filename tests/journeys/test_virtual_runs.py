@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,17 +98,30 @@ def test_a_run_that_goes_wrong_ends_in_words_with_its_exit_code(tmp_path: Path, 
     assert failed["t"] == 3600.0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(tmp_path: Path, number: signal.Signals) -> None:
-    cluster = office(tmp_path, "never")
-    command = runtime_command("up", cluster.name)
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+@contextmanager
+def in_its_virtual_years(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """`up` of a run without end that has begun; it is waited for."""
+    command = runtime_command("up", office(folder, "never").name)
+    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         while not process.stdout.readline().startswith("progress"):
             pass
-        process.send_signal(number)
+        yield process
         process.stdout.read()
-        assert process.wait(30) == 128 + number
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(tmp_path: Path, number: signal.Signals) -> None:
+    with in_its_virtual_years(tmp_path) as process:
+        process.send_signal(number)
+    assert process.returncode == 128 + number
+
+
+def test_its_only_process_is_that_of_up(tmp_path: Path) -> None:
+    with in_its_virtual_years(tmp_path) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        process.terminate()
+    assert children == ""
 
 
 def test_a_script_runs_on_virtual_time_and_talks_to_its_actors(tmp_path: Path) -> None:

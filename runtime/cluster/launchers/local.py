@@ -103,6 +103,11 @@ class Nursery(Born, Early):
         first = birth.take()
         return cls(first.process, first.link, first.log)
 
+    @staticmethod
+    def forgo() -> None:
+        """End the one that was begun: there will be no role processes."""
+        birth.end()
+
     def prepare(self, program: str, search: Path | None = None) -> None:
         """See Early.prepare."""
         if self.prepared:
