@@ -37,7 +37,7 @@ def test_predictions_that_err_by_more_than_the_bar_fail() -> None:
 def test_real_work_in_small_predicts_itself_and_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     record = Record("r")
     monkeypatch.setattr(tuning_real, "STRATEGIES", ({"preset": "single"},))
-    tuning_real.real(record, 0, 1.0, ["LeNet"])
+    tuning_real.real(record, 0, 0.2, ["LeNet"])
     (table,) = record.tables
     assert [row[1:5] for row in table.rows] == [
         ["single", 1, "", "its first seconds"],

@@ -35,6 +35,6 @@ def test_one_run_works_while_the_others_stand_still_and_nothing_is_left(tmp_path
         made.append(Sleeper(written(tmp_path / name, UNOBSERVED), beside=beside))
         return made[-1]
 
-    found = taken({name: lambda name=name: start(name) for name in ("a", "b")}, 5, 0.5)
+    found = taken({name: lambda name=name: start(name) for name in ("a", "b")}, 5, 0.1)
     assert all(sum(turns.iterations) > 0 and len(turns.seconds) == 5 for turns in found.values())
     assert not any(living(pid) for sleeper in made for pid in below(sleeper.run.process.pid))
