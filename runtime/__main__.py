@@ -20,7 +20,7 @@ def command() -> int:
                 from runtime.cluster import birth
 
                 ends.callback(birth.end)
-                birth.begin(agent=sys.argv[1] == "join")
+                (birth.expect if sys.argv[1] == "up" else birth.begin)()
             gc.set_threshold(OBJECTS)
             from runtime.cli.main import main
 

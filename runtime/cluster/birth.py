@@ -1,8 +1,8 @@
 """Forks the process that role processes are forked from, `launchers/nursery.py`.
 
-A run waits longest for imports. `python -m runtime up` and the agent of a machine need most of those of a nursery
-themselves: each makes them first, forks its nursery, and takes it over when it knows what it is to do. Whoever has
-threads already, such as a script, starts one anew.
+A run waits longest for imports. `python -m runtime up` and the agent of a machine need those of a nursery themselves.
+An agent makes most of them first, forks its nursery, and takes it over when it knows what it is to do. `up` has the
+program to import too, and forks when it has. Whoever has threads by then, such as a script, starts one anew.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,8 @@ from runtime.errors import LaunchError
 NURSERY = "runtime.cluster.launchers.nursery"  # by name: it imports what takes time
 
 _begun: list[Born] = []  # one at most
+_expected: list[ExitStack] = []  # one at most, while `take` may fork this process: what ends then
+_before: set[int] = set()  # descriptors that this process was started with
 
 
 @dataclass
@@ -74,32 +77,55 @@ class Forked:
         return self.returncode
 
 
-def begin(*, agent: bool = False) -> None:
+def begin() -> None:
     """Fork one that `take` will hand out from this process, which has one thread and has imported nothing that takes
-    time. `agent`: this process tells which sources it has, as does every child of the nursery, so they are read before
-    the fork. What keeps it from starting is told by `take`."""
-    gc.disable()  # as in the nursery: while importing it finds nothing
-    with threads.loading_with_one(), suppress(ImportError, OSError):
-        main = import_module(NURSERY).main
+    time. This process tells which sources it has, as does every child of the nursery, so they are read before the fork.
+    What keeps it from starting is told by `take`."""
+    _before.update(_open())
+    with _loading(), suppress(ImportError, OSError):
+        import_module(NURSERY)
         from runtime.machine.versions import sources, versions
 
         versions()
-        if agent:
-            sources()
-        ours, theirs = socket.socketpair()
-        log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
-        gc.freeze()
-        pid = os.fork()
-        if pid == 0:
-            ours.detach()
-            _live_on(main, theirs, log)
-        theirs.close()
-        _begun.append(Born(Forked(pid), ours, log))
-    gc.enable()
+        sources()
+        _begun.append(_forked())
 
 
-def _live_on(main: Callable[[], int], link: socket.socket, log: IO[bytes]) -> Never:
-    """In the child: as if it had been started with these, and with no other file of its parent's."""
+def expect() -> None:
+    """From here on this process, which has one thread, imports what its nursery needs too: `take` forks it."""
+    _before.update(_open())
+    _expected.append(ends := ExitStack())
+    ends.enter_context(_loading())
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """What is imported meanwhile starts no thread, and is not looked through for circles: it has none."""
+    gc.disable()
+    try:
+        with threads.loading_with_one():
+            yield
+    finally:
+        gc.enable()
+
+
+def _forked() -> Born:
+    """OSError."""
+    main = import_module(NURSERY).main
+    ours, theirs = socket.socketpair()
+    log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+    sys.stdout.flush()  # or the child would say it again
+    gc.freeze()
+    pid = os.fork()
+    if pid == 0:
+        _live_on(main, ours, theirs, log)
+    theirs.close()
+    return Born(Forked(pid), ours, log)
+
+
+def _live_on(main: Callable[[], int], ours: socket.socket, link: socket.socket, log: IO[bytes]) -> Never:
+    """In the child: as if it had been started with these, and had imported itself what its parent has. So what a
+    program has opened stays open."""
     status = 1
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -107,12 +133,12 @@ def _live_on(main: Callable[[], int], link: socket.socket, log: IO[bytes]) -> Ne
         os.setsid()
         for standard, descriptor in enumerate((link.fileno(), log.fileno(), log.fileno())):
             os.dup2(descriptor, standard)
-        link.detach()
-        log.close()
-        for entry in Path("/dev/fd").iterdir():  # closerange tries a billion where so many are allowed
-            if int(entry.name) > 2:
-                with suppress(OSError):  # the one that lists them
-                    os.close(int(entry.name))
+        for end in (ours, link, log):
+            end.close()
+        for descriptor in _before:
+            if descriptor > 2:
+                with suppress(OSError):  # its parent has closed it
+                    os.close(descriptor)
         os.environ["PYTHONPATH"] = _search_path()
         status = main()
     except BaseException:  # noqa: BLE001  # its parent's code must not go on in it
@@ -122,14 +148,40 @@ def _live_on(main: Callable[[], int], link: socket.socket, log: IO[bytes]) -> Ne
         os._exit(status)
 
 
+def _open() -> set[int]:
+    """Descriptors; none where the system does not list them."""
+    found = set()
+    with suppress(OSError):
+        for entry in list(Path("/dev/fd").iterdir()):  # closerange tries a billion where so many are allowed
+            with suppress(OSError):  # that of the list itself is closed again
+                os.fstat(int(entry.name))
+                found.add(int(entry.name))
+    return found
+
+
+def _is_alone() -> bool:
+    """Has this process one thread, also of libraries?"""
+    with suppress(OSError):  # elsewhere than on Linux
+        return len(list(Path("/proc/self/task").iterdir())) == 1
+    return threading.active_count() == 1
+
+
 def take() -> Born:
-    """The one that was begun, or a new one. It imports what every role process needs, then waits to hear of the
-    program. LaunchError."""
-    return _begun.pop() if _begun else _born()
+    """The one that was begun, or a new one: a fork of this process where that is expected, and it has one thread. It
+    imports what every role process needs, then waits to hear of the program. LaunchError."""
+    if _begun:
+        return _begun.pop()
+    if _expected:
+        with _expected.pop(), suppress(OSError):  # what keeps it from starting `_born` tells
+            if _is_alone():
+                return _forked()
+    return _born()
 
 
 def end() -> None:
-    """Of the one that was begun, if nobody has taken it."""
+    """Of the one that was begun, if nobody has taken it; none is expected any more."""
+    while _expected:
+        _expected.pop().close()
     while _begun:
         _begun.pop().close()
 

@@ -65,11 +65,6 @@ class RawConfig:
         name = self.data.get("program", BUILT_IN)
         return name if isinstance(name, str) else None
 
-    @property
-    def is_virtual(self) -> bool:
-        """Is the run to be on the virtual clock, as far as can be said before anyone judged it?"""
-        return is_virtual(self.data)
-
     def problem(self, keys: KeyPath, text: str) -> Problem:
         """A problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
         return Problem(self.origin(keys).order, f"{self.place(keys)}: {text}")
@@ -101,12 +96,6 @@ def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
     if beyond := _beyond_toml(raw):
         raise ConfigError(in_order(raw.problems + beyond))
     return raw
-
-
-def is_virtual(sections: Mapping[str, Any]) -> bool:
-    """Does the section `simulation`, of whatever type it is, say so?"""
-    simulation = sections.get("simulation")
-    return isinstance(simulation, dict) and simulation.get("clock") == "virtual"
 
 
 def from_python(source: str, data: Mapping[str, Any], directory: Path) -> RawConfig:

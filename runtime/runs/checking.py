@@ -64,12 +64,21 @@ class Checked:
                 console.event(SUPERVISOR, *event)
 
 
-def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True) -> Checked:
+def check(
+    path: Path,
+    overrides: Sequence[str] = (),
+    resume: Resume | None = None,
+    *,
+    starts: bool = True,
+    imported: Callable[[ClusterConfig], None] = lambda config: None,
+) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
     for whoever asked. `resume`: the run shall go on from another. `starts`: it shall run here, and what this machine
-    lacks is a mistake; who only plans may do so elsewhere."""
-    with kept_warnings() as told:
+    lacks is a mistake; who only plans may do so elsewhere. `imported`: called when the program is, before it plans."""
+    with kept_warnings() as first:
         loaded = load_with_program(path, overrides)
+    imported(loaded.config)
+    with kept_warnings() as told:
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
         _restarts(loaded)
@@ -81,7 +90,7 @@ def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = Non
         if starts and (lacking := _lacking(loaded, placement.topology)):
             raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
-        return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice, resumed)
+        return Checked(loaded, placement, (*first, *told, *idle(placement, loaded.config), *remarks), choice, resumed)
 
 
 def _restarts(loaded: Loaded) -> None:

@@ -18,7 +18,6 @@ from typing import Any, Literal
 from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
-from runtime.config.source import is_virtual
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.program import MAIN, checked, is_script, main_program, program_here, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
@@ -54,8 +53,9 @@ def launch(
     now, a warning is logged.
     """
     stop_if_loading()
-    here = processes == HERE
-    program = topology.program if here or is_virtual(sections) or topology.program != MAIN else main_program()
+    here, simulation = processes == HERE, sections.get("simulation")
+    virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
+    program = topology.program if here or virtual or topology.program != MAIN else main_program()
     config = _config(program, directory, name, "one" if here else processes, sections)
     topology = dataclasses.replace(checked(topology), program=program)
     placement = placed(topology, config)

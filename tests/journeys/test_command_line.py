@@ -128,47 +128,49 @@ def test_up_imports_neither_other_commands_nor_what_comes_after_the_nursery() ->
     code = (
         "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main import main\n"
         "def start(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
-        "Nursery.start = start; main(['up'])"
+        "Nursery.start = start; main(['up', 'cluster.toml'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     imported = done.stdout.split()
     assert "runtime.cli.up" in imported
-    others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "pydantic", "roles", "importlib.metadata"]
+    others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "runtime.recovery.up"]
     assert [name for name in others if name in imported] == []
 
 
-def test_the_nursery_hears_of_the_program_before_up_imports_what_reads_the_rest() -> None:
+def test_the_nursery_of_up_has_the_program_before_anything_is_planned() -> None:
     code = (
         "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main import main\n"
         "def prepare(self, *told): print(*told, *sorted(sys.modules)); raise SystemExit(0)\n"
-        "Nursery.prepare = prepare; main(['up', 'cluster.toml', '--set', 'program=\"family\"'])"
+        "Nursery.prepare = prepare; main(['up', 'cluster.toml'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     program, folder, *imported = done.stdout.split()
-    assert (program, folder) == ("family", ".")
-    assert [name for name in ("runtime.runs.run", "pydantic", "roles") if name in imported] == []
+    assert (program, folder) == ("roles", ".")
+    assert "roles" in imported
+    assert not any(name.startswith("roles.presets.omnivore") for name in imported)
 
 
-@pytest.mark.parametrize("command", ["up", "join"])
-def test_the_nursery_is_there_before_anything_is_imported_that_reads_the_command_line(command: str) -> None:
+@pytest.mark.parametrize(("command", "begun"), [("up", "expect"), ("join", "begin")])
+def test_the_nursery_is_thought_of_before_anything_is_imported_that_reads_the_command_line(
+    command: str, begun: str
+) -> None:
     code = (
         f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
         "from runtime.cluster import birth\n"
-        "def begin(**how): print(how['agent'], *sorted(sys.modules)); raise SystemExit(0)\n"
-        "birth.begin = begin; main.command()"
+        f"def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
+        f"birth.{begun} = begin; main.command()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    agent, *imported = done.stdout.split()
-    assert agent == str(command == "join")
+    imported = done.stdout.split()
     assert "runtime.cluster.birth" in imported
     assert [name for name in ("asyncio", "cyclopts", "numpy", "zmq", "runtime.cli.main") if name in imported] == []
 
 
-def test_a_nursery_that_up_begins_in_vain_is_ended() -> None:
+def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
     code = (
-        "import sys; sys.argv[1:] = ['up', '--nonsense']; import runtime.__main__ as main\n"
+        "import sys; sys.argv[1:] = ['join', '--nonsense']; import runtime.__main__ as main\n"
         "from runtime.cluster import birth; begin, kept = birth.begin, []\n"
-        "def kept_too(**how): begin(**how); kept.extend(birth._begun)\n"
+        "def kept_too(): begin(); kept.extend(birth._begun)\n"
         "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

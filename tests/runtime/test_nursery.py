@@ -26,7 +26,7 @@ from runtime.compute import threads
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError
 from runtime.plan.topology import ProcessSpec
-from tests.support import ROOT, configure, environment, parent_of
+from tests.support import ROOT, configure, environment, events, parent_of, run_directory, runtime_command
 
 A = ProcessSpec(name="a", machine="local", threads=1, actors=())
 FORKED = """
@@ -54,7 +54,7 @@ os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)
 from runtime.cli.interrupts import Interrupts
 Interrupts().hear()
 from runtime.cluster import birth
-birth.begin(agent=True)
+birth.begin()
 from runtime.cluster.launchers import LocalLauncher, Nursery
 from runtime.cluster.launcher import LaunchPlan
 from runtime.plan.topology import ProcessSpec
@@ -78,6 +78,35 @@ with Nursery.start() as nursery:
     told = asyncio.run(born(nursery))
 print(json.dumps(told | {"ended": nursery.process.returncode}))
 """
+
+OPENER = '''
+"""A program that opens a file and says something when it is imported; its only actor looks around."""
+import logging, os
+from pathlib import Path
+from runtime import Actor, ActorSpec, Topology
+
+print("said once")
+OPENED = open("opened", "a", buffering=1)
+OPENED.write("imported\\n")
+
+class Looker(Actor):
+    async def run(self):
+        OPENED.write("said by an actor\\n")
+        print("into its log", flush=True)
+        mine, nursery = Path("/proc/self"), Path("/proc", str(os.getppid()))
+        ups = Path("/proc", nursery.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+        self.emit(
+            "looked", nursery=os.getppid(), session=os.getsid(os.getppid()),
+            line=nursery.joinpath("cmdline").read_text(), line_of_up=ups.joinpath("cmdline").read_text(),
+            open=[os.readlink(entry) for entry in (nursery / "fd").iterdir()],
+            handlers=[type(each).__name__ for each in logging.getLogger().handlers if "Warn" in type(each).__name__],
+        )
+
+ROLES = {"looker": Looker}
+
+def plan(config, options):
+    return Topology("opener", (ActorSpec("looker", "looker", {}),), (), "looker")
+'''
 
 
 def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_libraries_were_loaded_with_one() -> None:
@@ -173,11 +202,54 @@ def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configura
 ) -> None:
     start, started = Nursery.start, []
     monkeypatch.setattr(Nursery, "start", lambda: started.append(start()) or started[-1])
+    with pytest.raises(ConfigError, match="17 workers cannot share"):
+        up(configure(tmp_path, "sync", workers=17))
+    assert [(nursery.prepared, nursery.process.returncode is not None) for nursery in started] == [(True, True)]
+
+
+def test_for_a_program_that_cannot_be_imported_no_nursery_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Nursery, "start", lambda: pytest.fail("it was"))
     cluster = configure(tmp_path, "single")
     cluster.write_text('program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', ""))
     with pytest.raises(ConfigError, match="nowhere"):
         up(cluster)
-    assert [(nursery.prepared, nursery.process.returncode is not None) for nursery in started] == [(True, True)]
+
+
+def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "opener.py").write_text(OPENER)
+    (tmp_path / "cluster.toml").write_text('program = "opener"\n')
+    command, others = runtime_command("up"), os.open("/dev/zero", os.O_RDONLY)
+    os.set_inheritable(others, True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), close_fds=False, capture_output=True, text=True, timeout=60
+    )
+    os.close(others)
+    assert (done.returncode, done.stderr) == (0, "")
+    (told,) = events(run_directory(tmp_path / "cluster.toml"), "looked")
+    assert told["nursery"] == told["session"]
+    assert told["line"] == told["line_of_up"]
+    assert "/dev/zero" not in told["open"]
+    assert (tmp_path / "opened").read_text() == "imported\nsaid by an actor\n"
+    assert done.stdout.count("said once") == 1
+    (log,) = run_directory(tmp_path / "cluster.toml").joinpath("logs").iterdir()
+    assert log.read_text().startswith("into its log\n")
+    assert told["handlers"] == ["LoggedWarnings"], "those of the role process alone"
+
+
+def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
+    code = (
+        "import threading; from runtime.cluster import birth; birth.expect()\n"
+        "over = threading.Event(); threading.Thread(target=over.wait).start()\n"
+        "from runtime.cluster.launchers import Nursery\n"
+        "with Nursery.start() as nursery: print(type(nursery.process).__name__)\n"
+        "over.set()"
+    )
+    for alone, found in ((False, "Popen"), (True, "Forked")):
+        words = [sys.executable, "-c", code.replace(".start()\nfrom", "\nfrom") if alone else code]
+        done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+        assert done.stdout == f"{found}\n"
 
 
 @pytest.mark.parametrize(("more", "times"), [(["--set", "simulation.clock=virtual"], 1), (["--test"], 1), ([], 0)])

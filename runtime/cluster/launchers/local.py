@@ -22,6 +22,7 @@ from runtime.cluster.birth import Born
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.errors import LaunchError
 from runtime.machine import namespaces
+from runtime.machine.versions import identity
 from runtime.plan.topology import ProcessSpec
 
 if TYPE_CHECKING:
@@ -102,6 +103,14 @@ class Nursery(Born, Early):
         """The one that was begun, or a new one. LaunchError."""
         first = birth.take()
         return cls(first.process, first.link, first.log)
+
+    @classmethod
+    def of(cls, program: str, folder: Path) -> Self:
+        """One for a program that this process has imported, perhaps from this folder. LaunchError."""
+        identity(program)  # all that are born tell it, too
+        nursery = cls.start()
+        nursery.prepare(program, folder)
+        return nursery
 
     @staticmethod
     def forgo() -> None:
