@@ -2,7 +2,6 @@
 
 import gc
 import sys
-from contextlib import ExitStack
 
 from runtime.cli.interrupts import Interrupts
 
@@ -15,16 +14,12 @@ def command() -> int:
     interrupts = Interrupts()
     interrupts.hear()
     try:
-        with ExitStack() as ends:
-            if sys.argv[1:2] in (["up"], ["join"]):  # before the imports that it takes to read the command line, 0.2 s
-                from runtime.cluster import birth
+        if sys.argv[1:2] in (["up"], ["join"]):  # before the imports that it takes to read the command line, 0.2 s
+            from runtime.cluster import birth
 
-                ends.callback(birth.end)
-                (birth.expect if sys.argv[1] == "up" else birth.begin)()
-            gc.set_threshold(OBJECTS)
-            from runtime.cli.main import main
-
-            status = main()
+            status = birth.bearing(_main, early=sys.argv[1] == "join")
+        else:
+            status = _main()
     except BaseException:  # Interrupted, of which Python 3.11 makes a RuntimeError where a class is being made
         if not interrupts.number:
             raise
@@ -32,6 +27,13 @@ def command() -> int:
     interrupts.over()
     gc.freeze()  # or Python looks through all of it at its end
     return 128 + interrupts.number if interrupts.number else status
+
+
+def _main() -> int:
+    gc.set_threshold(OBJECTS)
+    from runtime.cli.main import main
+
+    return main()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Never
+from typing import IO, Any, Never
 
 from runtime.compute import threads
 from runtime.errors import LaunchError
@@ -77,6 +77,26 @@ class Forked:
         return self.returncode
 
 
+class _Child(BaseException):
+    """Ends what a forked process was about to do as its parent did; `ends` are the arguments of `_live_on`."""
+
+    def __init__(self, *ends: Any) -> None:
+        self.ends = ends
+
+
+def bearing(main: Callable[[], int], *, early: bool) -> int:
+    """The result of `main`, within which `take` hands out a fork of this process: one that is forked now, if `early`,
+    else at that moment. In the fork nothing of `main` is left."""
+    try:
+        begin() if early else expect()
+        return main()
+    except _Child as child:
+        ends = child.ends
+    finally:
+        end()
+    return _live_on(*ends)
+
+
 def begin() -> None:
     """Fork one that `take` will hand out from this process, which has one thread and has imported nothing that takes
     time. This process tells which sources it has, as does every child of the nursery, so they are read before the fork.
@@ -88,7 +108,7 @@ def begin() -> None:
 
         versions()
         sources()
-        _begun.append(_forked())
+        _begun.append(_forked(_live_on))
 
 
 def expect() -> None:
@@ -109,8 +129,8 @@ def _loading() -> Iterator[None]:
         gc.enable()
 
 
-def _forked() -> Born:
-    """OSError."""
+def _forked(become: Callable[..., Never]) -> Born:
+    """OSError. `become`: in the child."""
     main = import_module(NURSERY).main
     ours, theirs = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
@@ -118,7 +138,9 @@ def _forked() -> Born:
     gc.freeze()
     pid = os.fork()
     if pid == 0:
-        _live_on(main, ours, theirs, log)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        become(main, ours, theirs, log)
     theirs.close()
     return Born(Forked(pid), ours, log)
 
@@ -128,8 +150,6 @@ def _live_on(main: Callable[[], int], ours: socket.socket, link: socket.socket, 
     program has opened stays open."""
     status = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
         os.setsid()
         for standard, descriptor in enumerate((link.fileno(), log.fileno(), log.fileno())):
             os.dup2(descriptor, standard)
@@ -139,6 +159,7 @@ def _live_on(main: Callable[[], int], ours: socket.socket, link: socket.socket, 
             if descriptor > 2:
                 with suppress(OSError):  # its parent has closed it
                     os.close(descriptor)
+        os.environ.update(threads.variables(1))
         os.environ["PYTHONPATH"] = _search_path()
         status = main()
     except BaseException:  # noqa: BLE001  # its parent's code must not go on in it
@@ -146,6 +167,11 @@ def _live_on(main: Callable[[], int], ours: socket.socket, link: socket.socket, 
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def _unwound(*ends: Any) -> Never:
+    """In the child: its stack, which everybody sees who asks what it does, shall not be that of its parent."""
+    raise _Child(*ends)
 
 
 def _open() -> set[int]:
@@ -174,7 +200,7 @@ def take() -> Born:
     if _expected:
         with _expected.pop(), suppress(OSError):  # what keeps it from starting `_born` tells
             if _is_alone():
-                return _forked()
+                return _forked(_unwound)
     return _born()
 
 

@@ -100,7 +100,8 @@ def test_all_runs_of_an_up_are_born_in_one_process_and_in_another_when_that_was_
     assert born_in() == first
     os.kill(first, signal.SIGKILL)
     told = run.named(".*the process that role processes are forked from")[1]
-    assert re.search(rf"\(pid {first}\) has ended \(killed by SIGKILL.*\): another takes its place$", told.rstrip())
+    how = r"( \(killed by SIGKILL.*\))?"  # the system may say it a moment later than its link closes
+    assert re.search(rf"\(pid {first}\) has ended{how}: another takes its place$", told.rstrip())
     assert born_in() != first
     run.process.terminate()
     assert run.end()[0] == 143

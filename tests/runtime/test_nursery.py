@@ -81,7 +81,7 @@ print(json.dumps(told | {"ended": nursery.process.returncode}))
 
 OPENER = '''
 """A program that opens a file and says something when it is imported; its only actor looks around."""
-import logging, os
+import logging, os, traceback
 from pathlib import Path
 from runtime import Actor, ActorSpec, Topology
 
@@ -99,6 +99,7 @@ class Looker(Actor):
             "looked", nursery=os.getppid(), session=os.getsid(os.getppid()),
             line=nursery.joinpath("cmdline").read_text(), line_of_up=ups.joinpath("cmdline").read_text(),
             open=[os.readlink(entry) for entry in (nursery / "fd").iterdir()],
+            stack=[frame.filename for frame in traceback.extract_stack()],
             handlers=[type(each).__name__ for each in logging.getLogger().handlers if "Warn" in type(each).__name__],
         )
 
@@ -235,19 +236,23 @@ def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else
     assert done.stdout.count("said once") == 1
     (log,) = run_directory(tmp_path / "cluster.toml").joinpath("logs").iterdir()
     assert log.read_text().startswith("into its log\n")
+    assert not [name for name in told["stack"] if "/cli/" in name or "cyclopts" in name]
     assert told["handlers"] == ["LoggedWarnings"], "those of the role process alone"
 
 
 def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
     code = (
-        "import threading; from runtime.cluster import birth; birth.expect()\n"
-        "over = threading.Event(); threading.Thread(target=over.wait).start()\n"
-        "from runtime.cluster.launchers import Nursery\n"
-        "with Nursery.start() as nursery: print(type(nursery.process).__name__)\n"
-        "over.set()"
+        "import threading; from runtime.cluster import birth\n"
+        "over = threading.Event(); thread = threading.Thread(target=over.wait)\n"
+        "def main():\n"
+        "    thread.start()\n"
+        "    from runtime.cluster.launchers import Nursery\n"
+        "    with Nursery.start() as nursery: print(type(nursery.process).__name__)\n"
+        "    return 0\n"
+        "birth.bearing(main, early=False); over.set()"
     )
-    for alone, found in ((False, "Popen"), (True, "Forked")):
-        words = [sys.executable, "-c", code.replace(".start()\nfrom", "\nfrom") if alone else code]
+    for without, found in (("nothing", "Popen"), ("    thread.start()\n", "Forked")):
+        words = [sys.executable, "-c", code.replace(without, "")]
         done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
         assert done.stdout == f"{found}\n"
 
