@@ -93,7 +93,7 @@ class Looker(Actor):
     async def run(self):
         OPENED.write("said by an actor\\n")
         print("into its log", flush=True)
-        mine, nursery = Path("/proc/self"), Path("/proc", str(os.getppid()))
+        nursery = Path("/proc", str(os.getppid()))
         ups = Path("/proc", nursery.joinpath("stat").read_text().rpartition(")")[2].split()[1])
         self.emit(
             "looked", nursery=os.getppid(), session=os.getsid(os.getppid()),
@@ -223,8 +223,9 @@ def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else
     (tmp_path / "cluster.toml").write_text('program = "opener"\n')
     command, others = runtime_command("up"), os.open("/dev/zero", os.O_RDONLY)
     os.set_inheritable(others, True)
+    buffers = environment() | {"PYTHONUNBUFFERED": ""}  # what `up` has not written yet at its fork
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), close_fds=False, capture_output=True, text=True, timeout=60
+        command, cwd=tmp_path, env=buffers, close_fds=False, capture_output=True, text=True, timeout=60
     )
     os.close(others)
     assert (done.returncode, done.stderr) == (0, "")
