@@ -16,7 +16,7 @@ from runtime.messages.message import Envelope
 from runtime.transport import Endpoints, Limits, Release
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
-from tests.contracts.roads import Note
+from tests.contracts.roads import Load, Note
 
 SECRET = Keys("an open one, for a test")
 LIMITS = Limits(link_seconds=1.0)
@@ -41,7 +41,7 @@ class End:
         )
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        assert isinstance(envelope.message, Note)
+        assert isinstance(envelope.message, Note | Load)
         self.came.put_nowait(envelope.message.number)
         release()
 

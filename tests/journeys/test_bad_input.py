@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -365,7 +366,8 @@ def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
 
 def test_a_process_port_in_use_is_named_with_its_process(tmp_path: Path) -> None:
     with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
+        # those that follow it are for other processes: none that the system gives to another test
+        holder.bind(("127.0.0.1", 20_000 + os.getpid() % 1000 * 10))
         holder.listen()
         port = holder.getsockname()[1]
         more = f'[links]\ntransport = "tcp"\n[[machine]]\nport = {port}\n'
