@@ -31,7 +31,7 @@ ASKED = {
 # Which command answers a question, and what stands in the answer that the page shows, and in that of a live run.
 ANSWERS = (
     ("how long still", "status", r"  about \d+ s left\n"),
-    ("what waits for whom", "top --once", r"\nactor +doing +computes .* waited for .*\nconv-0-0 .* fc_server \d+%"),
+    ("what waits for whom", "top --once", r"\nactor +doing +computes .* waited for .*\nconv-0-0 .* [a-z]\w+ \d+%"),
     ("is it learning", "events", r"\d  coordinator +test +iteration \d+  accuracy [\d.]+  loss [\d.]+\n"),
     ("did the prediction hold", "top --once", r"\npredicted \S+ ms, (measured \S+ ms )?an iteration.*; busiest: \w"),
     ("what does it cost", "plan", r"\nconv-0-0 +local +1 +conv-0-0 +conv_compute +\S+ MB: activations \S+ MB, scratch"),
