@@ -100,9 +100,9 @@ def test_a_run_that_is_slower_than_that_of_another_commit_is_told(
     rates = {"replicas": (100, 98), "sync": (100, 96)}
     trees: list[Sequence[Path]] = []
 
-    def compared(net: str, preset: str, sides: Sequence[Path], rounds: int, seconds: float) -> list[Turns]:
+    def compared(net: str, preset: str, sides: Sequence[Path], lives: int, rounds: int, seconds: float) -> list[Turns]:
         trees.append(sides)
-        return [Turns([each] * rounds, [seconds] * rounds) for each in rates[preset]]
+        return [Turns([each] * lives * rounds, [seconds] * lives * rounds) for each in rates[preset]]
 
     monkeypatch.setattr(distributed, "compared", compared)
     monkeypatch.setattr(distributed, "commit_of", lambda tree: "abc")
