@@ -1,4 +1,8 @@
-"""Trials that were made, in a file of JSON lines: a part of a benchmark that is cut off goes on where it was."""
+"""Trials that were made, in a file of JSON lines: a part of a benchmark that is cut off goes on where it was.
+
+Those on the virtual clock stand beside the results: an exhaustive grid takes hours, and the service times that it rests
+on belong to one machine. Whoever goes on with it, there or elsewhere, goes on with the same times.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import Any
 from benchmarks.report import ROOT, machine
 from benchmarks.tuning_runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
-FILE = ROOT / "runs" / "tuning-trials.jsonl"
+FILE = ROOT / "benchmarks" / "results" / "tuning-trials.jsonl"
 CODE = ("roles/tuning/*.py", "roles/coordination/*.py")  # what a tuner's run depends on, beside what all runs do
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 
@@ -28,19 +32,20 @@ TUNER = f"{AUTO} {digest()}"  # of the code that this process runs
 
 
 class Kept:
-    """What is known by its name. Each line has the commit that it was found with. Without a file nothing outlives this
-    object. A line that was cut off counts for nothing."""
+    """What is known by its name. Each line has its origin, the commit that it was found with and the processor. Without
+    a file nothing outlives this object. A line that was cut off counts for nothing."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file, self._found, self.commits = file, dict[str, Any](), set[str]()
-        self._commit = machine()["commit"]
+        self._file, self._found, self.origins = file, dict[str, Any](), set[str]()
+        here = machine()
+        self._origin = f"{here['commit']} on {here['processor']}"
         for line in file.read_text("utf-8").splitlines() if file is not None and file.is_file() else ():
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue
             self._found[entry["name"]] = entry["found"]
-            self.commits.add(entry["commit"])
+            self.origins.add(entry["origin"])
 
     def __repr__(self) -> str:
         return f"<{len(self._found)} entries, {self._file}>"
@@ -52,11 +57,11 @@ class Kept:
     def put(self, name: str, found: Any) -> None:
         """Keep it. It replaces what had that name."""
         self._found[name] = found
-        self.commits.add(self._commit)
+        self.origins.add(self._origin)
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as lines:
-                entry = {"name": name, "commit": self._commit, "found": found}
+                entry = {"name": name, "origin": self._origin, "found": found}
                 lines.write("\n" + json.dumps(entry) + "\n")  # what was cut off before it spoils nothing
 
 
@@ -114,7 +119,8 @@ class Trials:
             return known
         made = self._make(setting, seed, rival, preset)
         self._made += 1
-        self._kept.put(name, asdict(made))
+        way = [(round(seconds, 4), round(loss, 4)) for seconds, loss in made.way]  # as near as `Reached.behind` looks
+        self._kept.put(name, asdict(made) | {"way": way})
         return made
 
     def first_of(self, settings: Iterable[Setting], *, preset: str = OMNIVORE) -> dict[Setting, Reached]:
@@ -134,8 +140,8 @@ class Trials:
     @property
     def source(self) -> dict[str, Any]:
         """Where the trials are from, as facts of a record."""
-        commits = ", ".join(sorted(self._kept.commits)) or "none"
-        return {"trials made by this run": self._made, "commits of those of earlier runs": commits}
+        origins = ", ".join(sorted(self._kept.origins)) or "none"
+        return {"trials made by this run": self._made, "trials and service times are from commits": origins}
 
     def _name(self, setting: Setting | None, seed: int, preset: str) -> str:
         task = self.task

@@ -109,7 +109,7 @@ def prediction(record: Record, cycles: int, *, cases: Sequence[Case] = CASES, wo
                 told, most = found.prediction, found.prediction.bottleneck
                 row = case.net, preset, count, found.groups, len(found.runs), found.measured, found.unknown
                 record.row(*row, told.seconds, found.error, most, told.use[most])
-    record.facts["commits of what was measured"] = ", ".join(sorted(kept.commits))
+    record.facts["commits of what was measured"] = ", ".join(sorted(kept.origins))
     judge(record, points)
     beside_adaptdl(record, points)
 
