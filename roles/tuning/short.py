@@ -42,6 +42,7 @@ class Short:
     def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
         self._trials, self._alike = trials, list(alike)
         self._timed: dict[Setting, Trial] = {}
+        self._first = math.inf  # the loss of the model that the search begins with
         self.saturated, self.why = 0, ""
 
     def __repr__(self) -> str:
@@ -52,6 +53,8 @@ class Short:
         timed: dict[int, float] = {}
         for setting in reversed(self._alike):
             trial = self._timed[setting] = await self._trials.of(setting, kept=True)
+            if math.isinf(self._first) and trial.losses:
+                self._first = trial.losses[0]
             timed[setting.groups] = _pace(trial)
             if timed[setting.groups] > AS_FAST * min(timed.values()):
                 break
@@ -70,7 +73,7 @@ class Short:
                 break
         self.why = f"by theory it learns as what the run had, and {best.groups} groups are the fastest that hold"
         timed = self._timed.get(best)
-        if timed is None or falls(timed):
+        if timed is None or self._falls(timed):
             return await self._bolder(best)
         self.why += f"; with base_lr {best.base_lr:.4g} its loss does not fall ({_loss(timed)})"
         return await self._lower(await self._fewer(best))
@@ -82,7 +85,12 @@ class Short:
         if holds(trial) or trial.diverged:
             return not trial.diverged
         longer = self._timed[setting] = await self._trials.of(setting, self._long(setting), kept=True)
-        return holds(longer) and falls(longer)
+        return holds(longer) and self._falls(longer)
+
+    def _falls(self, trial: Trial) -> bool:
+        """Is its loss clearly below that of the model which the search began with? What was kept since then learnt
+        alike, so that a probe may begin low already; and the first of its own losses is that of one batch."""
+        return not trial.diverged and mean(judged(trial)) < (1 - THRESHOLD) * self._first
 
     def _long(self, setting: Setting) -> int:
         """Iterations that show what stale gradients do."""
@@ -159,11 +167,6 @@ class Short:
         compared = f"{_loss(there)}, {_loss(here)} with {best.base_lr:.4g}"
         self.why += f"; base_lr {wider.base_lr:.4g} is {'' if better else 'not '}clearly better ({compared})"
         return better
-
-
-def falls(trial: Trial) -> bool:
-    """Is its loss clearly below the first?"""
-    return not trial.diverged and mean(judged(trial)) < (1 - THRESHOLD) * trial.losses[0]
 
 
 def holds(trial: Trial) -> bool:

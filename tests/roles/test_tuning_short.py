@@ -129,6 +129,14 @@ def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
     assert four[:2] == [12, 24]
 
 
+def test_a_short_run_whose_loss_has_fallen_by_then_keeps_the_rate_that_learns_alike() -> None:
+    """With eight groups the loss fell, and four begin with what that has learnt: one probe shows no more fall."""
+    lab = Written(lambda setting, at: 2.3 if at < 4 else 0.65, PACES.__getitem__, keeps=True)
+    found = chosen(lab, SHORT)
+    assert found.setting == Setting(4, 0.6, 0.04)
+    assert "does not fall" not in found.why
+
+
 def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
     lab = Written(lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__)
     assert chosen(lab, SHORT).setting.groups == 2
