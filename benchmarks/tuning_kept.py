@@ -1,6 +1,6 @@
 """Trials that were made, in a file of JSON lines: a part of a benchmark that is cut off goes on where it was.
 
-Those on the virtual clock stand beside the results: an exhaustive grid takes hours, and the service times that it rests
+Those on the virtual clock stand beside this module: an exhaustive grid takes hours, and the service times that it rests
 on belong to one machine. Whoever goes on with it, there or elsewhere, goes on with the same times.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.report import ROOT, machine
 from benchmarks.tuning_runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
-FILE = ROOT / "benchmarks" / "results" / "tuning-trials.jsonl"
+FILE = ROOT / "benchmarks" / "tuning_trials.jsonl"
 CODE = ("roles/tuning/*.py", "roles/coordination/*.py")  # what a tuner's run depends on, beside what all runs do
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 

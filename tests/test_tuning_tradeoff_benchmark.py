@@ -18,7 +18,7 @@ import roles
 from benchmarks import tuning_pictures, tuning_runs
 from benchmarks.preset_runs import Data
 from benchmarks.report import Record
-from benchmarks.tuning_kept import Kept, Make, Trials, on_virtual_clock
+from benchmarks.tuning_kept import FILE, Kept, Make, Trials, on_virtual_clock
 from benchmarks.tuning_lesion import selections
 from benchmarks.tuning_runs import Examination, Reached, Setting, Task, Times, around, lenet, trial
 from benchmarks.tuning_tradeoff import compare
@@ -94,6 +94,13 @@ def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(tmp_path: P
     assert told
     assert [accuracy for _, accuracy in told] == pytest.approx([looked[at - 1] for at, _ in told], abs=1e-6)
     assert len(set(looked)) > 1
+
+
+@pytest.mark.parametrize("task", ["LeNet", "CIFAR-10 quick"])
+def test_trials_beside_the_benchmark_are_gone_on_with_at_the_service_times_that_they_rest_on(task: str) -> None:
+    kept = Kept(FILE)
+    assert "fc_server/fc TRAIN" in kept.get(f"{task}, omnivore: service times")
+    assert all(" on " in origin for origin in kept.origins)
 
 
 @pytest.mark.slow
