@@ -20,7 +20,7 @@ ROWS = (
     ("ps", 0, r"^\S+-roles +running +since .* \d+/1000000 +roles +/.*\n$"),
     ("status", 0, r"  about \d+ s left\n(.*\n)+  conv-1-0 +running on local, pid \d+"),
     ("events", 0, r" began +processes 5\n(.*\n)* .* progress +iteration 1/1000000 "),
-    ("top --once", 0, r"\nactor +doing +computes .*\nconv-0-0 .*%.*fc_server \d+%"),
+    ("top --once", 0, r"\nactor +doing +computes .*\nconv-0-0 .*%.* [a-z]\w+ \d+%"),
     ("stack conv-0-0", 0, r"^process conv-0-0: pid \d+ on (.*\n)+ +Thread compute \(most recent call first\):\n"),
     ("logs coordinator", 0, r"^$"),  # nobody had to log anything
     ("trace start && trace stop", 0, r"/trace\.json: [1-9]\d* spans of 5 processes, [1-9]\d* messages\n$"),
