@@ -33,7 +33,8 @@ TUNER = f"{AUTO} {digest()}"  # of the code that this process runs
 
 class Kept:
     """What is known by its name. Each line has its origin, the commit that it was found with and the processor. Without
-    a file nothing outlives this object. A line that was cut off counts for nothing."""
+    a file nothing outlives this object. A line that was cut off, or is from before there were origins, counts for
+    nothing."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._found, self.origins = file, dict[str, Any](), set[str]()
@@ -42,10 +43,10 @@ class Kept:
         for line in file.read_text("utf-8").splitlines() if file is not None and file.is_file() else ():
             try:
                 entry = json.loads(line)
-            except ValueError:
+                self.origins.add(entry["origin"])
+            except (ValueError, KeyError):
                 continue
             self._found[entry["name"]] = entry["found"]
-            self.origins.add(entry["origin"])
 
     def __repr__(self) -> str:
         return f"<{len(self._found)} entries, {self._file}>"
