@@ -191,7 +191,7 @@ class Probing:
         diverges, watch = self._divergence.shows(loss), self._watch
         if watch is None:
             return
-        if diverges and self._schedule.training:
+        if (diverges or self._divergence.likely) and self._schedule.training:
             self.diverged()
         elif self._schedule.completed >= watch.until:
             await self._watched(watch)

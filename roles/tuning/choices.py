@@ -36,8 +36,10 @@ class Setting:
         return self.base_lr / (1.0 - self.momentum)
 
     def as_bold_as(self, other: Setting) -> bool:
-        """No fewer groups, no shorter step, no larger batch: where `other` diverges, so does this, by all we know."""
-        step = self.step >= other.step * (1.0 - 1e-6)
+        """No fewer groups, no shorter step, at once or in the long run, no larger batch: where `other` diverges, this
+        does too, by all we know."""
+        nearly = 1.0 - 1e-6
+        step = self.step >= nearly * other.step and self.base_lr >= nearly * other.base_lr
         return step and self.groups >= other.groups and self.batch <= other.batch
 
 

@@ -46,10 +46,9 @@ async def tune(trials: Trials, choices: Choices, now: Setting, before: Chosen | 
 
 def instead(trials: Trials, choices: Choices, now: Setting, fell: Chosen) -> Chosen:
     """The best of what was tried, after training diverged with what was chosen first (`Trials.fell`); if that diverges,
-    too, a tenth of the rate. In a run that is too short for grids hardly anything was tried: what learns alike with
-    fewer groups."""
+    too, a tenth of the rate. In a run that is too short for grids hardly anything was tried: see `left_of_theory`."""
     search = _Search(trials, choices, now, fell)
-    setting = search.fewer_alike(fell.setting) or search.best_seen(f"not {fell.setting}")
+    setting = search.left_of_theory(fell.setting) or search.best_seen(f"not {fell.setting}")
     if choices.rates and trials.diverges(setting):
         setting = setting.but(base_lr=TENTH * fell.setting.base_lr)
         search.why += ", so a tenth of the rate"
@@ -226,10 +225,15 @@ class _Search:
         self.why = f"{best} is the best of its groups, but clearly worse than what the run has"
         return self.now
 
-    def fewer_alike(self, fell: Setting) -> Setting | None:
-        """Of what learns alike with fewer groups the most, if what fell did and these did not diverge."""
-        if not self.choices.is_short(self.trials.left) or fell not in (learning := self._learning_as(self.now)):
+    def left_of_theory(self, fell: Setting) -> Setting | None:
+        """After what was chosen by theory fell: with as many groups the momentum and the rate that the run had, which
+        move the model as far in the long run and less at once; if that falls too, what learns alike with fewer."""
+        learning, as_it_was = self._learning_as(self.now), self.now.but(groups=fell.groups)
+        if not self.choices.is_short(self.trials.left) or fell not in [*learning, as_it_was]:
             return None
+        if self.trials.fallen == [fell] and not self.trials.diverges(as_it_was):
+            self.why = f"not {fell}, but with the momentum and the rate that the run had"
+            return as_it_was
         diverged = {setting for setting, trial in self.trials.made if trial.diverged}
         fewer = [each for each in learning if each.groups < fell.groups and each not in diverged]
         left = [setting for setting in fewer if not self.trials.diverges(setting)]

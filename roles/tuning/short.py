@@ -101,12 +101,12 @@ class Short:
         needs: dict[Setting, float] = {}
         for setting in reversed([each for each in self._alike if each.groups <= most.groups]):
             trial = self._timed.get(setting)
-            if trial is None or setting == most or self._needs(setting, trial) < min(needs.values()):
+            if trial is None or setting == most or self._needs(setting.groups) < min(needs.values()):
                 trial = await self._trained(self._careful(setting))
             if trial is None:
                 self.why += f"; the budget is too small to time {setting.groups} groups"
                 break
-            needs[setting] = self._needs(setting, trial)
+            needs[setting] = math.inf if trial.diverged else self._needs(setting.groups)
             if needs[setting] > min(needs.values()):
                 break
         best = min(needs, key=needs.__getitem__, default=most)
@@ -118,10 +118,11 @@ class Short:
         self.saturated = min(self.saturated, best.groups)
         return best
 
-    @staticmethod
-    def _needs(setting: Setting, trial: Trial) -> float:
-        """Seconds for as much as one group learns in an iteration."""
-        return _pace(trial) * math.pow(setting.groups, STALE)
+    def _needs(self, groups: int) -> float:
+        """Seconds for as much as one group learns in an iteration. The fastest probe counts, whatever its rate: groups
+        that begin together get into one another's way."""
+        paces = (_pace(trial) for setting, trial in self._trials.made if setting.groups == groups)
+        return min(paces, default=math.inf) * math.pow(groups, STALE)
 
     async def _trained(self, setting: Setting) -> Trial | None:
         """A probe of six turns that is training whatever its loss does, unless it rises; none if the budget would not

@@ -67,7 +67,7 @@ class Trials:
         self.made: list[tuple[Setting, Trial]] = []
         self._found: dict[tuple[Setting, int], Trial] = {}
         self._known = dict(known or {})
-        self._fallen: list[Setting] = []
+        self.fallen: list[Setting] = []  # with which training diverged, though their probes did not
         self._beside = 0.0  # the longest that a probe took beside its iterations at their pace
 
     def __repr__(self) -> str:
@@ -156,7 +156,7 @@ class Trials:
         """The longest probe of a setting that can be compared; one that diverged, if training would."""
         found = [trial for made, trial in self.comparable if made == setting]
         longest = max(found, key=lambda trial: len(trial.losses), default=None)
-        if any(setting.as_bold_as(fallen) for fallen in self._fallen):
+        if any(setting.as_bold_as(fallen) for fallen in self.fallen):
             return dataclasses.replace(longest or Trial((), 0.0), diverged=True)
         return longest
 
@@ -167,7 +167,7 @@ class Trials:
 
     def fell(self, setting: Setting) -> None:
         """Training diverged with it, though its probe did not: so it would with all that is as bold."""
-        self._fallen.append(setting)
+        self.fallen.append(setting)
 
 
 def _told(trial: Trial) -> Trial:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from roles.coordination.divergence import FIRST, LAST, ROSE, Divergence
+from roles.coordination.divergence import FIRST, LAST, ROSE, SOON, Divergence
 
 
 def told(*losses: float) -> list[bool]:
@@ -34,3 +34,20 @@ def test_what_is_undone_counts_for_nothing() -> None:
     watched.forget()
     assert not any(watched.shows(87.3) for _ in range(LAST - 1))
     assert watched.shows(87.3)
+
+
+def test_it_is_likely_as_soon_as_half_of_the_last_losses_are_far_above_the_first() -> None:
+    watched = Divergence()
+    for loss in [2.4, 2.3, 2.2, 2.0, 2.0, 1.9, 1.8, 1.8, 1.7, 1.6, 0.9, 2.7, 5.6, 4.1]:  # LeNet's, as measured
+        assert not watched.likely
+        watched.shows(loss)
+    assert watched.likely
+    watched.forget()
+    assert not any(watched.shows(5.6) or watched.likely for _ in range(SOON - 1))
+
+
+def test_one_hard_batch_does_not_make_it_likely() -> None:
+    watched = Divergence()
+    for loss in [2.3] * FIRST + [87.3, 0.1, 0.1, 0.1] * 3:
+        watched.shows(loss)
+        assert not watched.likely

@@ -161,7 +161,7 @@ def test_what_a_short_run_keeps_costs_it_nothing() -> None:
     assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried if not trial.kept))
 
 
-def test_a_short_run_that_diverges_after_all_goes_on_with_fewer_groups_that_learn_alike() -> None:
+def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewer_groups_that_learn_alike() -> None:
     lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)
     trials = Trials(lab, SHORT, SHORT.last)
     found = asyncio.run(tune(trials, SHORT, START))
@@ -170,5 +170,5 @@ def test_a_short_run_that_diverges_after_all_goes_on_with_fewer_groups_that_lear
         trials.fell(found.setting)
         found = instead(trials, SHORT, START, found)
         taken.append(found.setting)
-    assert taken == [Setting(4, 0.6, 0.04), Setting(2, 0.8, 0.02), START]
+    assert taken == [Setting(4, 0.6, 0.04), Setting(4, 0.9, 0.01), Setting(2, 0.8, 0.02), START]
     assert "nothing else can be compared" in found.why
