@@ -8,7 +8,7 @@ Whether the published rate is too low: three times as much beside it, as long as
 the loss does not fall with it, whether it is too high. With old gradients the longest step that a net bears may be a
 tenth of what it bears with one group: at the rate that learns alike CIFAR-10 quick with 8 groups does not learn, and
 learns with an eighth of that, the rate that the run had. Then more groups need more iterations, and fewer may be sooner
-there: they are timed at that rate, from the most down, until they are not.
+there: they are timed at that rate, from the most down, until they are not. So may more than theory has momentum for.
 
 As all of these learn alike, a probe of them whose loss falls is training, and is kept; at the rate that the run had,
 also if it does not fall yet.
@@ -91,8 +91,8 @@ class Short:
         return holds(longer) and self._falls(longer)
 
     def _falls(self, trial: Trial) -> bool:
-        """Is its loss clearly below that of the model which the search began with? What was kept since then learnt
-        alike, so that a probe may begin low already; and the first of its own losses is that of one batch."""
+        """Is its loss clearly below that of the model with which the search began? Not below its own first loss: the
+        probes before it may have been kept, so that it begins low already, and that is the loss of one batch."""
         return not trial.diverged and mean(judged(trial)) < (1 - THRESHOLD) * self._first
 
     def _long(self, setting: Setting) -> int:
