@@ -111,7 +111,7 @@ class _Search:
     async def _by_theory(self) -> Setting:
         self._theory = True
         self.trials.tell("the budget pays for no grid at each number of groups: theory says what learns alike")
-        short = Short(self.trials, [self.now, *self._alike], self._beyond())
+        short = Short(self.trials, [self.now, *self._alike])
         await short.time(tell=not self.saturated)
         self.saturated = short.saturated
         best = await short.choose()
@@ -196,13 +196,6 @@ class _Search:
             return []
         counts = [groups for groups in self.choices.groups if best.groups < groups <= (self.saturated or groups)]
         return [setting for groups in counts if (setting := alike(best, groups)) is not None]
-
-    def _beyond(self) -> Setting | None:
-        """More groups than theory has momentum for, by less than twice: with none, and the rate that the run has."""
-        most = self.now.groups / (1.0 - self.now.momentum)
-        more = (groups for groups in self.choices.groups if most * (1.0 + 1e-6) < groups < 2.0 * most)
-        wanted = (groups for groups in more if groups <= (self.saturated or groups))
-        return next((self.now.but(groups=groups, momentum=0.0) for groups in wanted), None)
 
     async def _race(self, bests: Sequence[Setting]) -> Setting:
         """Which of these settings of different groups is the best after equal seconds; ties are prolonged. See

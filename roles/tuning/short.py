@@ -8,7 +8,7 @@ Whether the published rate is too low: three times as much beside it, as long as
 the loss does not fall with it, whether it is too high. With old gradients the longest step that a net bears may be a
 tenth of what it bears with one group: at the rate that learns alike CIFAR-10 quick with 8 groups does not learn, and
 learns with an eighth of that, the rate that the run had. Then more groups need more iterations, and fewer may be sooner
-there: they are timed at that rate, from the most down, until they are not. So may more than theory has momentum for.
+there: they are timed at that rate, from the most down, until they are not.
 
 As all of these learn alike, a probe of them whose loss falls is training, and is kept; at the rate that the run had,
 also if it does not fall yet.
@@ -29,21 +29,19 @@ MARGIN = 1.25  # times what two probes cost, as far as is known: the second shal
 # Groups that begin together share links and servers in step for some eight turns, longer than a probe takes: CIFAR-10
 # quick with 8 groups at 1 Gbit/s shows 4.3 ms an iteration, and takes 2.9 later. So is what the budget pays for.
 SETTLED = 2 / 3
-# Where old gradients keep steps short: a step of half the length needs so many times the iterations, as a power of two.
-# cifar10_quick took 311, 540, 958 and 1 526 to a loss of 1.5 with 1, 2, 4 and 8 groups, at one rate and at momenta that
-# make the total 0.9; their steps are 1, 1/2, 1/4 and 1/8.
-SHORTER = 0.75
+# What g groups need more iterations than one where old gradients keep their steps short, as a power of g: cifar10_quick
+# took 311, 540, 958 and 1 526 to a loss of 1.5 with 1, 2, 4 and 8, at one rate and at momenta that make the total 0.9.
+STALE = 0.75
 TIMED = 4  # turns of each group, of which the later half says how long an iteration takes
 LOOK, TURNS = 24, 6  # iterations, and of each group: what diverges with stale gradients has risen after 4 to 6 turns
 
 
 class Short:
-    """Of `alike` settings with different groups, in the order of these; the first is what the run has. `beyond`: more
-    groups with the rate that the run has, for which theory has no momentum left. `saturated`: the fewest groups that
-    are as fast as any, once they are timed; `why`: what was taken."""
+    """Of `alike` settings with different groups, in the order of these; the first is what the run has. `saturated`: the
+    fewest groups that are as fast as any, once they are timed; `why`: what was taken."""
 
-    def __init__(self, trials: Trials, alike: Sequence[Setting], beyond: Setting | None = None) -> None:
-        self._trials, self._alike, self._beyond = trials, list(alike), beyond
+    def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
+        self._trials, self._alike = trials, list(alike)
         self._timed: dict[Setting, Trial] = {}
         self._first = math.inf  # the loss of the model that the search begins with
         self.saturated, self.why = 0, ""
@@ -79,7 +77,7 @@ class Short:
         if timed is None or self._falls(timed):
             return await self._bolder(best)
         self.why += f"; with base_lr {best.base_lr:.4g} its loss does not fall ({_loss(timed)})"
-        return await self._lower(await self._soonest(best))
+        return await self._lower(await self._fewer(best))
 
     async def _holds(self, setting: Setting) -> bool:
         """Does its probe? One whose loss rises is looked at for longer: of twelve losses the last three may be high by
@@ -99,41 +97,33 @@ class Short:
         """Iterations that show what stale gradients do."""
         return max(LOOK, TURNS * setting.groups, self._trials.length)
 
-    async def _soonest(self, most: Setting) -> Setting:
-        """The groups that are there first, if steps are as short as old gradients make them: `most` or fewer; more, if
-        theory has momentum for no more."""
+    async def _fewer(self, most: Setting) -> Setting:
+        """As many groups or fewer: those that are there first, if steps are as short as old gradients make them."""
         needs: dict[Setting, float] = {}
-        for setting in self._from_the_most_down(most):
+        for setting in reversed([each for each in self._alike if each.groups <= most.groups]):
             trial = self._timed.get(setting)
-            if trial is None or not needs or self._needs(setting) < min(needs.values()):
+            if trial is None or setting == most or self._needs(setting.groups) < min(needs.values()):
                 trial = await self._trained(self._careful(setting))
-            if trial is not None:
-                needs[setting] = math.inf if trial.diverged else self._needs(setting)
-                if needs[setting] > min(needs.values()):
-                    break
-            else:
+            if trial is None:
                 self.why += f"; the budget is too small to time {setting.groups} groups"
-                if setting != self._beyond:
-                    break
+                break
+            needs[setting] = math.inf if trial.diverged else self._needs(setting.groups)
+            if needs[setting] > min(needs.values()):
+                break
         best = min(needs, key=needs.__getitem__, default=most)
         if len(needs) > 1:
             shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in needs.values())
             counts = ", ".join(str(setting.groups) for setting in needs)
             rate = f"with base_lr {self._alike[0].base_lr:.4g}"
             self.why += f"; {rate} {counts} groups need {shown} ms to learn what one does in an iteration, as a rule"
-        self.saturated = best.groups if best == self._beyond else min(self.saturated, best.groups)
+        self.saturated = min(self.saturated, best.groups)
         return best
 
-    def _from_the_most_down(self, most: Setting) -> list[Setting]:
-        beyond = [self._beyond] if self._beyond is not None and most == self._alike[-1] else []
-        return [*beyond, *(each for each in reversed(self._alike) if each.groups <= most.groups)]
-
-    def _needs(self, setting: Setting) -> float:
-        """Seconds for as much as one group learns in an iteration, with the rate that the run has. The fastest probe
-        counts, whatever its rate: groups that begin together get into one another's way."""
-        paces = (_pace(trial) for made, trial in self._trials.made if made.groups == setting.groups)
-        shorter = self._alike[0].step / self._careful(setting).step
-        return min(paces, default=math.inf) * math.pow(shorter, SHORTER)
+    def _needs(self, groups: int) -> float:
+        """Seconds for as much as one group learns in an iteration. The fastest probe counts, whatever its rate: groups
+        that begin together get into one another's way."""
+        paces = (_pace(trial) for setting, trial in self._trials.made if setting.groups == groups)
+        return min(paces, default=math.inf) * math.pow(groups, STALE)
 
     async def _trained(self, setting: Setting) -> Trial | None:
         """A probe of four turns that is training whatever its loss does, unless it rises; none if the budget would not

@@ -110,46 +110,6 @@ def test_where_old_gradients_allow_short_steps_only_a_short_run_takes_the_groups
     assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried if not trial.kept))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "taken"),
-    [
-        ({1: 96.0, 2: 48.0, 4: 22.4, 8: 10.2, 16: 6.5, 32: 2.6}, Setting(16, 0.0, 0.001)),
-        ({1: 13.5, 2: 6.1, 4: 2.6, 8: 1.02, 16: 1.0, 32: 1.0}, Setting(8, 0.2, 0.001)),
-    ],
-)
-def test_where_old_gradients_allow_short_steps_only_a_short_run_may_take_more_groups_than_theory_has_momentum_for(
-    seconds: dict[int, float], taken: Setting
-) -> None:
-    """As 32 workers with CIFAR-10 quick on links of 1 and 10 Gbit/s, milliseconds. 32 groups are too many: asynchrony
-    itself would be a momentum of 0.97."""
-    lab = Written(learns_slowly, seconds.__getitem__, keeps=True)
-    choices = Choices(groups=(1, 2, 4, 8, 16, 32), momenta=MOMENTA, rates=RATES, last=2500)
-    assert chosen(lab, choices, Setting(1, 0.9, 0.001)).setting == taken
-
-
-def test_a_short_run_takes_no_groups_of_which_less_than_half_would_use_up_the_momentum() -> None:
-    """Two groups do: four would learn as with 0.75 in place of 0.5."""
-    lab = Written(learns_slowly, {1: 9.0, 2: 4.0, 4: 1.0}.__getitem__, keeps=True)
-    choices = Choices(groups=(1, 2, 4), momenta=MOMENTA, rates=RATES, last=1000)
-    assert chosen(lab, choices, Setting(1, 0.5, 0.001)).setting == Setting(2, 0.0, 0.001)
-
-
-def test_more_groups_than_theory_has_momentum_for_are_not_tried_where_they_are_known_to_be_no_faster() -> None:
-    lab = Written(learns_slowly, {1: 41.2, 2: 18.8, 4: 7.2, 8: 4.0, 16: 4.0}.__getitem__, keeps=True)
-    choices = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=5000)
-    assert not choices.is_short(5000)
-    assert chosen(lab, choices, Setting(1, 0.9, 0.001)).setting.groups == 8
-    assert [setting.groups for setting, _ in lab.asked].count(16) == 1  # timed once, as all are
-
-
-def test_a_short_run_that_cannot_pay_for_more_groups_than_theory_has_momentum_for_times_the_others() -> None:
-    lab = Written(learns_slowly, {1: 6.0, 2: 2.7, 4: 1.85, 8: 1.6, 16: 1.6}.__getitem__, beside=30.0, keeps=True)
-    choices = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=2500)
-    found = chosen(lab, choices, Setting(1, 0.9, 0.001))
-    assert "the budget is too small to time 16 groups" in found.why
-    assert found.setting == Setting(2, 0.8, 0.001)
-
-
 def test_a_short_run_judges_groups_by_the_fastest_of_their_probes() -> None:
     """As CIFAR-10 quick on links of 1 Gbit/s with one seed, milliseconds: eight groups take 2.9 once they are apart."""
     seen = {8: chain([3.99], repeat(4.593)), 4: chain([7.02], repeat(6.3)), 2: repeat(16.4)}
