@@ -19,13 +19,13 @@ from benchmarks.preset_runs import Data
 from benchmarks.report import Record
 from benchmarks.tuning_kept import Kept, Trials
 from benchmarks.tuning_learning import DATA, missing
-from benchmarks.tuning_runs import AUTO, Reached, Setting, Task, lenet
+from benchmarks.tuning_runs import AUTO, EACH, Reached, Setting, Task, lenet
 from benchmarks.tuning_tradeoff import compare
 from runtime import Event, ProgramFailed, Topology
 
 WORKERS, ITERATIONS, ACCURACY = 4, 1500, 0.985
 MOMENTA, FACTORS, SEEDS = (0.3, 0.6, 0.9), (3.0, 10.0), 3
-TESTS = "test_interval: 50 test_iter: 10"
+TESTS = f"test_interval: {EACH} test_iter: 10"  # as on the virtual clock: EACH iterations, LOOKED_AT images
 
 
 def tradeoff_real(record: Record, cycles: int) -> None:
