@@ -36,6 +36,18 @@ def test_four_groups_have_the_momentum_of_theorem_1_with_real_gradients() -> Non
     assert found.staleness == pytest.approx(3, abs=0.2)
 
 
+def test_runs_are_added_until_their_momentum_is_known_and_a_noisy_one_counts_little() -> None:
+    sharp, noisy = Measured(0.5, 0.03), Measured(0.8, 0.06)
+    assert tuning_momentum.weighed([sharp]) == sharp
+    together = tuning_momentum.weighed([sharp, noisy])
+    assert together.value == pytest.approx(0.5 + 0.3 / 5)  # a fifth of the weight
+    assert together.error == pytest.approx(0.03 * 0.8**0.5)
+    assert not tuning_momentum.settled([], 1)
+    assert not tuning_momentum.settled([sharp, noisy], 3)
+    assert tuning_momentum.settled([sharp, noisy, noisy], 3)
+    assert tuning_momentum.settled([], 2)
+
+
 def test_a_momentum_that_is_far_from_theory_or_not_known_fails_under_exponential_times_only() -> None:
     record = Record("r")
     record.table("t")
@@ -53,7 +65,7 @@ def test_a_momentum_that_is_far_from_theory_or_not_known_fails_under_exponential
 
 def test_the_picture_has_a_panel_for_each_net_and_leaves_out_what_is_not_known() -> None:
     rows = [
-        [net, law, g, 1 - 1 / g, "" if (law, g) == ("measured", 2) else 1 - 1 / g, 0.05, 0.0, 0.0, "", ""]
+        [net, law, g, 1 - 1 / g, "" if (law, g) == ("measured", 2) else 1 - 1 / g, 0.05, 1, 0.0, 0.0, "", ""]
         for net in ("A & B", "C")
         for law in ("exponential", "measured")
         for g in (1, 2, 4)
