@@ -58,7 +58,16 @@ def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicte
 
 @pytest.mark.parametrize(
     ("seconds", "known"),
-    [((1.0,), False), ((1.0, 1.02), True), ((1.0, 1.2), False), ((1.0, 1.2, 1.1, 1.3, 1.2), True)],
+    [
+        ((1.0,), False),
+        ((1.0, 1.02), True),
+        ((1.0, 1.2), False),
+        ((1.0, 1.06, 1.0, 1.06), False),  # 1.7 %
+        ((1.0, 1.06, 1.0, 1.06, 1.03), True),
+        ((1.0, 1.2, 1.1, 1.3, 1.2), False),  # 4.4 %
+        ((1.0, 2.0) * 12, False),
+        ((1.0, 2.0) * 12 + (1.0,), True),
+    ],
 )
 def test_runs_by_chance_are_repeated_until_their_mean_is_known(seconds: Sequence[float], known: bool) -> None:
     assert tuning_prediction.is_known(seconds) == known
