@@ -8,7 +8,8 @@
     tradeoff-D-W-G  groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7): data D, W workers,
                 links of G Gbit/s (`tuning_tradeoff`); 20 minutes of a core and more, goes on where it was cut off
     tradeoff-real   the same in processes, up to 4 workers; 8 minutes (no other load, please)
-    lesion      what each choice of the tuner is worth (Omnivore, Figure 31); after tradeoff-mnist-8-1
+    lesion      what each choice of the tuner is worth (Omnivore, Figure 31); after tradeoff-mnist-8-1 and
+                tradeoff-cifar10-8-10
     bayes       the tuner's search beside a Bayesian one (`tuning_bayes`)
     momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
     nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores

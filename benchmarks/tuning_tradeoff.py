@@ -96,7 +96,7 @@ def compare(record: Record, trials: Trials, momenta: Sequence[float], factors: S
         "Up to the target; of the grid the best of each number of groups", "groups", "momentum", "base_lr",
         "ms an iteration", "iterations", "seconds", "least", "most", "seeds",
     )  # fmt: skip
-    grid = _Grid(trials, momenta, rates, min(FEW, seeds))
+    grid = Grid(trials, momenta, rates, min(FEW, seeds))
     for groups in counts_up_to(workers):
         grid.search(groups)
     point = grid.best(seeds)
@@ -116,7 +116,7 @@ def compare(record: Record, trials: Trials, momenta: Sequence[float], factors: S
     searches_of(record, points, auto)
 
 
-class _Grid:
+class Grid:
     """Every momentum with every rate for each number of groups. `found`: with the first seed; `bests`: by groups;
     `lost`: points that did not reach the target with each of their seeds."""
 
@@ -174,7 +174,7 @@ def _cost(found: Reached, task: Task) -> float:
     return found.cut or found.seconds or found.pace * task.iterations
 
 
-def _told(record: Record, grid: _Grid, rates: Sequence[float], best: Setting) -> None:
+def _told(record: Record, grid: Grid, rates: Sequence[float], best: Setting) -> None:
     """How the best point was found."""
     found = grid.found.values()
     cut, diverged = sum(each.cut is not None for each in found), sum(each.diverged for each in found)

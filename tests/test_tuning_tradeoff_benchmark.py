@@ -19,7 +19,7 @@ from benchmarks import tuning_pictures, tuning_runs
 from benchmarks.preset_runs import Data
 from benchmarks.report import Record
 from benchmarks.tuning_kept import FILE, Kept, Make, Trials, on_virtual_clock
-from benchmarks.tuning_lesion import selections
+from benchmarks.tuning_lesion import best_of, selections
 from benchmarks.tuning_runs import Examination, Reached, Setting, Task, Times, around, lenet, trial
 from benchmarks.tuning_tradeoff import compare
 from benchmarks.tuning_tradeoff_real import Follow, in_processes
@@ -271,6 +271,31 @@ def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_what_did_n
     assert seconds[-1] == 10.0
     words = texts(tuning_pictures.lesion(rows, "title & more"))
     assert {"2 of 2 diverged", "title & more", "10 s", "+ groups"} <= words
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ({}, 0.1),
+        ({(0.1, 1): "late"}, 0.2),
+        ({(0.1, 2): "late"}, 0.2),
+        ({(0.1, 2): "late", (0.2, 2): "late", (0.3, 1): "late"}, 0.1),
+        ({(0.1, 1): "diverged", (0.2, 1): "late", (0.3, 1): "late"}, 0.2),
+    ],
+)
+def test_the_best_of_some_points_reaches_the_target_with_each_seed_and_if_none_does_it_rather_does_not_diverge(
+    lost: dict[tuple[float, int], str], expected: float
+) -> None:
+    def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
+        assert setting is not None
+        if how := lost.get((setting.base_lr, seed)):
+            return Reached(diverged=how == "diverged", pace=0.1)
+        return Reached(10, 100 * setting.base_lr, 0.1)
+
+    points = [Setting(4, 0.9, rate) for rate in (0.1, 0.2, 0.3)]
+    best, runs = best_of(Trials(TASK, 4, "here", make, Kept()), points, 2, "omnivore")
+    assert best.base_lr == expected
+    assert len(runs.runs) == 2
 
 
 def test_the_picture_of_the_trade_off_has_a_panel_for_each_efficiency_and_says_what_was_not_reached() -> None:

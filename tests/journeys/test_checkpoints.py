@@ -22,9 +22,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def configured(
-    directory: Path, *, seconds: float, keep: int = 3, snapshot: int = 0, iterations: int = 30, preset: str = "single"
-) -> Path:
-    cluster = configure(directory, preset, workers=2, iterations=iterations, batch=4)
+    directory: Path, *, seconds: float, keep: int = 3, snapshot: int = 0, iterations: int = 30, preset: str = "single",
+    paced: bool = False,
+) -> Path:  # fmt: skip
+    cluster = configure(directory, preset, workers=2, iterations=iterations, batch=4, paced=paced, pace=0.02)
     cluster.write_text(f"{cluster.read_text()}[checkpoint]\nseconds = {seconds}\nkeep = {keep}\n")
     solver = directory / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", f"snapshot: {snapshot}"))
@@ -236,7 +237,7 @@ def test_a_program_that_resumes_nothing_says_so(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.slow
 def test_a_real_run_writes_them_beside_training_and_tells_what_it_waited(tmp_path: Path) -> None:
-    cluster = configured(tmp_path, seconds=0.2, iterations=400, preset="sync")
+    cluster = configured(tmp_path, seconds=0.2, iterations=60, preset="sync", paced=True)  # it lasts for 1.2 s at least
     done = run_up(cluster, "--set", "train.base_lr=0.001")
     assert done.returncode == 0, done.stderr
     told = events(run_directory(cluster), "checkpoint")
