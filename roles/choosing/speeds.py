@@ -14,9 +14,8 @@ import numpy as np
 
 from nets import NetError
 from ops import OpsError
-from roles.base.role import EMULATED, RoleOptions
+from roles.base.role import EMULATED
 from roles.base.shapes import Shapes
-from roles.base.steps import Sending, Turn
 from roles.choosing.candidates import Candidate
 from roles.forecasting.basis import basis_of
 from roles.forecasting.costs import Timed, loads_of
@@ -96,17 +95,8 @@ class _Measured:
         if not processors:
             return Speed.of(found)
         busy = (spec.threads * max(found.use.get(name, 0.0) for name in spec.actors) for spec in placement.processes)
-        least = (sum(busy) * found.seconds + self._messages() * MESSAGE) / processors
+        least = (sum(busy) * found.seconds + found.messages * MESSAGE) / processors
         return Speed(least, PROCESSORS, 1.0) if least > found.seconds else Speed.of(found)
-
-    def _messages(self) -> int:
-        """Between processes, in an iteration."""
-        home = self.candidate.placement.process_of()
-        roles = {name: of for name, of in self.shapes.options.items() if isinstance(of, RoleOptions)}
-        turns = [Turn(tuple(members)) for members in self.shapes.groups]
-        steps = (step for turn in turns for name, of in roles.items() for step in of.steps(name, self.shapes, turn))
-        told = ((step.name[0], step.does.to) for step in steps if isinstance(step.does, Sending))
-        return sum(home[name] != home[other] for name, to in told for other in to)
 
 
 def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:

@@ -6,7 +6,8 @@ part of the prediction, not fitted to them. On virtual time the network is known
 
 Processes of one machine also share its processors. An iteration cannot take less than the processor time of all
 processes divided by the processors (the bottleneck law: Lazowska and others, Quantitative System Performance, 1984,
-section 5.2).
+section 5.2). What of that time is no array work is the handling of messages: with other groups, which exchange fewer or
+more of them in an iteration, it changes as their number does.
 """
 
 from __future__ import annotations
@@ -76,26 +77,25 @@ def processors_of(config: ClusterConfig) -> int:
 class Fitted:
     """The model of one run. `learns`: what messages take is not in the network. Options of the topology are typed."""
 
-    def __init__(self, placement: Placement, network: Network, *, learns: bool) -> None:
+    def __init__(self, placement: Placement, network: Network, *, learns: bool, processors: int = 0) -> None:
         self._topology, self._home = placement.topology, placement.process_of()
-        self._network, self._learns = network, learns
+        self._network, self._learns, self._processors = network, learns, processors
         self._roles = {actor.name: actor.role for actor in self._topology.actors}
         self._shapes: Shapes | None = None
         self._times: Times | None = None
         self._rows: Rows = {}
         self._rest: float | None = None  # None: nothing is learnt yet
-        self._processor = 0.0
+        self._computing = self._handling = 0.0  # processor time of a second of array work, and of a message
 
     def __repr__(self) -> str:
         return f"<model of {len(self._roles)} actors, {self._network.latency:g} s a message>"
 
-    def fit(self, work: Mapping[str, Labels], measured: float, processors: float = 0.0) -> Fit:
+    def fit(self, work: Mapping[str, Labels], measured: float, busy: float = 0.0) -> Fit:
         """From sums of work, while iterations took so many seconds and kept this part of all processors busy; what
         messages take is learnt if it is not known."""
-        self._processor = processors * measured
         self._rows = self._rows or rows_of(self._topology, self._known())
         self._times = Times.measured(work, self._roles, self._rows)
-        return self._made(measured)
+        return self._made(measured, busy)
 
     def regroup(self, workers: int, groups: int, batch: int) -> bool:
         """The run has other groups or another batch from now on, or not."""
@@ -113,15 +113,28 @@ class Fitted:
         """What messages take is learnt anew with the next fit."""
         self._rest = None
 
-    def _made(self, measured: float | None) -> Fit:
+    def _made(self, measured: float | None, busy: float = 0.0) -> Fit:
         if not self._learns:
             found = self._with(self._network.latency)
             return Fit(found, found.seconds, 0.0, self._network.latency)
         alone = self._with(0.0)
+        if measured is not None:
+            self._spend(alone, self._processors * busy * measured)
         if self._rest is None and alone.seconds and measured is not None:
             self._learn(alone.seconds, measured)
         found = self._with(self._network.latency) if self._network.latency else alone
-        return Fit(found, alone.seconds, self._rest or 0.0, self._network.latency, self._processor)
+        return Fit(found, alone.seconds, self._rest or 0.0, self._network.latency, self._processor(alone))
+
+    def _spend(self, alone: Prediction, seconds: float) -> None:
+        """So much processor time goes into an iteration. Array work that waits for a processor takes less than it
+        lasts; without messages all is its own."""
+        share = seconds / alone.work if alone.work else 0.0
+        self._computing = min(1.0, share) if alone.messages else share
+        self._handling = (seconds - self._computing * alone.work) / alone.messages if alone.messages else 0.0
+
+    def _processor(self, alone: Prediction) -> float:
+        seconds = self._computing * alone.work + self._handling * alone.messages
+        return seconds / self._processors if self._processors else 0.0
 
     def _with(self, latency: float) -> Prediction:
         assert self._times is not None

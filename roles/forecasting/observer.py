@@ -52,8 +52,9 @@ class Forecaster:
 
     def __init__(self, placement: Placement, config: ClusterConfig, gauge: MakeGauge) -> None:
         network, self._unknown = network_of(placement, config)
-        self._model = Fitted(placement, network, learns=config.simulation.clock == "real")
         self._processors = processors_of(config)
+        learns = config.simulation.clock == "real"
+        self._model = Fitted(placement, network, learns=learns, processors=self._processors)
         home, actors = placement.process_of(), placement.topology.actors
         self._device = {actor.name: actor.name if actor.emulated else f"{home[actor.name]}//" for actor in actors}
         self._live, self._patience = LiveTimes(placement.topology.lead), Patience()

@@ -49,12 +49,14 @@ class Prediction:
     """`seconds`: mean time per training iteration of the run. `use`: the part of the time in which a station is busy,
     from 0 to 1: "ACTOR" is its device, "INTERFACE in" and "INTERFACE out" (the name of its process, if it has its own)
     the network's. `bottleneck`: the station that is busy most. `notes`: what is not known, and what it was counted
-    as."""
+    as. `work`: seconds of array work in an iteration, of all actors; `messages`: between processes, likewise."""
 
     seconds: float
     use: Mapping[str, float]
     bottleneck: str
     notes: tuple[str, ...] = ()
+    work: float = 0.0
+    messages: float = 0.0
 
 
 def predict(
@@ -70,7 +72,11 @@ def predict(
     use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.stations.items()}
     use |= {way: min(1.0, found.use.get(way, 0.0)) for way in rates}
     bottleneck = max(use, key=lambda name: use[name], default="")
-    return Prediction(found.seconds / asked.period, use, bottleneck, tuple(asked.notes))
+    iterations = len(groups) * asked.period
+    work = math.fsum(piece.seconds for pieces in groups for piece in pieces) / iterations
+    return Prediction(
+        found.seconds / asked.period, use, bottleneck, tuple(asked.notes), work, asked.messages / iterations
+    )
 
 
 def shapes_of(topology: Topology, network: Network) -> Shapes:
@@ -100,6 +106,7 @@ class _Asked:
         self.period = math.lcm(*(options.period for options in said.values()))
         self.notes: dict[str, None] = {}  # in the order in which they were found
         self.stations: dict[str, str] = {}  # actor -> its device
+        self.messages = 0  # of all cycles, between interfaces
         self._moments: dict[tuple[str, str, int], Moments] = {}
         self._said, self._told = said, set[tuple[str, str]]()  # who sends to whom
         for name in self._actors.keys() - said.keys():
@@ -161,6 +168,7 @@ class _Asked:
         away = [there for to in sending.to if (there := self._interface(to)) != sender]
         if not away:
             return {}
+        self.messages += len(away)
         if sending.size is None:
             self._note(f"{name[0]}: how much it sends as {name[1]} depends on the numbers: counted as nothing")
         if not sending.size or self._network.bytes_per_second is None:

@@ -18,7 +18,7 @@ from runtime import Run
 from runtime.attached.attach import attach
 from runtime.cli.main import main
 from runtime.errors import RoleDied
-from tests.journeys.watched import Block, Hello, Hold, Line, watched
+from tests.journeys.watched import Asked, Block, Hello, Hold, Line, watched
 from tests.support import ROOT, environment, runtime_command
 from tests.terminal import terminal
 
@@ -28,7 +28,7 @@ PATIENT = {"missed": 400, "standstill_seconds": 600.0}
 @asynccontextmanager
 async def live(directory: Path) -> AsyncIterator[Run]:
     async with runtime.launch(watched(), directory=directory, liveness=PATIENT) as run:
-        await run.ask("deaf", Hello(), Hello)
+        await run.ask("deaf", Asked(), Hello)
         yield run
         await run.end_now()
 

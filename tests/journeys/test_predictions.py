@@ -128,7 +128,8 @@ def test_each_slice_of_an_answer_is_added_in_the_time_of_its_rows_as_predicted(t
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_path: Path) -> None:
     cluster = written(name, tmp_path)
-    topology = check(cluster).placement.topology
+    placement = check(cluster).placement
+    topology, home, messages = placement.topology, placement.process_of(), 0
     period = max(actor.options.period for actor in topology.actors)
     shapes, works, sent = Shapes(topology, shared_memory=False), Counter[str](), Counter[tuple[str, str]]()
     roles_of = {actor.name: actor.role for actor in topology.actors}
@@ -141,7 +142,10 @@ def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_
                         works[f"{roles_of[name_]}/{step.does.label}"] += 1
                     if isinstance(step.does, Sending):
                         here.update({(name_, to): step.does.size or 0 for to in step.does.to})
+                        messages += sum(home[to] != home[step.name[0]] for to in step.does.to)
         sent |= here  # an iteration's, of any group
+    foretold = predicted(placement, Network(LATENCY, GIGABIT), TIMES).messages
+    assert foretold == pytest.approx(messages / period / len(shapes.groups))
     recorder = Recorder()
     simulated(cluster, recorder=recorder)
     done = {key: len(taken) for key, taken in recorder.table().items() if not key.endswith(AROUND)}

@@ -15,6 +15,11 @@ class Question(Message):
 
 
 @message
+class Asked(Message):
+    """Answered as soon as the question has come."""
+
+
+@message
 class Block(Message):
     """Block the event loop for ever."""
 
@@ -69,13 +74,26 @@ class Asker(Actor):
 
 
 class Deaf(Actor):
-    """Answers nothing but greetings, and logs."""
+    """Answers no question, and logs."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._curious: list[Envelope] = []
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
         await self.reply(envelope, Hello())
 
     async def on_question(self, message: Question, envelope: Envelope) -> None:
         """Keep the asker waiting."""
+        self._asked = True
+        for curious in self._curious:
+            await self.reply(curious, Hello())
+
+    async def on_asked(self, message: Asked, envelope: Envelope) -> None:
+        if self._asked:
+            await self.reply(envelope, Hello())
+        else:
+            self._curious.append(envelope)
 
     async def on_line(self, message: Line, envelope: Envelope) -> None:
         self.log.info("%s", message.text)

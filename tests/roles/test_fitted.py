@@ -87,16 +87,50 @@ def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
     assert not model.regroup(2, 1, 2 * BATCH)
 
 
+def on_two_processors(busy: float) -> Fitted:
+    """An iteration of two workers in a group has 65 ms of array work (the FC phase is merged), and takes 50 ms."""
+    model = Fitted(placement(preset="omnivore", workers=2, live=True), Network(), learns=True, processors=2)
+    before = model.fit(WORK, 0.050, busy)
+    assert before.use[PROCESSORS] == pytest.approx(busy, rel=0.02)
+    return model
+
+
 def test_no_iteration_takes_less_than_the_processor_time_of_all_divided_by_the_processors() -> None:
-    model = live(groups=1)
-    before = model.fit(WORK, 0.050, processors=0.9)
-    assert before.use[PROCESSORS] == pytest.approx(0.9, rel=0.02)
+    model = on_two_processors(busy=1.0)
     model.regroup(2, 2, BATCH)
     after = model.unmeasured()
     assert after is not None
-    assert after.seconds == pytest.approx(0.045)
+    assert after.seconds == pytest.approx(after.processor)
     assert after.use[PROCESSORS] == 1.0
     assert max(use for name, use in after.use.items() if name != PROCESSORS) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("busy", "groups", "batch", "processor"),
+    [
+        (0.9, 2, BATCH, (0.065 + 0.025 / 2) / 2),  # a group of one: half the messages
+        (0.9, 1, 2 * BATCH, (0.130 + 0.025) / 2),  # twice the array work, as many messages
+        (0.5, 2, BATCH, 0.050 / 2),  # work that waits for a processor: nothing is left for messages
+        (0.5, 1, 2 * BATCH, 0.100 / 2),
+    ],
+)
+def test_processor_time_goes_with_array_work_and_what_is_left_of_it_with_the_number_of_messages(
+    busy: float, groups: int, batch: int, processor: float
+) -> None:
+    model = on_two_processors(busy)
+    assert model.regroup(2, groups, batch)
+    after = model.unmeasured()
+    assert after is not None
+    assert after.processor == pytest.approx(processor, rel=0.01)
+
+
+def test_without_messages_all_processor_time_goes_with_array_work() -> None:
+    model = Fitted(placement(preset="single"), Network(), learns=True, processors=2)
+    assert model.fit(ALONE, 0.025, 0.6).processor == pytest.approx(0.015)
+    assert model.regroup(1, 1, 2 * BATCH)
+    after = model.unmeasured()
+    assert after is not None
+    assert after.processor == pytest.approx(0.030)
 
 
 def test_a_known_network_is_taken_as_it_is() -> None:
