@@ -31,17 +31,21 @@ def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
             raise PermissionError(errno.EPERM, "it is a link, expected a file of this user", str(path)) from None
         raise
     try:
-        about = os.fstat(found)
-        if not stat.S_ISREG(about.st_mode):
-            raise PermissionError(errno.EPERM, "it is not a regular file", str(path))
-        if about.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "it is another user's file", str(path))
+        _check_file(found, path)
         if flags & os.O_TRUNC:
             os.ftruncate(found, 0)
     except BaseException:
         os.close(found)
         raise
     return found
+
+
+def _check_file(descriptor: int, path: Path) -> None:
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        raise PermissionError(errno.EPERM, "it is not a regular file", str(path))
+    if about.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is another user's file", str(path))
 
 
 def check_folder(path: Path) -> None:
