@@ -8,6 +8,7 @@ machine  serving              what the machine is on which a process runs; the p
 cluster                       the life of processes: agents, the supervisor, launchers
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
+records                       the files that runs leave; which is the newest, which lives
 runs  report  page            a run from its start to its end; what is known of it, also as a page
 attached                      a live run, seen from outside of its processes
 recovery                      runs that follow one another: after deaths, and when one is scaled

@@ -27,7 +27,13 @@ LONG = {
     "runtime/cluster/process.py _live": "the life of a process from Hello to its end, in the order in which it happens",
 }
 # they tell people, and programs of people, the time of the day; the last gives the event loop its clock
-TIME_OF_DAY = {"runtime/report/rundir.py", "runtime/report/tensorboard.py", "runtime/machine/loop.py"}
+TIME_OF_DAY = {
+    "runtime/report/rundir.py",
+    "runtime/report/tensorboard.py",
+    "runtime/machine/loop.py",
+    "runtime/records/up_lock.py",  # its thread renews the time for other hosts, also where the loop is blocked
+    "runtime/records/presence.py",  # a command's look at that time
+}
 CALLS_OF_TIME = {"time", "sleep", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
 
 

@@ -51,9 +51,10 @@ ROOMS: dict[str, str] = {
     "runtime": "",
     "runtime.messages": "runtime",
     "runtime.memory": "runtime",
-    "runtime.transport": "runtime runtime.memory runtime.messages",
+    "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages",
     "runtime.compute": "runtime",
     "runtime.machine": "runtime",
+    "runtime.records": "runtime runtime.machine",
     "runtime.tracing": "runtime.messages",
     "runtime.serving": "",
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
@@ -72,19 +73,19 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
-    "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
-    "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
+    "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan runtime.records",
+    "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.records runtime.report",
     "runtime.attached": "runtime runtime.actors runtime.cluster runtime.cluster.operators runtime.compute"
-    " runtime.machine runtime.messages runtime.plan runtime.report runtime.transport",
+    " runtime.machine runtime.messages runtime.plan runtime.records runtime.report runtime.transport",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.cluster.operators"
     " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan"
-    " runtime.report runtime.serving runtime.simulation"
+    " runtime.records runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
     "runtime.recovery": "runtime runtime.cluster runtime.cluster.operators runtime.config"
     " runtime.messages runtime.plan"
-    " runtime.report runtime.runs",
+    " runtime.records runtime.report runtime.runs",
     "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators runtime.machine runtime.plan"
-    " runtime.report runtime.runs runtime.tracing",
+    " runtime.records runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.attached runtime.cluster.launchers runtime.cluster.operators runtime.config"
     " runtime.drawing runtime.page runtime.plan"
     " runtime.recovery"
@@ -111,12 +112,12 @@ ROOMS: dict[str, str] = {
     " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints roles.coordination"
     " roles.exchange roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
-    " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
+    " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.records",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
     " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! roles roles.base"
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
-    " runtime.compute runtime.config runtime.plan runtime.runs",
+    " runtime.compute runtime.config runtime.plan runtime.records runtime.runs",
     "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
     " roles.learning roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors"
     " runtime.cluster runtime.cluster.machines runtime.cluster.operators runtime.messages",

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-STAMP = r"\d{8}-\d{6}"  # of a run directory's name: when the run was started
 Judge = Callable[[Path], str]  # why this one is not taken; "": it is
-
-
-def runs_below(directory: Path, name: str) -> list[Path]:
-    """The directories of runs of this name, the newest first."""
-    pattern = re.compile(rf"({STAMP})-{re.escape(name)}(?:-(\d+))?")
-    found = [
-        (said[1], int(said[2] or 1), path) for path in directory.glob("*") if (said := pattern.fullmatch(path.name))
-    ]
-    return [path for *_, path in sorted(found, reverse=True)]
 
 
 def newest(runs: Iterable[Path], of_run: Judge, of_file: Judge) -> tuple[Path | None, list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nets import NetError
 from nets.files import checkpoint
-from roles.checkpoints.newest import newest, runs_below
+from roles.checkpoints.newest import newest
 from roles.commands.common import told
 from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
@@ -23,6 +23,7 @@ from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
+from runtime.records.runs import runs_named
 
 
 def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
@@ -35,7 +36,7 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     if run is not None and run.is_file():
         return _in_memory(config, options, run)
     search = _Search(config, options, named=run is not None)
-    runs = [search.located(run)] if run is not None else runs_below(search.directory, config.run.name or config.program)
+    runs = [search.located(run)] if run is not None else search.runs(config.run.name or config.program)
     found, skipped = newest(runs, search.wrong_run, search.wrong_file)
     if found is None:
         where = f"{runs[0]}" if run is not None else f"{search.directory}, among {len(runs)} runs of this name"
@@ -108,14 +109,22 @@ class _Search:
     def _preset(self) -> str:
         return self._train.strategy.preset
 
+    def runs(self, name: str) -> list[Path]:
+        """The directories of the runs of this name, the newest first. ConfigError if the folder cannot be read."""
+        try:
+            return [known.directory for known in reversed(runs_named(self.directory, name))]
+        except OSError as error:
+            raise ConfigError([f"--resume: {self.directory}: {error.strerror}"]) from None
+
     def located(self, run: Path) -> Path:
-        """A run by its path, or by its name in `run.directory`. ConfigError if it is none."""
+        """A run by its path, by its folder in `run.directory`, or the newest of its name. ConfigError if it is none."""
         for path in (run, self.directory / run):
             if path.is_dir():
                 return path
-        raise ConfigError(
-            [f"--resume {run}: found no such folder, expected a run directory, as those in {self.directory}"]
-        )
+        if named := self.runs(str(run)):
+            return named[0]
+        expected = f"expected a run directory, as those in {self.directory}, or the name of a run there"
+        raise ConfigError([f"--resume {run}: found no such folder, {expected}"])
 
     def wrong_run(self, run: Path) -> str:
         """Why nothing of this run is taken."""

@@ -16,8 +16,8 @@ from roles.planning.strategies import preset_called
 from roles.planning.tuned import Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
+from runtime.records.reading import modern
 from runtime.regular import read_bytes
-from runtime.report.reading import modern
 
 MOST_BYTES = 1 << 28  # of events.jsonl
 LEAST = 3  # progress reports

@@ -23,6 +23,7 @@ from runtime.actors.homes import Home
 from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
+from runtime.attached.finding import present_in
 from runtime.cluster.clients import (
     CLIENT,
     Attach,
@@ -41,6 +42,8 @@ from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, R
 from runtime.messages.message import Envelope, Message, Save
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.records.presence import Sign
+from runtime.records.up_lock import RUNNING
 from runtime.report.events import Event, Events
 from runtime.suggest import hint
 from runtime.transport import Endpoints, Transport
@@ -260,7 +263,16 @@ class Client:
         except PermissionError:
             raise ConvoyError(f"the run {self.called} is another user's") from None
         if not living:
-            raise self._ended()
+            raise self._absent() or self._ended()
+
+    def _absent(self) -> ConvoyError | None:
+        """Of a run whose sockets are not here, though its `up` lives."""
+        presence = present_in(self.directory)
+        if presence is None:
+            return None
+        if presence.sign is Sign.HELD and presence.holder.state == RUNNING:
+            return ConvoyError(f"the run {self.called} begins or ends just now, or lives in another container")
+        return ConvoyError(f"the run {self.called} cannot be reached: {presence.words}")
 
     def _ended(self) -> ConvoyError:
         if self.is_broken:

@@ -1,54 +1,106 @@
-"""Which runs live, and which one is meant. There is no list of them: a run lives if whoever listens at the socket that
-its run directory names answers.
-"""
+"""Which runs live, and which one is meant."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.run_plan import FILE, RunPlan
+from runtime.records.identity import identity_of
+from runtime.records.presence import Presence, presence_of, presences
+from runtime.records.reading import FILE as JOURNAL
+from runtime.records.runs import KnownRun, runs_in
 
 PATIENCE = 1.5  # seconds in which a supervisor answers; one that is stopped is named within 2
 
 
-def directories(below: Path) -> list[Path]:
-    """The run directories in a folder, the newest last; `below` itself if it is one. ConvoyError if it is another
+def directories(below: Path) -> list[KnownRun]:
+    """The runs of a folder, the newest last; of `below` itself if it is a run directory. ConvoyError if it is another
     user's."""
     try:
-        found = [path for path in below.iterdir() if _has_plan(path)] if below.is_dir() else []
-        return [below] if _has_plan(below) else sorted(found, key=lambda path: (_began(path), path.name))
-    except PermissionError:
+        itself = identity_of(below)
+        return runs_in(below) if itself is None else [KnownRun(below, itself)]
+    except OSError:
         raise ConvoyError(f"{below}: it is another user's") from None
 
 
-async def live(below: Path) -> list[Path]:
-    """Those whose supervisor is there, whether it answers or is stopped."""
+@dataclass(frozen=True)
+class Alive:
+    """A run that lives, or whose host has been silent. `directory`: of the present run, which may not be there yet;
+    `presence`: None of a run of an earlier version."""
+
+    directory: Path
+    presence: Presence | None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its host gives no sign of it, so that nobody knows whether it lives."""
+        return self.presence is not None and not self.presence.lives
+
+
+async def live(below: Path) -> list[Alive]:
+    """The runs of a folder that live: their `up` holds its lock, on whichever host, or somebody listens at their
+    sockets, whether he answers or is stopped. Those whose host has been silent come last."""
     found = await asyncio.to_thread(directories, below)
-    there = await asyncio.gather(*(asyncio.to_thread(listens, path) for path in found))
-    return [path for path, is_there in zip(found, there, strict=True) if is_there]
+    is_one = [run.directory for run in found] == [below]
+    there = {
+        presence.run: presence for presence in await asyncio.to_thread(presences, below.parent if is_one else below)
+    }
+    knocked = [run.directory for run in found if run.directory not in there]
+    answers = await asyncio.gather(*map(asyncio.to_thread, [listens] * len(knocked), knocked))
+    living = [Alive(path, None) for path, answered in zip(knocked, answers, strict=True) if answered]
+    living += [Alive(path, presence) for path, presence in there.items() if not is_one or path == below]
+    places = {run.directory: place for place, run in enumerate(found)}
+    return sorted(living, key=lambda run: (run.is_silent, places.get(run.directory, len(places))))
 
 
 async def meant(run: Path | None, below: Path) -> Path:
-    """The run directory of this path or name; with none the only live run, else the newest. ConfigError if there is
-    none or there are several, ConvoyError if it is another user's."""
-    if run is not None:
-        for path in (run, below / run):
-            if path.is_dir():
-                return _checked(path)
-        raise ConfigError([f"{run}: found no such folder, expected a run directory, or the name of one in {below}"])
-    living = await live(below)
+    """The run directory of this path or name; with none the only live run, else the newest. Of several runs of one name
+    it is the live one, else the newest. ConfigError if there is none or there are several, ConvoyError if it is another
+    user's."""
+    if run is None:
+        found = await asyncio.to_thread(directories, below)
+        if not found:
+            raise ConfigError(
+                [f"{below}: found no run there, expected the folder of run directories, or a run by its path"]
+            )
+        return _only(await live(below), found, f"in {below}")
+    for path in (run, below / run):
+        if path.is_dir():
+            return _checked(path)
+    named = [known for known in await asyncio.to_thread(directories, below) if known.identity.name == str(run)]
+    if not named:
+        expected = f"expected a run directory, or the name of a run in {below}"
+        raise ConfigError([f"{run}: found no such folder and no run of this name, {expected}"])
+    there = [known.directory for known in named]
+    return _only([alive for alive in await live(below) if alive.directory in there], named, f"named {run}")
+
+
+def _only(alive: Sequence[Alive], found: Sequence[KnownRun], which: str) -> Path:
+    """The one that lives, else the newest. ConfigError if several live."""
+    living = [run.directory for run in alive if not run.is_silent and run.directory.is_dir()]
     if len(living) > 1:
         names = ", ".join(path.name for path in living)
-        raise ConfigError([f"{len(living)} live runs in {below}: {names}; say which"])
-    found = living or await asyncio.to_thread(directories, below)
-    if not found:
-        raise ConfigError(
-            [f"{below}: found no run there, expected the folder of run directories, or a run by its path"]
-        )
-    return found[-1]
+        raise ConfigError([f"{len(living)} live runs {which}: {names}; say which"])
+    return living[0] if living else found[-1].directory
+
+
+def lives(directory: Path) -> bool:
+    """Whether the run in this directory lives, here or on another host."""
+    return listens(directory) or present_in(directory) is not None
+
+
+def present_in(directory: Path) -> Presence | None:
+    """The presence of an `up` whose present run is the one in this directory. ConvoyError if it is another user's."""
+    try:
+        presence = presence_of(directory)
+    except OSError as error:
+        raise ConvoyError(f"{directory}: {error.strerror}") from None
+    return presence if presence is not None and presence.run.name == directory.resolve().name else None
 
 
 def listens(directory: Path) -> bool:
@@ -67,23 +119,8 @@ def listens(directory: Path) -> bool:
 
 def _checked(path: Path) -> Path:
     try:
-        if _has_plan(path):
+        if (path / FILE).exists() or identity_of(path) is not None:
             return path
-    except PermissionError:
-        raise ConvoyError(f"the run in {path} is another user's") from None
-    raise ConfigError(
-        [f"{path}: found no {FILE} in it, expected the directory of a run whose actors live in processes"]
-    )
-
-
-def _has_plan(path: Path) -> bool:
-    try:
-        return (path / FILE).exists()
-    except PermissionError:
-        raise
     except OSError:
-        return False
-
-
-def _began(path: Path) -> float:
-    return (path / FILE).stat().st_mtime
+        raise ConvoyError(f"the run in {path} is another user's") from None
+    raise ConfigError([f"{path}: found no run.json and no {JOURNAL} in it, expected a run directory"])

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from runtime.attached.attach import Client
 from runtime.attached.far import FarClient
-from runtime.attached.finding import PATIENCE, listens, meant
+from runtime.attached.finding import PATIENCE, listens, meant, present_in
 from runtime.cluster.operators.card import Card
 from runtime.errors import ConvoyError
+from runtime.records.presence import Presence
+from runtime.records.up_lock import BETWEEN
 
 FAR_SECONDS = 10.0  # in which a run elsewhere lets a client in
 DIAL_AGAIN_SECONDS = 0.25
@@ -42,7 +44,15 @@ class Seen(ABC):
 
     @abstractmethod
     async def lives(self) -> bool:
-        """Is anybody there, even if he does not answer?"""
+        """Does it live, even if it does not answer, or only its own host can reach it?"""
+
+    async def answers(self) -> bool:
+        """Can this process take part in it?"""
+        return await self.lives()
+
+    async def presence(self) -> Presence | None:
+        """What the lock of its `up` says, if this is the present run of that; None of a run elsewhere."""
+        return None
 
     @abstractmethod
     def client(self) -> AbstractAsyncContextManager[Client]:
@@ -70,8 +80,19 @@ class Here(Seen):
         self.directory = self.place = directory
 
     async def lives(self) -> bool:
-        """See Seen.lives."""
+        """See Seen.lives. A run that has ended lives no more, also if another follows."""
+        if await self.answers():
+            return True
+        presence = await self.presence()
+        return presence is not None and presence.lives and presence.holder.state != BETWEEN
+
+    async def answers(self) -> bool:
+        """See Seen.answers: somebody listens at its socket."""
         return await asyncio.to_thread(listens, self.directory)
+
+    async def presence(self) -> Presence | None:
+        """See Seen.presence."""
+        return await asyncio.to_thread(present_in, self.directory)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:

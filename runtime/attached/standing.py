@@ -13,9 +13,12 @@ from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
-from runtime.report.course import ENDING, ENDS, after
+from runtime.plan.topology import Placement
+from runtime.records.identity import configured, identity_of
+from runtime.records.presence import Sign
+from runtime.records.reading import events
+from runtime.report.course import ENDING, ENDS, Course, after
 from runtime.report.picture import HEADLINE
-from runtime.report.reading import events
 from runtime.transport import host
 
 KEPT = (
@@ -33,17 +36,23 @@ KEPT = (
     "stopped",
 )  # events that tell how it stands
 WORDS = {"stopping": "winding down", "killed": "over"}  # for people, of a course's
+KILLED = Course.result  # of a run whose journal has no last word
 SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
 async def standing(seen: Seen) -> dict[str, Any]:
     """As plain data. ConfigError if its plan cannot be read, ConvoyError if its supervisor does not answer."""
     await seen.refresh(JOURNAL)
-    placement = (await asyncio.to_thread(plan_in, seen.directory)).placement
+    placement = await asyncio.to_thread(_placement, seen.directory)
     told = await asyncio.to_thread(journal, seen.directory)
     found = await asyncio.to_thread(_recorded, seen, told)
+    presence = await seen.presence()
+    if presence is not None and not (presence.sign is Sign.SILENT and after(told).result != KILLED):
+        found["state"] = presence.words
+    if placement is None:
+        return found
     found["program"] = placement.topology.program
-    if not await seen.lives():
+    if not await seen.answers():
         return found
     try:
         async with seen.client() as client:
@@ -60,14 +69,21 @@ async def standing(seen: Seen) -> dict[str, Any]:
     return found
 
 
+def _placement(directory: Path) -> Placement | None:
+    """Who lives where; None of a run whose actors do not live in processes of their own, or that has no plan yet."""
+    return plan_in(directory).placement if (directory / FILE).exists() else None
+
+
 def _recorded(seen: Seen, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the run directory says."""
     slower = told.get(SLOWER, {})
+    identity = identity_of(seen.directory)
     return {
         "name": seen.name,
         "directory": str(seen.place.resolve() if seen.is_here else seen.place),
-        "program": "",
-        "since": (seen.directory / FILE).stat().st_mtime,
+        "id": identity.id if identity is not None else "",
+        "program": configured(seen.directory).get("program", ""),
+        "since": identity.began if identity is not None else 0.0,
         "state": _state(told, lives=False),
         "progress": _plain(told.get(HEADLINE, {})),
         "eta_seconds": None,

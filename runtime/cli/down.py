@@ -22,16 +22,15 @@ def down(run: Path | None = None, *, now: Switch = False, connection: Connection
 
 
 async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
+    from runtime.attached.ending import end
+    from runtime.attached.seen import Here
     from runtime.attached.standing import last_checkpoint, standing
     from runtime.report.console import Teller
 
-    error = ""
     async with seen(run, connection) as looked:
-        living = await looked.lives()
-        if living:
-            async with looked.client() as client:
-                error = await client.end(now=now)
-        left = last_checkpoint(await standing(looked), looked.place)
-    how = f"failed: {error}" if error else "has ended" if living else "was over before: nobody listens at its socket"
-    Teller().say(f"{looked.name} {how}; last checkpoint: {left}")
-    return 1 if error else 0
+        found = await end(looked, now=now)
+        last = looked if found.run.name == looked.name else Here(found.run)
+        left = last_checkpoint(await standing(last), last.place)
+    how = f"failed: {found.error}" if found.error else "was over before" if found.before else "has ended"
+    Teller().say(f"{last.name} {how}; last checkpoint: {left}")
+    return 1 if found.error else 0

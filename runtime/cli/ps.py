@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from runtime.cli.arguments import HERE, Connection, runs_here, seen
+
+if TYPE_CHECKING:
+    from runtime.attached.finding import Alive
 
 
 def ps(
@@ -54,15 +57,19 @@ async def _there(below: Path | None, connection: Connection) -> list[dict[str, A
         return [await standing(looked)]
 
 
-async def _one(directory: Path) -> dict[str, Any]:
+async def _one(alive: Alive) -> dict[str, Any]:
     from runtime.attached.seen import Here
     from runtime.attached.standing import standing
     from runtime.errors import ConvoyError
 
+    at = {"name": alive.directory.name, "directory": str(alive.directory)}
+    if alive.presence is not None and not (alive.presence.holder.run and alive.directory.is_dir()):
+        words = "starting" if alive.presence.lives else alive.presence.words  # `up` has no run directory yet
+        return {**at, "name": f"up {alive.presence.holder.up}", "state": words}
     try:
-        return await standing(Here(directory))
+        return await standing(Here(alive.directory))
     except ConvoyError as error:
-        return {"name": directory.name, "directory": str(directory), "state": "does not answer", "error": str(error)}
+        return {**at, "state": "does not answer", "error": str(error)}
 
 
 def _line(run: dict[str, Any]) -> str:

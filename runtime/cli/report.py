@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from runtime.errors import ConfigError, ConvoyError
+from runtime.errors import ConfigError
 
 REPORT = "report.html"
 
@@ -28,14 +28,14 @@ def report(
     output
         The file; by default report.html in the directory of the first run.
     """
-    from runtime.attached.finding import listens, meant
+    from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.report.console import Teller
 
-    found = [*map(_located, runs)] if runs else [asyncio.run(meant(None, runs_here()))]
-    text = page([whole(directory, lives=listens(directory)) for directory in found], refresh=refresh)
+    found = [asyncio.run(meant(run, runs_here())) for run in runs or (None,)]
+    text = page([whole(directory, lives=lives(directory)) for directory in found], refresh=refresh)
     file = output or found[0] / REPORT
     try:
         file.write_text(text, "utf-8")
@@ -43,23 +43,3 @@ def report(
         raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
     Teller().say(f"report     {file}")
     return 0
-
-
-def _located(run: Path) -> Path:
-    """A run directory by its path, or by its name in the folder of runs. ConfigError if it is none."""
-    from runtime.cli.arguments import runs_here
-    from runtime.report.reading import FILE
-
-    places = (run, run if run.is_absolute() else runs_here() / run)
-    for path in places:
-        try:
-            if (path / FILE).is_file():
-                return path
-        except PermissionError:
-            raise ConvoyError(f"the run in {path} is another user's") from None
-    where = (
-        "expected a run directory"
-        if places[0] == places[1]
-        else f"expected a run directory, or the name of one in {runs_here()}"
-    )
-    raise ConfigError([f"{run}: found no {FILE} there, {where}"])

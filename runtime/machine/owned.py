@@ -101,15 +101,15 @@ class Hold:
         descriptor = open_file(folder / MARKER, os.O_RDWR)
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_ino != (folder / MARKER).lstat().st_ino:
-                raise BlockingIOError
+            if os.fstat(descriptor).st_ino == (folder / MARKER).lstat().st_ino:
+                return cls(folder, descriptor)
         except (BlockingIOError, FileNotFoundError):
-            os.close(descriptor)
-            return None
+            pass
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(folder, descriptor)
+        os.close(descriptor)
+        return None
 
     def release(self) -> None:
         """The folder is not in use any more. Once."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from runtime.errors import ConfigError
 from runtime.page.series import Series
 from runtime.page.story import Story, read
+from runtime.records.identity import identity_of
+from runtime.records.runs import run_with
 
 MOST = 100  # runs in a row
 
@@ -32,7 +34,24 @@ def whole(directory: Path, *, lives: bool) -> Story:
 
 
 def _before(story: Story) -> Path | None:
-    """The directory of the run whose checkpoint it began with, or which it follows: it died, or was scaled."""
+    """The directory of the run that it continues, by the id in its run.json; in those of earlier versions, of the run
+    whose checkpoint it began with, or which it follows: it died, or was scaled."""
+    said = _said_before(story)
+    try:
+        identity = identity_of(story.directory)
+        if identity is None or not identity.continues:
+            return said
+        known = identity_of(said) if said is not None else None
+        if known is not None and known.id == identity.continues:
+            return said
+        found = run_with(story.directory.resolve().parent, identity.continues)
+    except OSError:
+        return said
+    return found.directory if found is not None else said
+
+
+def _said_before(story: Story) -> Path | None:
+    """The directory of the run before, as the journal names it."""
     checkpoint = story.last.get("resumed", {}).get("checkpoint")
     if isinstance(checkpoint, str):
         return Path(checkpoint).parent

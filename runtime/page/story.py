@@ -16,10 +16,10 @@ from typing import Any, TypeGuard
 from runtime.errors import ConfigError
 from runtime.page.series import Series
 from runtime.plan.topology import Placement
+from runtime.records.reading import FILE, events
 from runtime.regular import read_bytes
 from runtime.report import usage
 from runtime.report.course import ENDING, ENDS, after
-from runtime.report.reading import FILE, events
 from runtime.text import bounded
 
 NUMBERS = ("progress", "test", "prediction")  # events whose numbers are curves

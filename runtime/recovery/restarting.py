@@ -23,6 +23,8 @@ from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refuse
 from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
+from runtime.records.identity import identity_of
+from runtime.records.up_lock import BETWEEN, RUNNING, UpLock
 from runtime.recovery.following import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.healed import Healed
 from runtime.recovery.restarts import Restart, Restarts
@@ -30,7 +32,8 @@ from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
 from runtime.runs.healing import Memory
-from runtime.runs.run import Run, directory_of
+from runtime.runs.making import directory_of
+from runtime.runs.run import Run
 
 SCALED = "scaled"  # the event
 
@@ -50,10 +53,15 @@ class Next:
 
 class Restarting:
     """A run and those that follow it, shown on `console`, with processes that are born in `early`. `directory`: that of
-    the first, if there is one already."""
+    the first. `lock`: of this `up`, which learns which run is the present one."""
 
     def __init__(
-        self, checked: Checked, console: RunConsole, early: Early | None, directory: RunDirectory | None
+        self,
+        checked: Checked,
+        console: RunConsole,
+        early: Early | None,
+        directory: RunDirectory,
+        lock: UpLock | None = None,
     ) -> None:
         self._checked, self._console = checked, console
         self._whole = checked.loaded.config  # with all its machines
@@ -64,7 +72,7 @@ class Restarting:
         self._cards = Cards()
         self._deaths = 0  # after which it began anew, one after another
         gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
-        self._early = early
+        self._early, self._lock = early, lock
         self._run = self._made(directory)
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
@@ -85,6 +93,7 @@ class Restarting:
     async def _ended(self) -> ConvoyError | None:
         while True:
             error = await self._seen_through()
+            self._tell_lock(BETWEEN)
             if self._over.is_set() or self._run.asked_to_end:
                 await self._drop(self._next)
                 return error
@@ -95,6 +104,7 @@ class Restarting:
 
     async def _seen_through(self) -> ConvoyError | None:
         await self._run.start()
+        self._tell_lock(RUNNING)
         if self._healed is not None:
             self._healed.follow()
         self._console.say(f"run directory {self._run.directory}")
@@ -105,6 +115,10 @@ class Restarting:
         if self._run.operators_at:
             self._console.say(f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}")
         return await self._run.ended()
+
+    def _tell_lock(self, state: str) -> None:
+        if self._lock is not None:
+            self._lock.says(state, self._run.directory.name)
 
     # -- what follows
 
@@ -125,7 +139,7 @@ class Restarting:
         checked, directory = before
         text = f"as it was: the run could not be scaled: {str(error).splitlines()[0]}"
         fields = {"after": self._run.directory.name, "why": text}
-        return await self._going_on(Next(checked, self._directory_of(checked), SCALED, fields), directory)
+        return await self._going_on(Next(checked, self._directory_of(checked, directory), SCALED, fields), directory)
 
     async def _anew(self, error: ConvoyError | None) -> Next | None:
         """After a death, as far as recovery.restarts goes."""
@@ -147,7 +161,7 @@ class Restarting:
         memory = healing.memory if healing is not None else None
         if healing is not None and memory is None and healing.why:
             fields["why"] = f"{NOT_HEALED}{healing.why}"
-        found = Next(self._checked, self._directory_of(self._checked), RESTART, fields, memory=memory)
+        found = Next(self._checked, self._directory_of(self._checked, after), RESTART, fields, memory=memory)
         return await self._going_on(found, after)
 
     async def _going_on(self, found: Next, directory: Path) -> Next | None:
@@ -204,15 +218,19 @@ class Restarting:
             await self._keep(Healed(found.memory, self._run, found.directory, self._console))
         gc.collect()  # a run that has ended is a circle of 0.25 MB, and `up` seldom looks for circles by itself
 
-    def _made(self, directory: RunDirectory | None) -> Run:
+    def _made(self, directory: RunDirectory) -> Run:
         checked, console = self._checked, self._console
         return Run(
             checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
             early=self._early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
         )  # fmt: skip
 
-    def _directory_of(self, checked: Checked) -> RunDirectory:
-        return directory_of(checked.loaded.config, asyncio.get_running_loop().time)
+    def _directory_of(self, checked: Checked, before: Path) -> RunDirectory:
+        """A directory for the run that follows the one in `before`."""
+        known = identity_of(before)
+        continues = "" if known is None else known.id
+        config, now = checked.loaded.config, asyncio.get_running_loop().time
+        return directory_of(config, now, up=self._lock, continues=continues)
 
     async def _goes_on_without(self, error: ConvoyError) -> bool:
         """Leave out machines that cannot take part, if that is wanted and possible. Those that fell silent are not
@@ -268,7 +286,7 @@ class Restarting:
         machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
         wished = {"workers": wish.workers, "groups": wish.groups, **machines}
         fields = {key: said for key, said in wished.items() if said}
-        return Next(checked, self._directory_of(checked), SCALED, fields, other=bool(fields))
+        return Next(checked, self._directory_of(checked, self._run.directory), SCALED, fields, other=bool(fields))
 
     def _without_leaving(self, machine: str) -> Scale:
         """What is to be done about a machine that was told to go. ConvoyError: nothing can."""

@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 from runtime.cluster.launcher import Early
 from runtime.errors import ConvoyError
+from runtime.records.up_lock import CHOOSING, UpLock
 from runtime.recovery.restarting import Restarting
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
 from runtime.runs.choosing import Choosing
 from runtime.runs.house import Watchers
-from runtime.runs.run import directory_of, loop_factory_of
+from runtime.runs.making import directory_of, loop_factory_of
+from runtime.runs.outside import Wishes, locked
 from runtime.runs.signals import Signals
 
 
@@ -40,17 +42,28 @@ def run(checked: Checked, console: RunConsole, early: Early | None = None) -> En
 
 
 async def _live(checked: Checked, console: RunConsole, early: Early | None) -> Ended:
-    directory = None
-    if checked.choice is not None:
-        directory = directory_of(checked.loaded.config, asyncio.get_running_loop().time)
-        choosing = Choosing(checked, checked.choice, directory, Watchers(directory, console), early)
-        checked, number = await _settled(choosing, directory, console)
-        if number:
-            return Ended(128 + number)
+    config = checked.loaded.config
+    with locked(config, console.warn) as lock:
+        directory = directory_of(config, asyncio.get_running_loop().time, up=lock)
+        if checked.choice is not None:
+            if lock is not None:
+                lock.says(CHOOSING, directory.path.name)
+            choosing = Choosing(checked, checked.choice, directory, Watchers(directory, console), early)
+            checked, code = await _settled(choosing, directory, console, lock)
+            if checked.choice is not None:
+                return Ended(code)
+        try:
+            run = Restarting(checked, console, early, directory, lock)
+        except ConvoyError:
+            directory.discard()
+            raise
+        return await _trained(run, checked, console, lock)
+
+
+async def _trained(run: Restarting, checked: Checked, console: RunConsole, lock: UpLock | None) -> Ended:
     for note in checked.notes:
         console.say(note)
-    run = Restarting(checked, console, early, directory)
-    with Signals(run, console.say) as signals:
+    with Signals(run, console.say) as signals, Wishes(lock, run):
         error = await run.ended()
     if error is not None:
         return Ended(error.exit_code, run.directory)
@@ -59,15 +72,19 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> E
     return Ended(128 + signals.number if signals.number else 0, run.directory)
 
 
-async def _settled(choosing: Choosing, directory: RunDirectory, console: RunConsole) -> tuple[Checked, int]:
-    """With nothing left open; and the signal that ended it before, which leaves no run directory."""
+async def _settled(
+    choosing: Choosing, directory: RunDirectory, console: RunConsole, lock: UpLock | None
+) -> tuple[Checked, int]:
+    """With nothing left open; or as it was, if somebody wanted the end before: then there is no run directory, and an
+    exit code."""
     try:
-        with Signals(choosing, console.say) as signals:
+        with Signals(choosing, console.say) as signals, Wishes(lock, choosing):
             found = await choosing.settled()
     except ConvoyError as error:
         directory.failed(error)
         directory.close()
         raise
-    if signals.number:
+    if choosing.over:
         directory.discard()
-    return found, signals.number
+        return choosing.checked, 128 + signals.number if signals.number else 0
+    return found, 0

@@ -1,6 +1,6 @@
 """What is known of a run.
 
-rundir  journal  reading  on disk: what happened, written and read
+rundir  journal           on disk: what happened
 table  usage     tensorboard  numbers as a table; what each process has done; as TensorBoard reads them
 events                    as a stream
 console                   on a terminal: lines, and a table that stays

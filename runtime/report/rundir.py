@@ -1,7 +1,8 @@
 """The run directory: everything about one run in one place, readable without the program.
 
-    config.toml    the resolved configuration     plan.json     actors, processes, links
-    versions.json  what `up` runs with            events.jsonl  what happened, one JSON object a line
+    run.json       the identity of the run        config.toml   the resolved configuration
+    versions.json  what `up` runs with            plan.json     actors, processes, links
+    events.jsonl   what happened, one JSON object a line
     logs/          one log per process            checkpoint-*.safetensors, written by the program
     log.csv        progress and tests as a table  usage.jsonl   what each process has done, now and then
     said.toml      what cluster.toml said, of a run that was scaled
@@ -13,6 +14,7 @@ Nothing here is needed to run; deleting a run directory loses its history only. 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import time
@@ -22,10 +24,14 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
+from runtime.records.identity import Identity, identity_of
+from runtime.records.reading import FILE
+from runtime.records.runs import next_begin
 from runtime.report import table, usage
 from runtime.report.journal import Journal
-from runtime.report.reading import FILE
 from runtime.report.usage import Usage
+
+RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
 
 
 class RunDirectory:
@@ -34,6 +40,10 @@ class RunDirectory:
     `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time of the day, and runs
     repeat themselves to the byte. What is not `observed` has no files beside its journal. `on_trouble` hears in
     words what of the journal is lost.
+
+    `up`: the id of the lock that holds while the run lives. `continues`: the id of the run that this one follows; the
+    event `resumed` says it too, of the checkpoint that the run began with. `clock_behind`: a warning, if a run of the
+    folder began later than now. The folder's name is for people.
     """
 
     def __init__(
@@ -44,12 +54,17 @@ class RunDirectory:
         *,
         virtual: bool = False,
         observed: bool = True,
+        up: str = "",
+        continues: str = "",
     ) -> None:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         self.on_trouble: Callable[[str], None] = lambda text: None
         try:
             below.mkdir(parents=True, exist_ok=True)
+            began = self._next_begin(below)
             self.path = _make_unique(below / f"{stamp}-{name}")
+            self.identity = Identity.new(name, began, up=up, continues=continues)
+            self.identity.write(self.path)
             self._journal = self._opened(FILE)
         except OSError as error:
             text = f"run.directory {below}: no run directory can be made there: {error.strerror}"
@@ -86,6 +101,8 @@ class RunDirectory:
                 self._table = self._beside(table.FILE, table.header())
             if self._table is not None:
                 self._table.append(table.row(stamp, event, fields))
+        if event == RESUMED:
+            self._continue_from(fields.get("checkpoint"))
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Of heartbeats the totals are kept, now and then."""
@@ -116,6 +133,26 @@ class RunDirectory:
         """Close it and leave nothing of it: there was no run."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _next_begin(self, below: Path) -> float:
+        clock = time.time()
+        began, before = next_begin(below, clock)
+        self.clock_behind = ""
+        if before is not None:
+            ahead = f"{before.directory.name} began {before.identity.began - clock:.0f} s later than it is now"
+            mend = "this run is recorded as begun right after that; set the clock if it is wrong"
+            self.clock_behind = f"by the clock of this host {ahead}: {mend}"
+        return began
+
+    def _continue_from(self, checkpoint: object) -> None:
+        """Record the run whose checkpoint this one began with, if the checkpoint lies in a run directory."""
+        try:
+            before = identity_of(Path(checkpoint).parent) if isinstance(checkpoint, str) else None
+            if before is not None and before.id not in ("", self.identity.id):
+                self.identity = dataclasses.replace(self.identity, continues=before.id)
+                self.identity.write(self.path)
+        except OSError as error:
+            self.on_trouble(f"{self.path}: {error.strerror}: it is not recorded which run this one continues")
 
     def _since(self) -> float:
         return round(self._now() - self._began, 6)

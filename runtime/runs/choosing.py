@@ -24,14 +24,14 @@ FOLDER = "trials"  # below the run directory
 
 class Choosing:
     """The trials of one run, with processes that are born in `early`. To signals it is a run that has not begun:
-    whatever ends it leaves nothing. `over`: a signal has ended it."""
+    whatever ends it leaves nothing. `over`: somebody has ended it. `checked`: with what is still open."""
 
     has_begun = False
 
     def __init__(
         self, checked: Checked, choice: Choice, directory: RunDirectory, watcher: Watcher, early: Early | None
     ) -> None:
-        self._checked, self._choice, self._directory, self._watcher = checked, choice, directory, watcher
+        self.checked, self._choice, self._directory, self._watcher = checked, choice, directory, watcher
         self._early = early
         self._run: Run | None = None  # the trial under way
         self.over = False
@@ -50,7 +50,7 @@ class Choosing:
         chosen = self._choice.chosen()
         if not self.over:
             self._watcher.event(SUPERVISOR, *chosen.why)
-        return settled(self._checked, chosen)
+        return settled(self.checked, chosen)
 
     async def _tried(self, trial: Trial) -> ConvoyError | None:
         """Run a trial until enough is known of it; the error that ended it before."""
@@ -70,7 +70,7 @@ class Choosing:
 
     def _config_of(self, trial: Trial) -> ClusterConfig:
         """That of the run, in a folder of its own; nobody else listens where the run's metrics are to be served."""
-        config, name = self._checked.loaded.config, re.sub(r"[^\w.-]", "-", trial.name)
+        config, name = self.checked.loaded.config, re.sub(r"[^\w.-]", "-", trial.name)
         run = {
             "directory": str(self._directory.path / FOLDER),
             "name": name,

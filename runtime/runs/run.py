@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -23,10 +22,10 @@ from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ActorStopped, ConfigError, ConvoyError, LaunchError
-from runtime.machine.loop import event_loop_factory
 from runtime.machine.versions import versions
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.records.up_lock import RUNNING
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
@@ -34,38 +33,13 @@ from runtime.report.tensorboard import TensorBoard
 from runtime.runs.continuing import Scaling, not_scaled
 from runtime.runs.healing import Healing
 from runtime.runs.house import House, Site, Watchers
-from runtime.runs.loop_run import LoopHouse
-from runtime.runs.process_run import ProcessHouse
+from runtime.runs.making import directory_of, house_of, loop_factory_of
+from runtime.runs.outside import Wishes, locked
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
 R = TypeVar("R", bound=Message)
 ENDED, STOPPED = "ended", "stopped"  # last lines of journals; stopped: before the lead had ended
-
-
-def house_of(
-    placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
-) -> Callable[[Site], House]:
-    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError if [simulation] fits
-    no link or has no profile."""
-    if config.simulation.clock == "virtual":
-        from runtime.runs.virtual_run import planned
-
-        return planned(placement, config)
-    return LoopHouse if here else partial(ProcessHouse, early=early)
-
-
-def directory_of(config: ClusterConfig, now: Callable[[], float]) -> RunDirectory:
-    """A new run directory, where the configuration says. LaunchError."""
-    virtual = config.simulation.clock == "virtual"
-    return RunDirectory(
-        Path(config.run.directory), config.run.name or config.program, now, virtual=virtual, observed=config.run.observe
-    )
-
-
-def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes an event loop that has the run's kind of time."""
-    return VirtualTimeLoop if config.simulation.clock == "virtual" else event_loop_factory()
 
 
 class Run:
@@ -97,6 +71,7 @@ class Run:
         self._virtual = config.simulation.clock == "virtual"
         self.loop_factory = loop_factory_of(config)
         self._given, self._scale = directory, scale
+        self._held = ExitStack()  # of a run with no directory yet: its own lock
         self._directory: RunDirectory | None = None
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
@@ -122,7 +97,7 @@ class Run:
         began_at = loop.time()
         self._events = Events(lambda: loop.time() - began_at)
         self._opened = asyncio.Event()
-        self._directory = self._given or directory_of(self._config, loop.time)
+        self._directory = self._given or self._locked_directory()
         self._task = loop.create_task(self._live(self._directory), name="run")
         try:
             await self._opened.wait()
@@ -130,6 +105,24 @@ class Run:
             await self.end_now()
             raise
         return self
+
+    def _locked_directory(self) -> RunDirectory:
+        """A run that no `up` has made a directory for is its own `up`: it holds a lock."""
+        loop = asyncio.get_running_loop()
+
+        def tell(text: str) -> None:
+            loop.call_soon_threadsafe(lambda: self._directory and self._directory.on_trouble(text))
+
+        lock = self._held.enter_context(locked(self._config, tell))
+        try:
+            made = directory_of(self._config, loop.time, up=lock)
+        except BaseException:
+            self._held.close()
+            raise
+        if lock is not None:
+            lock.says(RUNNING, made.path.name)
+        self._held.enter_context(Wishes(lock, self))
+        return made
 
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
@@ -142,6 +135,8 @@ class Run:
         spoken = Watchers(self._events, *consoles)
         directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
         try:
+            if directory.clock_behind:
+                watcher.event(SUPERVISOR, WARNING, {"text": directory.clock_behind})
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", dict(versions()))
             if self._config.run.tensorboard:
@@ -176,6 +171,7 @@ class Run:
                 if board is not None:
                     board.close()
                 directory.close()
+                self._held.close()
                 for console in consoles:
                     console.close()
 

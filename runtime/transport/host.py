@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-BOOT = Path("/proc/sys/kernel/random/boot_id")
+from runtime.machine.boot import boot_id
+
 NETWORK = Path("/proc/self/ns/net")
 
 
@@ -13,6 +14,6 @@ def identity() -> str:
     """The boot of its kernel and its network namespace, which stands for a machine of its own; elsewhere than on Linux
     the host's name."""
     try:
-        return f"{BOOT.read_text().strip()} {NETWORK.readlink()}"
+        return f"{boot_id()} {NETWORK.readlink()}"
     except OSError:
         return platform.node()

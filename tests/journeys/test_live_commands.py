@@ -163,7 +163,7 @@ def test_a_stopped_supervisor_is_named_and_its_run_is_still_listed(
 
 async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
-        assert await live(tmp_path) == [run.directory]
+        assert [alive.directory for alive in await live(tmp_path)] == [run.directory]
         await run.tell("one", Add(number=10))
     assert await live(tmp_path) == []
     found = await standing(Here(await meant(None, tmp_path)))
@@ -184,7 +184,7 @@ async def test_of_several_live_runs_one_must_be_named(tmp_path: Path) -> None:
 async def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found no run there"):
         await meant(None, tmp_path)
-    with pytest.raises(ConfigError, match=r"found no plan\.json in it"):
+    with pytest.raises(ConfigError, match=r"found no run\.json and no events\.jsonl in it"):
         await meant(tmp_path, tmp_path)
     with pytest.raises(ConfigError, match="absent: found no such folder"):
         await meant(Path("absent"), tmp_path)

@@ -306,6 +306,8 @@ def test_a_folder_that_is_no_run_and_a_file_that_cannot_be_written_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(tmp_path)]) == 2
-    assert f"{tmp_path}: found no events.jsonl there, expected a run directory" in capsys.readouterr().err
+    assert (
+        f"{tmp_path}: found no run.json and no events.jsonl in it, expected a run directory" in capsys.readouterr().err
+    )
     assert main(["report", str(run(tmp_path / "a", TRAINED)), "-o", str(tmp_path / "no" / "x.html")]) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err

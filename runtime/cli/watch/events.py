@@ -42,9 +42,9 @@ def events(
 
 
 async def _shown(run: Path | None, connection: Connection, follow: bool, as_json: bool) -> None:
+    from runtime.records.reading import event_of
     from runtime.report.console import Teller
     from runtime.report.events import Event
-    from runtime.report.reading import event_of
     from runtime.runs.continuing import CONTINUED
     from runtime.text import bounded
 

@@ -20,7 +20,7 @@ from runtime.cli.watch.stacks import native as native_stacks
 from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
-from runtime.report import reading
+from runtime.records import reading
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
 

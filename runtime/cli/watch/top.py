@@ -16,7 +16,7 @@ from runtime.cli.watch.bottleneck import bottleneck
 from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
 from runtime.cli.watch.sheet import sheet
-from runtime.report import reading
+from runtime.records import reading
 
 STAMPS = ("t", "unix_seconds", "actor", "event")
 WIDE = 1000  # columns: a file or pipe has all

@@ -1,0 +1,78 @@
+"""Ending a run from outside: over its socket, or, where that cannot be reached, through the lock of its `up`.
+
+reached by        what is asked                      over when
+its socket        End, over the private socket       the run has said so, and its `up` holds the lock no more
+its folder        a file next to the lock            `up` holds the lock no more
+neither           nothing: its host is silent        nobody knows
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.attached.seen import Seen
+from runtime.attached.standing import journal
+from runtime.errors import ActorStopped, ConvoyError
+from runtime.records.presence import Presence, presence_by, presence_of
+from runtime.records.up_lock import RUNNING, ask_to_end
+
+LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an `up` ended: `run` is its last run, `error` what that failed with, or ""; `before`: it was over already."""
+
+    run: Path
+    error: str = ""
+    before: bool = False
+
+
+async def end(seen: Seen, *, now: bool) -> Ended:
+    """End the run, and the `up` that would begin another after it; return when that is over. ConvoyError if it does
+    not answer, or if its host is silent, so that nobody knows whether it is over."""
+    presence = await asyncio.to_thread(presence_of, seen.directory) if seen.is_here else None
+    error, answers = "", await seen.answers()
+    if answers:
+        try:
+            async with seen.client() as client:
+                error = await client.end(now=now)
+        except ActorStopped:  # the run has ended meanwhile, and perhaps another follows
+            if presence is None:
+                raise
+    if presence is None:
+        return Ended(seen.place, error, before=not answers)
+    last = await _released(presence, now=now, asked=answers)
+    return Ended(last.run, error or _failure(last))
+
+
+async def _released(presence: Presence, *, now: bool, asked: bool) -> Presence:
+    """Wait until the lock is free; what it said last. `asked`: the present run was asked to end already, and only one
+    that follows it would have to be."""
+    last, up = presence, presence.holder.up
+    while True:
+        if not last.lives:
+            raise ConvoyError(f"{last.words}: whether the run {last.holder.run} is over is known on its host only")
+        if not asked or last.holder.run != presence.holder.run:
+            asked, presence = True, last
+            await asyncio.to_thread(_ask, last.folder, up, now)
+        found = await asyncio.to_thread(presence_by, last.folder, up)
+        if found is None:
+            return last
+        last = found
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _ask(folder: Path, up: str, now: bool) -> None:
+    try:
+        ask_to_end(folder, up, now=now)
+    except OSError as error:
+        raise ConvoyError(f"{folder}: the run cannot be asked to end: {error.strerror} ({error.filename})") from None
+
+
+def _failure(last: Presence) -> str:
+    """What the last run failed with, unless `up` was between two runs, where the earlier failure is no news."""
+    said = journal(last.run).get("failed", {}).get("error", "") if last.holder.state == RUNNING else ""
+    return said if isinstance(said, str) else ""

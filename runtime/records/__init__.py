@@ -1,0 +1,8 @@
+"""The files that runs leave: which runs there are, which one is the newest, which still live.
+
+identity   run.json: the id of a run, its name, its begin, the run that it continues
+runs       the runs of a folder, in the order of their begins: the one place that says which is the newest
+reading    the events of a journal
+up_lock    the lock that `up` holds from its first run to its last
+presence   what that lock tells others: does `up` live, and on which host
+"""

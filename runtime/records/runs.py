@@ -1,0 +1,54 @@
+"""The runs of a folder, in the order in which they began: the one place that says which run is the newest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.records.identity import Identity, identity_of
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run directory, and what its run.json says."""
+
+    directory: Path
+    identity: Identity
+
+
+def runs_in(folder: Path) -> list[KnownRun]:
+    """The runs of a folder, the newest last; a run directory that is another user's is left out. OSError if the folder
+    cannot be read; an empty list if there is none."""
+    try:
+        paths = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [KnownRun(path, said) for path in paths if (said := _identity(path)) is not None]
+    return sorted(found, key=lambda run: (run.identity.began, run.directory.name))
+
+
+def runs_named(folder: Path, name: str) -> list[KnownRun]:
+    """Those of one name, the newest last. OSError."""
+    return [run for run in runs_in(folder) if run.identity.name == name]
+
+
+def run_with(folder: Path, run_id: str) -> KnownRun | None:
+    """The run with this id, if it is in the folder. OSError."""
+    return next((run for run in runs_in(folder) if run_id and run.identity.id == run_id), None)
+
+
+def next_begin(folder: Path, clock: float) -> tuple[float, KnownRun | None]:
+    """The begin of a run that is made now, in seconds since 1970: what the clock says, unless a run of the folder began
+    later by its own record. Then the clock was set back, or another host's is ahead: the new run begins right after
+    that one, which is given too, so that the newest run is the one that was started last."""
+    runs = runs_in(folder)
+    if not runs or runs[-1].identity.began < clock:
+        return clock, None
+    return runs[-1].identity.began + 1e-6, runs[-1]
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        return identity_of(path)
+    except OSError:
+        return None
