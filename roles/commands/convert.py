@@ -91,7 +91,7 @@ def convert(
     state
         The .solverstate that belongs to the weights, to read or to write.
     file
-        With --state: whose net and solver the checkpoint is for.
+        With --state: whose net and solver the checkpoint is of, for Caffe's files say no type of solver.
     mean
         Write the mean image of the source.
     net
@@ -145,15 +145,14 @@ def _check_database(target: Path) -> None:
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
     """Caffe's two files -> a checkpoint, or back."""
     net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
-    learned = next(param for params in net.params.values() for param in params if param.keep is None)
-    histories = len(job.solver_spec.new_history(job.backend_ops, learned))
+    solver = job.solver_spec.type
     if source.suffix == ".safetensors":
         iteration = checkpoint_to_caffe(
-            source, target, state, net.params, histories=histories, net=net.spec, shapes=blob_shapes(net)
+            source, target, state, net.params, solver=solver, net=net.spec, shapes=blob_shapes(net)
         )
     else:
         name = job.net_spec.name
         iteration = checkpoint_from_caffe(
-            source, target, net.params, state, histories=histories, name=name, shared=job.shared
+            source, target, net.params, state, solver=solver, name=name, shared=job.shared
         )
     return f"{target}: iteration {iteration}"

@@ -12,6 +12,7 @@ from typing import Any
 from nets import NetError
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
+from nets.files.histories import SOLVER
 from nets.files.weights import match, read_each, shares
 from nets.sharding.shard import Shard
 from ops import Array
@@ -49,6 +50,7 @@ def facts_of(place: Place, job: Job, losses: Sequence[float]) -> dict[str, str]:
     """The metadata of a checkpoint."""
     iteration, images = map(str, place)
     facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
+    facts[SOLVER] = job.solver_spec.type
     return facts | {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
 
 

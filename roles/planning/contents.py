@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Source, examined, in_classes
 from nets.files import checkpoint
+from nets.files.histories import check_solver
 from nets.files.weights import Matched
 from roles.learning.job import Job
 from roles.learning.resume import place_in
@@ -46,6 +47,8 @@ class Contents:
         path, last = Path(self.job.resume), self.job.solver_spec.max_iter
         arrays, facts = checkpoint.load(path)
         first = place_in(self.job.resume, facts)[0]
+        if told := check_solver(path.name, facts, self.job.solver_spec.type, "start with train.weights"):
+            self.warnings.append((told, ("resume",)))
         if first >= last:
             text = f"{path.name} is of iteration {first}, and max_iter is {last}: there is nothing left to train"
             self.warnings.append((text, ("resume",)))
