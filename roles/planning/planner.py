@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 from nets import Net, is_file
 from nets.data import Source, is_one
 from nets.files.shared import Weights
-from nets.files.weights import match, read_each
+from nets.files.weights import read_each
 from roles.base.shapes import Shapes
+from roles.checkpoints.finished import finished
 from roles.checkpoints.rhythm import lead_told, with_timing
 from roles.checkpoints.watching import told_to_lead
 from roles.coordination.schedule import Timetable
@@ -26,7 +26,7 @@ from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options
 from roles.planning.by_solver import as_the_solver_says, augment_of
-from roles.planning.contents import Contents, check_rates, finite, unmatched
+from roles.planning.contents import Contents, check_rates
 from roles.planning.devices import Devices, by_machine
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.homes import laid_out
@@ -144,8 +144,10 @@ class _Planner(Remarks):
         for phase, net in nets.items():
             with self.reading("train", "data", phase.lower()):
                 contents.of_source(phase, sources[phase], net)
-        with self.reading("train", "resume"):
-            if job.resume and TRAIN in nets:
+        if TRAIN in nets:
+            with self.reading("train", "weights"):
+                contents.of_weights(self.weights, nets[TRAIN])
+            with self.reading("train", "resume"):
                 contents.of_checkpoint(nets[TRAIN])
         if not self.problems:
             for text, keys in contents.warnings:
@@ -264,7 +266,10 @@ class _Planner(Remarks):
         for text, keys in wrong:
             self.problem(text, *keys)
         self.stop_if_wrong()
-        return lead_told(topology, **told)
+        topology = lead_told(topology, **told)
+        if (over := finished(topology)) is not None:
+            self.warn(over[0], "train", "resume")
+        return topology
 
     def _check_net(self, job: Job, phase: str, source: Source) -> Net:
         """Build every part once; returns the whole."""
@@ -274,13 +279,6 @@ class _Planner(Remarks):
 
     def _check_parts(self, job: Job, phase: str, shapes: InputShape, whole: Net) -> None:
         """Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
-        if phase == TRAIN and self.weights:
-            with self.reading("train", "weights"):
-                files = ", ".join(Path(file).name for file in job.weights)
-                matched = match(self.weights, whole.params, files)
-                finite(files, matched.blobs)
-                for text in unmatched(matched):
-                    self.warn(text, "train", "weights")
         if self.preset.alone:
             return
         if whole.time_first:

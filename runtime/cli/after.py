@@ -26,9 +26,10 @@ class After:
         if test and self._command is None:
             raise ConfigError([f"--test: program '{program.__name__}' has no command '{TEST}'"])
 
-    def told(self, code: int, directory: Path | None, say: Callable[[str], None]) -> int:
-        """What is told of a run that ended with this exit code; the exit code of all."""
-        saved = None if directory is None else _last_checkpoint(directory)
+    def told(self, code: int, directory: Path | None, saved: Path | None, say: Callable[[str], None]) -> int:
+        """What is told of a run that ended with this exit code; the exit code of all. `directory`: of the run, if one
+        was begun; `saved`: else the checkpoint after which nothing was left to do."""
+        saved = saved if directory is None else _last_checkpoint(directory)
         if code and directory is not None and self._resumes:
             before = directory if saved is not None else _with_a_checkpoint_before(directory)
             if before is not None:

@@ -96,8 +96,8 @@ def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_befo
     last = journalled(runs, "three", {"event": "restart", "after": "two"}, {"event": "resumed", "memory": "replica-0"})
     said: list[str] = []
     after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
-    assert after.told(4, last, said.append) == 4
+    assert after.told(4, last, None, said.append) == 4
     assert said == [f"go on     python -m runtime up cluster.toml --resume {first}"]
     alone = journalled(runs, "four", {"event": "restart", "after": "gone"}, {"event": "resumed", "memory": "replica-0"})
-    assert after.told(4, alone, said.append) == 4
+    assert after.told(4, alone, None, said.append) == 4
     assert len(said) == 1
