@@ -8,4 +8,5 @@ deployment  what a checkpoint says of its use
 state_average  several servers' states as one file's arrays
 finished  whether nothing is left to train
 newest  which checkpoint `up --resume` takes, and why not another
+meant   which one is used where a run is named
 """

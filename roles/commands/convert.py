@@ -21,12 +21,11 @@ from nets.tools.convert import (
     mean_to_binaryproto,
     source_to_lmdb,
 )
-from roles.commands.common import job_of_file, say, source_config, told
+from roles.commands.common import WEIGHTS, job_of_file, say, source_config, told, weights_meant
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings, Switch
 
-WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 TARGETS = (
     f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, .onnx for a net, "
     ".lmdb or none for images"
@@ -85,7 +84,8 @@ def convert(
     Parameters
     ----------
     source
-        A file, a folder, or a data source.
+        A file, a folder, or a data source. For weights also a run, by its directory or name: its best model, else its
+        newest checkpoint.
     target
         What to write.
     state
@@ -99,15 +99,17 @@ def convert(
     """
     with told():
         if state is not None:
-            say(_snapshot(Path(source), target, state, job_of_file(file, settings)))
+            say(_snapshot(weights_meant(Path(source), file), target, state, job_of_file(file, settings)))
         elif ".solverstate" in target.name:
             say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
         elif target.suffix == ".onnx":
             size = (images.new_height, images.new_width) if images.new_height or images.new_width else None
             given = Given(net=load_net(net) if net else None, size=size, order="gray" if images.gray else "")
-            say(f"{target}: {export(*for_use(Path(source), given), target)} operators")
+            say(f"{target}: {export(*for_use(weights_meant(Path(source), file), given), target)} operators")
         elif target.suffix in WEIGHTS:
-            layers = convert_weights(Path(source), target, load_net(net).for_phase(TRAIN) if net else None)
+            layers = convert_weights(
+                weights_meant(Path(source), file), target, load_net(net).for_phase(TRAIN) if net else None
+            )
             say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
         elif source.startswith("format="):
             say(_from_source(source, target, mean))

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nets import NetError
+from nets import NetError, is_folder
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
@@ -112,7 +112,9 @@ def sweep(runs: Path) -> None:
 
 
 def place_of(path: str) -> Place:
-    """`place_in` of a file."""
+    """`place_in` of a file. NetError if it is none, in words for a folder, which is not searched here."""
+    if is_folder(Path(path)):
+        raise NetError(f"{path}: it is a folder: name a checkpoint in it, or the run behind `up --resume`")
     return place_in(path, checkpoint.verify(Path(path)))
 
 

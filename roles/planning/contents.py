@@ -51,6 +51,8 @@ class Contents:
             matched = match(weights, net.params, files)
             finite(files, matched.blobs)
             self.warnings += [(text, ("weights",)) for text in unmatched(matched)]
+            if self.job.resume:
+                self.warnings.append(("says nothing beside train.resume, whose parameters count", ("weights",)))
 
     def of_checkpoint(self, net: Net) -> None:
         """The checkpoint that the job resumes, if it does, is another net's or solver's, or none of a training run:
