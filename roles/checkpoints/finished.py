@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nets import NetError
 from nets.files import checkpoint
 from roles.checkpoints.best import KEY, History
 from roles.learning.resume import kept_of
@@ -15,7 +16,10 @@ def finished(topology: Topology) -> tuple[str, Path] | None:
     resumes is in memory only, and is still to be saved."""
     (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
     file, table = Path(lead.job.resume), lead.timetable
-    facts = checkpoint.metadata(file) if lead.job.resume else {}
+    try:
+        facts = checkpoint.metadata(file) if lead.job.resume else {}
+    except NetError:  # it was there when the run was planned: the run says what became of it
+        return None
     if not facts or kept_of(facts) is not None:
         return None
     if table.first >= table.last:

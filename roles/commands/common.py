@@ -62,9 +62,10 @@ def weights_meant(said: Path, file: Path = Path("cluster.toml")) -> Path:
     the `run.directory` of this cluster.toml; which one that is goes to stderr. NetError or ConfigError if there is
     none."""
     if not is_file(said) and not is_folder(said) and said.suffix not in WEIGHTS:  # a name
-        run = runs_here(file) / said
+        below = runs_here(file)
+        run = below / said
         if not is_folder(run):
-            text = f"found no such file, and no run of this name in {run.parent}"
+            text = f"found no such file, and no run of this name in {below}"
             raise ConfigError([f"{said}: {text}; expected a file of weights, a run directory, or the name of a run"])
         said = run
     found, line = meant(said)
