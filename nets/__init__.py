@@ -24,7 +24,7 @@ from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import unknown_numbers
 from nets.graph.graph import Net, Stage
-from nets.regular import is_file
+from nets.regular import is_file, is_folder
 
 __all__ = [
     "CheckpointError",
@@ -38,6 +38,7 @@ __all__ = [
     "SolverSpec",
     "Stage",
     "is_file",
+    "is_folder",
     "load_net",
     "load_solver",
     "unknown_numbers",

@@ -62,3 +62,11 @@ def is_file(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_folder(path: Path) -> bool:
+    """Is it a folder? A name that no folder can have, or that this user may not look at, is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

@@ -40,6 +40,7 @@ from roles.workers.single import Single
 from runtime import Actor
 
 if TYPE_CHECKING:
+    from roles.checkpoints.finished import finished
     from roles.choosing.preset import PresetChoice
     from roles.commands.resuming import resumed
     from roles.commands.scaling import scaled
@@ -75,6 +76,7 @@ __all__ = [
     "Options",
     "choice",
     "decided",
+    "finished",
     "forecast",
     "lacking",
     "memory",
@@ -104,6 +106,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.planner import plan
 
         return plan
+    if name == "finished":
+        from roles.checkpoints.finished import finished
+
+        return finished
     if name == "lacking":
         from roles.planning.devices import lacking
 

@@ -118,9 +118,9 @@ ROOMS: dict[str, str] = {
     "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! roles roles.base"
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
     " runtime.compute runtime.config runtime.plan runtime.records runtime.runs",
-    "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
-    " roles.learning roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors"
-    " runtime.cluster runtime.cluster.machines runtime.cluster.operators runtime.messages",
+    "roles!": "ops! roles roles.checkpoints roles.choosing roles.commands roles.coordination roles.exchange roles.fc"
+    " roles.forecasting roles.learning roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config"
+    " runtime.actors runtime.cluster runtime.cluster.machines runtime.cluster.operators runtime.messages",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

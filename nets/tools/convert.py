@@ -5,6 +5,7 @@ Plain functions, one per conversion, that read `source` and write a new file.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from nets.data.images import check_size, read_folders, read_list
 from nets.data.source import Source
 from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.definition.params import ParamSpec, generator
+from nets.definition.rules import RULES
 from nets.definition.spec import NetSpec
 from nets.errors import CheckpointError, DataError
 from nets.files import checkpoint
+from nets.files.histories import SOLVER, check_solver
 from nets.files.mean import write_mean
 from nets.files.shared import Lent, Shapes, Slot, lent
 from nets.files.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
@@ -105,16 +108,17 @@ def checkpoint_from_caffe(
     params: Params,
     state: Path | None = None,
     *,
-    histories: int = 1,
+    solver: str,
     name: str = "",
     shared: Lent = NONE,
 ) -> int:
     """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0 without `state`).
 
-    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`, as many as
-    `histories` says: from `state`, or zeros. `params` are the net's, `shared` what its layers borrow. NetError when a
-    layer of the net is missing or the history is another solver's.
+    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`, as many as a
+    `solver` of this type has: from `state`, which does not say its type, or zeros. `params` are the net's, `shared`
+    what its layers borrow. NetError when a layer of the net is missing or the history has too many arrays, or too few.
     """
+    histories = RULES[solver].histories
     matched = load_weights(weights, params, shared)
     if matched.missing:
         raise CheckpointError(f"{weights.name}: found no weights for {', '.join(matched.missing)}, expected all layers")
@@ -124,12 +128,16 @@ def checkpoint_from_caffe(
     for layer, blobs in matched.blobs.items():
         for at, (blob, param) in enumerate(zip(blobs, params[layer], strict=True)):
             kept = history[layer][at] if found else (np.zeros_like(blob),) * histories
-            if len(kept) != histories:
-                raise CheckpointError(f"{weights.name}: found {len(kept)} histories a blob, expected {histories}")
+            if state is not None and len(kept) != histories:
+                text = f"found {len(kept)} arrays of history for each blob, but {solver} has {histories}"
+                raise CheckpointError(f"{state.name}: {text}: it is of another type of solver")
             arrays[f"{layer}.{at}"] = blob
             arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
     iteration = found.iteration if found else 0
-    checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name} | shares(shared))
+    checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name, SOLVER: solver} | shares(shared))
+    if state is not None:
+        text = "%s: a solver state does not say the type of its solver: its history is taken for that of %s"
+        logging.getLogger("nets").warning(text, state.name, solver)
     return iteration
 
 
@@ -139,13 +147,17 @@ def checkpoint_to_caffe(
     state: Path,
     params: Params,
     *,
-    histories: int = 1,
+    solver: str,
     net: NetSpec | None = None,
     shapes: Shapes = NONE,
 ) -> int:
-    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration. `net` and `shapes`:
-    see `write_weights`."""
+    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration. `solver`: the type
+    that a checkpoint of an earlier version does not say; one of another type is refused. `net` and `shapes`: see
+    `write_weights`."""
+    histories = RULES[solver].histories
     arrays, facts = checkpoint.load(source)
+    if told := check_solver(source.name, facts, solver, f"expected the solver of its run, of type {facts.get(SOLVER)}"):
+        logging.getLogger("nets").warning("%s", told)
     found = from_checkpoint(arrays, source.name)
     iteration = facts.get("iteration", "0")
     named = {

@@ -6,5 +6,7 @@ best        which model was the best, and when training ends early; plain decisi
 watching    what cluster.toml asks of tests; what is seen of the data
 deployment  what a checkpoint says of its use
 state_average  several servers' states as one file's arrays
+finished  whether nothing is left to train
 newest  which checkpoint `up --resume` takes, and why not another
+meant   which one is used where a run is named
 """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from roles.checkpoints.meant import newest_first
+
 Judge = Callable[[Path], str]  # why this one is not taken; "": it is
 
 
@@ -12,7 +14,7 @@ def newest(runs: Iterable[Path], of_run: Judge, of_file: Judge) -> tuple[Path | 
     """The checkpoint, or None; and a line for each run and file that was skipped."""
     skipped: list[str] = []
     for run in runs:
-        files = sorted(run.glob("checkpoint-*.safetensors"), key=lambda path: (len(path.name), path.name), reverse=True)
+        files = newest_first(run)
         if why := of_run(run) or ("" if files else "it has no checkpoint"):
             skipped.append(f"skipped {run}: {why}")
             continue

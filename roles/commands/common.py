@@ -11,16 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
-from nets import NetError
+from nets import NetError, is_file, is_folder
 from nets.data.formats import FORMATS
 from ops import OpsError
 from roles.base.role import EMULATED
+from roles.checkpoints.meant import meant
 from roles.learning.job import Job
 from roles.options import Options
 from roles.planning.planner import job_of
+from runtime.cli.arguments import runs_here
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
+from runtime.records.runs import run_directory
 from runtime.text import printable
+
+WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")  # what the names of files of weights end in
 
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
@@ -51,6 +56,23 @@ def told() -> Iterator[None]:
         raise
     except (OpsError, OSError) as error:
         raise ConfigError([str(error)]) from None
+
+
+def weights_meant(said: Path, file: Path = Path("cluster.toml")) -> Path:
+    """The file of weights that a person named, or that of the run that they named, by its directory or by its name in
+    the `run.directory` of this cluster.toml; which one that is goes to stderr. NetError or ConfigError if there is
+    none."""
+    if not is_file(said) and not is_folder(said) and said.suffix not in WEIGHTS:  # a name
+        below = runs_here(file)
+        run = run_directory(said, below)
+        if run is None:
+            text = f"found no such file, and no run of this name in {below}"
+            raise ConfigError([f"{said}: {text}; expected a file of weights, a run directory, or the name of a run"])
+        said = run
+    found, line = meant(said)
+    if line:
+        sys.stderr.write(f"{printable(f'weights    {line}')}\n")
+    return found
 
 
 def say(line: str) -> None:

@@ -21,12 +21,11 @@ from nets.tools.convert import (
     mean_to_binaryproto,
     source_to_lmdb,
 )
-from roles.commands.common import job_of_file, say, source_config, told
+from roles.commands.common import WEIGHTS, job_of_file, say, source_config, told, weights_meant
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings, Switch
 
-WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 TARGETS = (
     f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, .onnx for a net, "
     ".lmdb or none for images"
@@ -85,13 +84,14 @@ def convert(
     Parameters
     ----------
     source
-        A file, a folder, or a data source.
+        A file, a folder, or a data source. For weights also a run, by its directory or name: its best model, else its
+        newest checkpoint.
     target
         What to write.
     state
         The .solverstate that belongs to the weights, to read or to write.
     file
-        With --state: whose net and solver the checkpoint is for.
+        With --state: whose net and solver the checkpoint is of, for Caffe's files say no type of solver.
     mean
         Write the mean image of the source.
     net
@@ -99,15 +99,17 @@ def convert(
     """
     with told():
         if state is not None:
-            say(_snapshot(Path(source), target, state, job_of_file(file, settings)))
+            say(_snapshot(weights_meant(Path(source), file), target, state, job_of_file(file, settings)))
         elif ".solverstate" in target.name:
             say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
         elif target.suffix == ".onnx":
             size = (images.new_height, images.new_width) if images.new_height or images.new_width else None
             given = Given(net=load_net(net) if net else None, size=size, order="gray" if images.gray else "")
-            say(f"{target}: {export(*for_use(Path(source), given), target)} operators")
+            say(f"{target}: {export(*for_use(weights_meant(Path(source), file), given), target)} operators")
         elif target.suffix in WEIGHTS:
-            layers = convert_weights(Path(source), target, load_net(net).for_phase(TRAIN) if net else None)
+            layers = convert_weights(
+                weights_meant(Path(source), file), target, load_net(net).for_phase(TRAIN) if net else None
+            )
             say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
         elif source.startswith("format="):
             say(_from_source(source, target, mean))
@@ -145,15 +147,14 @@ def _check_database(target: Path) -> None:
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
     """Caffe's two files -> a checkpoint, or back."""
     net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
-    learned = next(param for params in net.params.values() for param in params if param.keep is None)
-    histories = len(job.solver_spec.new_history(job.backend_ops, learned))
+    solver = job.solver_spec.type
     if source.suffix == ".safetensors":
         iteration = checkpoint_to_caffe(
-            source, target, state, net.params, histories=histories, net=net.spec, shapes=blob_shapes(net)
+            source, target, state, net.params, solver=solver, net=net.spec, shapes=blob_shapes(net)
         )
     else:
         name = job.net_spec.name
         iteration = checkpoint_from_caffe(
-            source, target, net.params, state, histories=histories, name=name, shared=job.shared
+            source, target, net.params, state, solver=solver, name=name, shared=job.shared
         )
     return f"{target}: iteration {iteration}"

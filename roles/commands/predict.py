@@ -17,7 +17,7 @@ from nets.predict import Given, Prediction, Predictor
 from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
 from nets.predict.ranking import best
-from roles.commands.common import say, source_config, told
+from roles.commands.common import say, source_config, told, weights_meant
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
 
@@ -89,7 +89,8 @@ def predict(
     Parameters
     ----------
     weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights.
+        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or name: its best model,
+        else its newest checkpoint.
     images
         Image files and folders.
     top
@@ -107,7 +108,7 @@ def predict(
         found_words = "images and --data" if images else "neither images nor --data"
         raise ConfigError([f"predict: found {found_words}, expected one of the two"])
     with told():
-        predictor = Predictor.load(weights, said.given, batch=batch)
+        predictor = Predictor.load(weights_meant(weights), said.given, batch=batch)
         found = predictor.files(images, top) if data is None else _of_source(predictor, data, top)
         failed = 0
         for prediction in found:

@@ -23,7 +23,7 @@ from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
-from runtime.records.runs import runs_named
+from runtime.records.runs import run_directory, runs_named
 
 
 def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
@@ -118,11 +118,12 @@ class _Search:
 
     def located(self, run: Path) -> Path:
         """A run by its path, by its folder in `run.directory`, or the newest of its name. ConfigError if it is none."""
-        for path in (run, self.directory / run):
-            if path.is_dir():
-                return path
-        if named := self.runs(str(run)):
-            return named[0]
+        try:
+            found = run_directory(run, self.directory)
+        except OSError as error:
+            raise ConfigError([f"--resume: {self.directory}: {error.strerror}"]) from None
+        if found is not None:
+            return found
         expected = f"expected a run directory, as those in {self.directory}, or the name of a run there"
         raise ConfigError([f"--resume {run}: found no such folder, {expected}"])
 

@@ -18,7 +18,7 @@ from nets.predict.deployment import Deployment
 from nets.predict.given import deployment_of
 from nets.predict.ranking import called, rows_of
 from ops import Array
-from roles.commands.common import job_of_file, say, told
+from roles.commands.common import job_of_file, say, told, weights_meant
 from roles.learning.job import Job
 from roles.messages import TEST
 from runtime.cli.arguments import Settings, Switch
@@ -58,7 +58,8 @@ def test(
     Parameters
     ----------
     weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights.
+        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or name: its best model,
+        else its newest checkpoint.
     file
         The cluster's description: its net and test data are used.
     top
@@ -72,6 +73,7 @@ def test(
         raise ConfigError([f"--top: found {top}, expected an integer >= 1"])
     threads.release()  # of `up`, which may test when its run is over
     with told():
+        weights = weights_meant(weights, file)
         job = job_of_file(file, settings)
         if TEST not in job.data:
             raise ConfigError([f"{file}: train.data.test: missing: there is nothing to test on"])

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nets import NetError
+from nets import NetError, is_folder
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
+from nets.files.histories import SOLVER
 from nets.files.weights import match, read_each, shares
 from nets.sharding.shard import Shard
 from ops import Array
@@ -49,6 +50,7 @@ def facts_of(place: Place, job: Job, losses: Sequence[float]) -> dict[str, str]:
     """The metadata of a checkpoint."""
     iteration, images = map(str, place)
     facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
+    facts[SOLVER] = job.solver_spec.type
     return facts | {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
 
 
@@ -110,7 +112,9 @@ def sweep(runs: Path) -> None:
 
 
 def place_of(path: str) -> Place:
-    """`place_in` of a file."""
+    """`place_in` of a file. NetError if it is none, in words for a folder, which is not searched here."""
+    if is_folder(Path(path)):
+        raise NetError(f"{path}: it is a folder: name a checkpoint in it, or the run behind `up --resume`")
     return place_in(path, checkpoint.verify(Path(path)))
 
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Source, examined, in_classes
 from nets.files import checkpoint
-from nets.files.weights import Matched
+from nets.files.histories import check_solver
+from nets.files.shared import Weights
+from nets.files.weights import Matched, match
 from roles.learning.job import Job
 from roles.learning.resume import place_in
 from roles.learning.slices import state_shapes
@@ -41,14 +43,27 @@ class Contents:
             )
             self.warnings.append((f"{text}hold one class: set train.data.shuffle = true", ("data", "train")))
 
+    def of_weights(self, weights: Weights, net: Net) -> None:
+        """First weights, read from the job's files: NetError if no layer of the net is in them, or if they are not
+        finite."""
+        if weights:
+            files = ", ".join(Path(file).name for file in self.job.weights)
+            matched = match(weights, net.params, files)
+            finite(files, matched.blobs)
+            self.warnings += [(text, ("weights",)) for text in unmatched(matched)]
+            if self.job.resume:
+                self.warnings.append(("says nothing beside train.resume, whose parameters count", ("weights",)))
+
     def of_checkpoint(self, net: Net) -> None:
-        """Another net's or solver's checkpoint, or one that is over: NetError."""
-        path, last = Path(self.job.resume), self.job.solver_spec.max_iter
+        """The checkpoint that the job resumes, if it does, is another net's or solver's, or none of a training run:
+        NetError."""
+        if not self.job.resume:
+            return
+        path = Path(self.job.resume)
         arrays, facts = checkpoint.load(path)
-        first = place_in(self.job.resume, facts)[0]
-        if first >= last:
-            text = f"{path.name} is of iteration {first}, and max_iter is {last}: there is nothing left to train"
-            self.warnings.append((text, ("resume",)))
+        place_in(self.job.resume, facts)
+        if told := check_solver(path.name, facts, self.job.solver_spec.type, "start with train.weights"):
+            self.warnings.append((told, ("resume",)))
         expected = state_shapes(net.params, self.job.solver_spec)
         problems = [
             f"{path.name}: '{name}': found {'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "

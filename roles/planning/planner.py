@@ -11,8 +11,10 @@ from typing import Any
 from nets import Net, is_file
 from nets.data import Source, is_one
 from nets.files.shared import Weights
-from nets.files.weights import match, read_each
+from nets.files.weights import read_each
 from roles.base.shapes import Shapes
+from roles.checkpoints.finished import finished
+from roles.checkpoints.meant import meant
 from roles.checkpoints.rhythm import lead_told, with_timing
 from roles.checkpoints.watching import told_to_lead
 from roles.coordination.schedule import Timetable
@@ -26,7 +28,7 @@ from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options
 from roles.planning.by_solver import as_the_solver_says, augment_of
-from roles.planning.contents import Contents, check_rates, finite, unmatched
+from roles.planning.contents import Contents, check_rates
 from roles.planning.devices import Devices, by_machine
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.homes import laid_out
@@ -34,7 +36,7 @@ from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
 from roles.planning.remarks import Remarks
-from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called, told_of_momentum
+from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of, preset_called, told_of_momentum
 from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
@@ -112,7 +114,8 @@ class _Planner(Remarks):
             with self.reading("train", "net"):
                 nets[phase] = self._check_net(plain, phase, source)
                 job.batches(phase, source, nets[phase])
-        self._check_servers()
+        for text, keys in idle_servers(self.train.strategy, self.preset, len(self.layers)):
+            self.problem(text, "train", *keys)
         self._look_into_files(job, sources, nets)
         self.tuned.check(self, job, timetable)
         self.stop_if_wrong()
@@ -144,8 +147,10 @@ class _Planner(Remarks):
         for phase, net in nets.items():
             with self.reading("train", "data", phase.lower()):
                 contents.of_source(phase, sources[phase], net)
-        with self.reading("train", "resume"):
-            if job.resume and TRAIN in nets:
+        if TRAIN in nets:
+            with self.reading("train", "weights"):
+                contents.of_weights(self.weights, nets[TRAIN])
+            with self.reading("train", "resume"):
                 contents.of_checkpoint(nets[TRAIN])
         if not self.problems:
             for text, keys in contents.warnings:
@@ -157,8 +162,6 @@ class _Planner(Remarks):
         train, simulation = self.train, self.config.simulation
         if not self.tuned.momentum and (text := told_of_momentum(job.solver_spec, self.preset, train.strategy)):
             self.warn(text, "train", "solver" if train.momentum is None else "momentum")
-        if train.weights and train.resume:
-            self.warn("says nothing beside train.resume, whose parameters count", "train", "weights")
         emulated = any(device.startswith("emulated") for device in train.devices.values())
         if simulation.seed != type(simulation).model_fields["seed"].default and not (
             emulated or simulation.service_times
@@ -210,7 +213,7 @@ class _Planner(Remarks):
             cudnn=train.cudnn,
             micro_batches=train.strategy.cutting["micro_batches"],
             resume=self._beside(train.resume),
-            weights=(self._beside(train.weights),) if train.weights else (),
+            weights=self._weights(train.weights or ""),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
         with self.reading("train", "data", "augment"):
@@ -242,6 +245,17 @@ class _Planner(Remarks):
         """A path relative to cluster.toml; "" for none."""
         return os.path.abspath(self.base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
+    def _weights(self, name: str) -> tuple[str, ...]:
+        """The file of first weights that cluster.toml names; of a run directory one that is told; () for none."""
+        found: tuple[str, ...] = ()
+        with self.reading("train", "weights"):
+            if name:
+                file, line = meant(Path(self._beside(name)))
+                found = (str(file),)
+                if line:
+                    self.warn(line, "train", "weights")
+        return found
+
     def _place(self, job: Job) -> Place:
         """From where the run goes on."""
         with self.reading("train", "resume"):
@@ -264,7 +278,10 @@ class _Planner(Remarks):
         for text, keys in wrong:
             self.problem(text, *keys)
         self.stop_if_wrong()
-        return lead_told(topology, **told)
+        topology = lead_told(topology, **told)
+        if (over := finished(topology)) is not None:
+            self.warn(over[0], "train", "resume")
+        return topology
 
     def _check_net(self, job: Job, phase: str, source: Source) -> Net:
         """Build every part once; returns the whole."""
@@ -274,13 +291,6 @@ class _Planner(Remarks):
 
     def _check_parts(self, job: Job, phase: str, shapes: InputShape, whole: Net) -> None:
         """Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
-        if phase == TRAIN and self.weights:
-            with self.reading("train", "weights"):
-                files = ", ".join(Path(file).name for file in job.weights)
-                matched = match(self.weights, whole.params, files)
-                finite(files, matched.blobs)
-                for text in unmatched(matched):
-                    self.warn(text, "train", "weights")
         if self.preset.alone:
             return
         if whole.time_first:
@@ -306,14 +316,6 @@ class _Planner(Remarks):
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self.problem(text, "train", "strategy", "preset")
-
-    def _check_servers(self) -> None:
-        """Each model server needs a layer to hold."""
-        strategy = self.train.strategy
-        servers, most = self.preset.servers(strategy), len(self.layers)
-        if servers > most and not self.preset.shards(strategy):
-            text = f"found {servers}, expected at most {most}, the number of layers that have parameters"
-            self.problem(text, "train", "strategy", "servers")
 
     def _check_solver(self, job: Job) -> None:
         """Refuse clipping by a norm over all layers where layers are updated apart, and rates that are none."""

@@ -80,6 +80,14 @@ def options_of(strategy: Strategy, preset: Preset) -> Any:
     return None
 
 
+def idle_servers(strategy: Strategy, preset: Preset, layers: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """More model servers than `layers` that have parameters: each needs one to hold."""
+    servers = preset.servers(strategy)
+    if servers > layers and not preset.shards(strategy):
+        text = f"found {servers}, expected at most {layers}, the number of layers that have parameters"
+        yield text, ("strategy", "servers")
+
+
 def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What [train.strategy] asks of a preset that does not go together: the text, and the keys below [train]."""
     name = strategy.preset

@@ -26,9 +26,10 @@ class After:
         if test and self._command is None:
             raise ConfigError([f"--test: program '{program.__name__}' has no command '{TEST}'"])
 
-    def told(self, code: int, directory: Path | None, say: Callable[[str], None]) -> int:
-        """What is told of a run that ended with this exit code; the exit code of all."""
-        saved = None if directory is None else _last_checkpoint(directory)
+    def told(self, code: int, directory: Path | None, saved: Path | None, say: Callable[[str], None]) -> int:
+        """What is told of a run that ended with this exit code; the exit code of all. `directory`: of the run, if one
+        was begun; `saved`: else the checkpoint after which nothing was left to do."""
+        saved = saved if directory is None else _last_checkpoint(directory)
         if code and directory is not None and self._resumes:
             before = directory if saved is not None else _with_a_checkpoint_before(directory)
             if before is not None:
@@ -51,10 +52,13 @@ class After:
 
 
 def _with_a_checkpoint_before(directory: Path) -> Path | None:
-    """Of a run that left none, the run whose checkpoint it began with."""
-    began_with = journal(directory).get("resumed", {}).get("checkpoint")
+    """Of a run that left none, the run whose checkpoint it began with. What it began with in memory is gone: then the
+    run whose death it followed, if that left one, or what that began with."""
+    told = journal(directory)
+    began_with, after = told.get("resumed", {}).get("checkpoint"), told.get("restart", {}).get("after")
     if not isinstance(began_with, str):
-        return None
+        died = directory.parent / after if isinstance(after, str) else None
+        return died if died is None or _last_checkpoint(died) is not None else _with_a_checkpoint_before(died)
     before = Path(began_with).parent
     beside = directory.parent / before.name  # as it is typed
     return beside if beside.resolve() == before.resolve() else before

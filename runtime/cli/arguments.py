@@ -62,11 +62,10 @@ def _card(said: str, key: Path) -> Card:
     return Card.read(key).at(said)
 
 
-def runs_here() -> Path:
-    """The folder of run directories, as the cluster.toml here says; the usual one where there is none. ConfigError."""
+def runs_here(file: Path = Path("cluster.toml")) -> Path:
+    """The folder of run directories, as this cluster.toml says; the usual one where there is none. ConfigError."""
     from runtime.config.source import read
 
-    file = Path("cluster.toml")
     said = read(file).data.get("run", {}) if file.exists() else {}
     named = said.get("directory") if isinstance(said, dict) else None
     return Path(named if isinstance(named, str) else "runs")

@@ -63,7 +63,7 @@ def up(
 
         after = After(checked.loaded.program, file, settings, test=test)
         ended, console = run(checked, RunConsole(), early.nursery), RunConsole(live=False)
-    code = after.told(ended.code, ended.directory, console.say)
+    code = after.told(*ended, console.say)
     console.settle()
     return code
 

@@ -32,6 +32,16 @@ def runs_named(folder: Path, name: str) -> list[KnownRun]:
     return [run for run in runs_in(folder) if run.identity.name == name]
 
 
+def run_directory(said: Path, folder: Path) -> Path | None:
+    """The directory of the run that a person named: a path, the name of a run directory in `folder`, or the name of a
+    run there, of which the newest is meant. OSError if the folder cannot be read."""
+    for path in (said, folder / said):
+        if path.is_dir():
+            return path
+    named = runs_named(folder, str(said))
+    return named[-1].directory if named else None
+
+
 def run_with(folder: Path, run_id: str) -> KnownRun | None:
     """The run with this id, if it is in the folder. OSError."""
     return next((run for run in runs_in(folder) if run_id and run.identity.id == run_id), None)

@@ -78,9 +78,14 @@ def goes_on(checked: Checked, place: Path, *, saved: bool = False) -> tuple[Chec
 
 
 def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, list[str]]:
-    """The same from memory; from the run in this directory, if that cannot be read."""
+    """The same from memory; from the run in this directory, if that cannot be read.
+
+    The options stay as they are: they are written into config.toml, and every later run is planned from them, when the
+    memory is closed.
+    """
     try:
-        return goes_on(checked, memory, saved=True)
+        found, told = goes_on(checked, memory, saved=True)
+        return dataclasses.replace(found, loaded=checked.loaded), told
     except ConfigError as error:
         found, told = goes_on(checked, directory)
         return found, [f"{NOT_HEALED}{error.problems[0]}", *told]

@@ -22,18 +22,24 @@ from runtime.runs.signals import Signals
 
 
 class Ended(NamedTuple):
-    """`code`: the exit code. `directory`: of the last run; None if none was begun."""
+    """`code`: the exit code. `directory`: of the last run; None if none was begun. `saved`: the checkpoint after which
+    nothing was left to do."""
 
     code: int
     directory: Path | None = None
+    saved: Path | None = None
 
 
 def run(checked: Checked, console: RunConsole, early: Early | None = None) -> Ended:
-    """Run to the end, having told the person everything."""
+    """Run to the end, having told the person everything; a run that has nothing left to do leaves no run directory."""
     for warning in checked.warnings:
         console.warn(warning)
     for line in checked.resumed:
         console.say(line)
+    if checked.finished is not None:
+        console.say("finished   nothing is left to do, and nothing was started")
+        console.close()
+        return Ended(0, saved=checked.finished)
     try:
         with asyncio.Runner(loop_factory=loop_factory_of(checked.loaded.config)) as runner:
             return runner.run(_live(checked, console, early))

@@ -39,13 +39,15 @@ class Resume:
 class Checked:
     """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know.
     `choice`: what its program leaves open until `up`; the rest is then about what is expected to be chosen. `resumed`:
-    what the run goes on from, and what it does not, a line each."""
+    what the run goes on from, and what it does not, a line each. `finished`: the checkpoint after which nothing is left
+    to do; its program has warned of that."""
 
     loaded: Loaded
     placement: Placement
     warnings: tuple[str, ...] = ()
     choice: Choice | None = None
     resumed: tuple[str, ...] = ()
+    finished: Path | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -90,7 +92,8 @@ def check(
         if starts and (lacking := _lacking(loaded, placement.topology)):
             raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
-        return Checked(loaded, placement, (*first, *told, *idle(placement, loaded.config), *remarks), choice, resumed)
+        warnings = (*first, *told, *idle(placement, loaded.config), *remarks)
+        return Checked(loaded, placement, warnings, choice, resumed, _finished(loaded, placement.topology))
 
 
 def _restarts(loaded: Loaded) -> None:
@@ -118,6 +121,13 @@ def _lacking(loaded: Loaded, topology: Topology) -> list[str]:
     """What the machines lack that are known before a start, if the program tells it; a line each."""
     tell: Callable[[ClusterConfig, Topology], list[str]] | None = getattr(loaded.program, "lacking", None)
     return [] if tell is None else tell(loaded.config, topology)
+
+
+def _finished(loaded: Loaded, topology: Topology) -> Path | None:
+    """The checkpoint after which nothing is left to do, if the program tells it."""
+    tell: Callable[[Topology], tuple[str, Path] | None] | None = getattr(loaded.program, "finished", None)
+    found = None if tell is None else tell(topology)
+    return None if found is None else found[1]
 
 
 def _choice(loaded: Loaded) -> Choice | None:

@@ -17,7 +17,7 @@ from benchmarks.survivor import Survivor, events
 from roles.messages import Done, Regroup
 from runtime import attach
 from tests.chaos.recovering import ITERATIONS, Starts, assert_same_bits, cluster_of, last_checkpoint
-from tests.support import Simulated, train
+from tests.support import Simulated, configure, run_up, train
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 ALIKE = ("replicas", "firecaffe", "host-accumulate")
@@ -68,6 +68,40 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     saved = [event["iteration"] for event in events(run.newest, "checkpoint")]
     assert saved[0] == resumed["iteration"], "what is in memory only is written first"
     assert not [link for link in Path(f"/proc/{os.getpid()}/fd").iterdir() if "convoy-checkpoint" in str(link)]
+
+
+def killed_and_healed(run: Survivor, victim: str) -> None:
+    """Kill a replica, and wait until the run that follows has saved itself: the memory it began with is closed."""
+    run.until("progress ")
+    os.kill(run.pids()[victim], signal.SIGKILL)
+    run.until("healed ")
+    run.until("checkpoint ")
+
+
+@pytest.mark.slow  # two deaths, a change and a start: 10 s; its quick sibling is in tests/runtime/test_following.py
+def test_a_run_that_went_on_from_memory_can_be_scaled_dies_again_and_is_resumed(
+    tmp_path: Path, survivor: Starts
+) -> None:
+    more = "[recovery]\nrestarts = 5\n"
+    cluster = configure(tmp_path, "replicas", workers=2, iterations=10**6, paced=True, more=more)
+    run = survivor(cluster)
+    killed_and_healed(run, "replica-1")
+    killed_and_healed(run, "replica-0")
+
+    async def scale() -> None:
+        async with attach(run.newest) as client:
+            await client.scale(workers=3)
+
+    asyncio.run(scale())
+    run.until("scaled +workers 3 ")
+    assert "/checkpoint-" in run.until("resumes ")
+    run.until("progress ")
+    for directory in run.directories:
+        assert "/proc/" not in (directory / "config.toml").read_text()
+    run.process.terminate()
+    assert run.end()[0] == 143
+    again = run_up(cluster, "--resume", "--set", "train.max_iter=1", "--set", "checkpoint.seconds=0")
+    assert "/proc/" not in again.stdout + again.stderr
 
 
 @pytest.mark.slow  # two deaths and a start: 10 s

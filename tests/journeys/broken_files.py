@@ -15,6 +15,7 @@ from PIL import Image
 
 from nets.data.writers import records_of, write_lmdb
 from nets.files import checkpoint
+from nets.files.histories import SOLVER as SOLVER_KEY
 from nets.files.mean import write_mean
 from nets.files.weights import write_weights
 from tests.nets.mutate import mutated
@@ -171,7 +172,10 @@ def resumed(directory: Path, random: Random) -> None:
             del arrays["conv.1.history"]
         case 2:
             arrays["conv.0"] = np.full_like(arrays["conv.0"], np.nan)
-    checkpoint.save(directory / "c.safetensors", arrays, {"iteration": iteration, "net": "small"})
+    facts = {"iteration": iteration, "net": "small"}
+    if solver := chosen(random, ("", "SGD", "SGD", "Adam", "\x1b[31mSGD")):
+        facts[SOLVER_KEY] = solver
+    checkpoint.save(directory / "c.safetensors", arrays, facts)
     if random.random() < 0.4:
         broken(directory / "c.safetensors", random)
     toml(directory, train='resume = "c.safetensors"')

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from runtime.cli.after import After
 from runtime.cli.main import main
 from tests.support import configure, environment, run_directory, run_up, runtime_command
 from tests.terminal import terminal
@@ -73,3 +76,28 @@ def test_a_run_that_ends_before_it_saved_anything_says_how_to_go_on_from_what_it
     again = f"go on     python -m runtime up cluster.toml --resume runs/{first} --set train.base_lr=1e30"
     assert again in capsys.readouterr().out
     assert not list(run_directory(cluster).glob("checkpoint-*"))
+
+
+def journalled(runs: Path, name: str, *events: dict[str, str]) -> Path:
+    """The directory of a run with these events and no checkpoint."""
+    (runs / name).mkdir(parents=True)
+    lines = [json.dumps({"t": 0.0, "actor": "supervisor", **event}) for event in events]
+    (runs / name / "events.jsonl").write_text("\n".join([*lines, ""]))
+    return runs / name
+
+
+def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_before_it_that_saved(
+    tmp_path: Path,
+) -> None:
+    """What was in memory is gone when `up` has ended."""
+    runs = tmp_path / "runs"
+    first = journalled(runs, "one", {"event": "checkpoint", "file": "checkpoint-0000005.safetensors"})
+    journalled(runs, "two", {"event": "restart", "after": "one"}, {"event": "resumed", "memory": "replica-0"})
+    last = journalled(runs, "three", {"event": "restart", "after": "two"}, {"event": "resumed", "memory": "replica-0"})
+    said: list[str] = []
+    after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
+    assert after.told(4, last, None, said.append) == 4
+    assert said == [f"go on     python -m runtime up cluster.toml --resume {first}"]
+    alone = journalled(runs, "four", {"event": "restart", "after": "gone"}, {"event": "resumed", "memory": "replica-0"})
+    assert after.told(4, alone, None, said.append) == 4
+    assert len(said) == 1

@@ -111,7 +111,7 @@ def test_the_best_model_is_kept_where_no_other_is_saved_and_no_other_metadata_ch
     assert (tmp_path / "a" / "best.safetensors").is_file()
     plain = train(configured(tmp_path / "b", iterations=8, more=""))
     facts = checkpoint.load(tmp_path / "b" / plain.journal.of("checkpoint")[-1]["file"])[1]
-    assert set(facts) == {"iteration", "images", "net", "seed", "batch", "losses", "deployment"}
+    assert set(facts) == {"iteration", "images", "net", "seed", "solver", "batch", "losses", "deployment"}
 
 
 def test_where_a_checkpoint_is_due_too_the_best_model_is_that_file(tmp_path: Path) -> None:

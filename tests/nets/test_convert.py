@@ -26,6 +26,7 @@ from tests.nets.test_weights import some_weights
 
 lmdb = pytest.importorskip("lmdb")
 pillow = pytest.importorskip("PIL.Image")
+SNAPSHOT = ("caffemodel", "solverstate")
 RNG = np.random.default_rng(2)
 
 
@@ -104,18 +105,17 @@ def test_a_checkpoint_of_caffes_snapshot_goes_back_to_the_same_snapshot(tmp_path
     write_weights(tmp_path / "a.caffemodel", weights)
     write_solverstate(tmp_path / "a.solverstate", SolverState(500, history))
     target = tmp_path / "a.safetensors"
-    assert (
-        checkpoint_from_caffe(tmp_path / "a.caffemodel", target, params, tmp_path / "a.solverstate", name="LeNet")
-        == 500
-    )
+    files = tmp_path / "a.caffemodel", target, params, tmp_path / "a.solverstate"
+    assert checkpoint_from_caffe(*files, solver="Nesterov", name="LeNet") == 500
     arrays, facts = checkpoint.load(target)
-    assert facts == {"iteration": "500", "net": "LeNet"}
+    assert facts == {"iteration": "500", "net": "LeNet", "solver": "Nesterov"}
     assert np.array_equal(arrays["ip2.1"], weights["ip2"][1])
     assert arrays["ip2.1.history"].tolist() == [7.0] * 10
-    assert checkpoint_to_caffe(target, tmp_path / "b.caffemodel", tmp_path / "b.solverstate", params) == 500
-    back = read_solverstate(tmp_path / "b.solverstate")
-    assert back.learned_net == "b.caffemodel"
-    assert all(np.array_equal(a, b) for a, b in zip(back.history, history, strict=True))
+    back = tmp_path / "b.caffemodel", tmp_path / "b.solverstate", params
+    assert checkpoint_to_caffe(target, *back, solver="Nesterov") == 500
+    found = read_solverstate(tmp_path / "b.solverstate")
+    assert found.learned_net == "b.caffemodel"
+    assert all(np.array_equal(a, b) for a, b in zip(found.history, history, strict=True))
     assert np.array_equal(read_weights(tmp_path / "b.caffemodel")["conv2"][0], weights["conv2"][0])
 
 
@@ -123,10 +123,33 @@ def test_a_checkpoint_needs_weights_for_every_layer(tmp_path):
     params, weights = lenet().params, some_weights()
     write_weights(tmp_path / "a.caffemodel", {"conv1": weights["conv1"]})
     with pytest.raises(CheckpointError, match="found no weights for conv2, ip1, ip2, expected all layers"):
-        checkpoint_from_caffe(tmp_path / "a.caffemodel", tmp_path / "x.safetensors", params)
+        checkpoint_from_caffe(tmp_path / "a.caffemodel", tmp_path / "x.safetensors", params, solver="SGD")
     write_weights(tmp_path / "b.safetensors", weights)
     with pytest.raises(CheckpointError, match=r"'conv1.0.history': missing"):
-        checkpoint_to_caffe(tmp_path / "b.safetensors", tmp_path / "x.caffemodel", tmp_path / "x.solverstate", params)
+        checkpoint_to_caffe(tmp_path / "b.safetensors", *(tmp_path / f"x.{s}" for s in SNAPSHOT), params, solver="SGD")
+
+
+@pytest.mark.parametrize("other", ["Nesterov", "AdaGrad", "Adam"])
+def test_a_checkpoint_of_another_type_of_solver_becomes_no_snapshot(tmp_path, other):
+    """Of Adam's two histories SGD's snapshot would have the first alone."""
+    params = lenet().params
+    write_weights(tmp_path / "a.caffemodel", some_weights())
+    checkpoint_from_caffe(tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, solver=other)
+    files = [tmp_path / f"b.{suffix}" for suffix in SNAPSHOT]
+    with pytest.raises(CheckpointError, match=f"^a.safetensors: it is of {other}, the solver is SGD: "):
+        checkpoint_to_caffe(tmp_path / "a.safetensors", *files, params, solver="SGD")
+    assert not any(file.exists() for file in files)
+
+
+def test_a_solver_state_with_too_few_arrays_is_of_another_type_of_solver(tmp_path):
+    params, weights = lenet().params, some_weights()
+    write_weights(tmp_path / "a.caffemodel", weights)
+    history = tuple(array for blobs in weights.values() for array in blobs)
+    write_solverstate(tmp_path / "a.solverstate", SolverState(500, history))
+    files = tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, tmp_path / "a.solverstate"
+    text = "^a.solverstate: found 1 arrays of history for each blob, but Adam has 2: it is of another type of solver$"
+    with pytest.raises(CheckpointError, match=text):
+        checkpoint_from_caffe(*files, solver="Adam")
 
 
 def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
@@ -140,7 +163,7 @@ def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
         write_solverstate(tmp_path / "a.solverstate", SolverState(640, arrays))
         target = tmp_path / f"{kind}.safetensors"
         files = tmp_path / "a.caffemodel", target, net.params, tmp_path / "a.solverstate"
-        assert checkpoint_from_caffe(*files, histories=histories) == 640
+        assert checkpoint_from_caffe(*files, solver=kind) == 640
         (tmp_path / "s.prototxt").write_text(f'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "{kind}"')
         solver = load_solver(tmp_path / "s.prototxt")
         store = ParameterStore(net.params, net.initial_blobs(), solver, get_backend())
@@ -150,7 +173,7 @@ def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
         assert state[f"fc.1.history{'' if histories == 1 else 2}"].tolist() == [last] * 10
         assert set(state) == set(checkpoint.load(target)[0])
         back = tmp_path / "b.caffemodel", tmp_path / "b.solverstate", net.params
-        checkpoint_to_caffe(target, *back, histories=histories)
+        checkpoint_to_caffe(target, *back, solver=kind)
         found = read_solverstate(tmp_path / "b.solverstate").history
         kept = [param.keep is None for param in flat * histories]
         assert [bool(a.any()) for a in found[1:]] == kept[1:]

@@ -141,13 +141,14 @@ def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
     message = caffe.SolverState(iter=7, history=[from_array(2 * blob) for blob in owned])  # learnable: owners only
     state.write_bytes(message.SerializeToString())
     shared, target = lent(net.spec.layers), tmp_path / "c.safetensors"
-    assert checkpoint_from_caffe(tmp_path / "w.caffemodel", target, net.params, state, shared=shared) == 7
+    files = tmp_path / "w.caffemodel", target, net.params, state
+    assert checkpoint_from_caffe(*files, solver="SGD", shared=shared) == 7
     arrays, facts = checkpoint.load(target)
     assert facts["shares"] == "yes"
     assert np.array_equal(arrays["conv_p.0.history"], 2 * arrays["conv_p.0"])
     assert same(match(read_weights(target, shared), net.params, "c").blobs, net.initial_blobs())
     back = tmp_path / "b.caffemodel", tmp_path / "b.solverstate"
-    checkpoint_to_caffe(target, *back, net.params, net=net.spec, shapes=blob_shapes(net))
+    checkpoint_to_caffe(target, *back, net.params, solver="SGD", net=net.spec, shapes=blob_shapes(net))
     empty = Caffe(net, fill=False)
     empty.read_proto(back[0])
     assert same(empty.blobs, theirs.blobs)

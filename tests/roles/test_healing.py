@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 from nets.files import checkpoint
+from nets.files.histories import SOLVER
 from roles.checkpoints.best import _read as heard_before
 from roles.coordination.healing import HELD, NOBODY, holders_of
 from roles.coordination.regroup import gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
-from roles.learning.resume import KEPT, Kept, kept_of, losses_of
+from roles.learning.job import Job
+from roles.learning.resume import KEPT, Kept, keep, kept_of, lead_facts, losses_of
 from roles.messages import TRAIN, Regroup, Ticket
 from roles.options import Train
 from roles.planning.strategies import preset_called
@@ -153,6 +155,18 @@ def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_pat
         path = Path(f"/proc/{os.getpid()}/fd/{file}")
         assert path.read_bytes() == (tmp_path / "one").read_bytes()
         assert checkpoint.verify(path) == {"iteration": "7"}
+    finally:
+        os.close(file)
+
+
+def test_a_checkpoint_in_memory_says_of_which_type_its_solver_is(tmp_path: Path) -> None:
+    (tmp_path / "s.prototxt").write_text('base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "AdaGrad"')
+    job = Job("lenet", str(tmp_path / "s.prototxt"), {TRAIN: {}}, 1, 8, (), str(tmp_path))
+    facts = lead_facts((6, 48), 8, [], -1, tmp_path, {})
+    store: Any = SimpleNamespace(state=lambda: {"a.0": np.zeros(1, np.float32)})
+    file = keep(store, job, 7, "replica-0", facts)
+    try:
+        assert checkpoint.verify(Path(f"/proc/{os.getpid()}/fd/{file}"))[SOLVER] == "AdaGrad"
     finally:
         os.close(file)
 

@@ -1,0 +1,136 @@
+"""A checkpoint is of one type of solver: what that keeps beside the parameters means nothing to another type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nets.files import checkpoint
+from nets.files.histories import SOLVER
+from roles.planning.strategies import PRESETS
+from runtime.cli.main import main
+from runtime.config.file import load_with_program
+from runtime.errors import ConfigError
+from tests.support import configure, run_directory, train
+
+VIRTUAL = '[run]\ndirectory = "runs"\n[simulation]\nclock = "virtual"\n'
+SOLVERS = {
+    "SGD": "momentum: 0.9",
+    "Nesterov": "momentum: 0.9",
+    "AdaGrad": "",
+    "RMSProp": "rms_decay: 0.9",
+    "AdaDelta": "momentum: 0.95",
+    "Adam": "momentum: 0.9 momentum2: 0.999",
+}
+
+
+def of_type(cluster: Path, solver: str, iterations: int) -> Path:
+    """The cluster.toml, whose solver is of this type from now on."""
+    text = f'net: "lenet.prototxt" base_lr: 0.001 lr_policy: "fixed" display: 1 type: "{solver}" {SOLVERS[solver]}\n'
+    cluster.with_name("solver.prototxt").write_text(f"{text}max_iter: {iterations}\n")
+    return cluster
+
+
+def resuming(cluster: Path, file: Path) -> Path:
+    """The cluster.toml, which names this checkpoint from now on."""
+    cluster.write_text(cluster.read_text().replace("[train]\n", f'[train]\nresume = "{file}"\n', 1))
+    return cluster
+
+
+def without_type(file: Path) -> None:
+    """Make a checkpoint one of an earlier version."""
+    arrays, facts = checkpoint.load(file)
+    assert facts.pop(SOLVER)
+    checkpoint.save(file, arrays, facts)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return configure(tmp_path, "single", batch=4, more=VIRTUAL)
+
+
+# of every other type at least once; AdaDelta and Adam, SGD and the rest have as many histories
+PAIRS = [("SGD", "AdaGrad"), ("SGD", "RMSProp"), ("SGD", "Nesterov"), ("SGD", "Adam"), ("AdaDelta", "Adam"),
+         ("Nesterov", "SGD"), ("AdaGrad", "RMSProp"), ("RMSProp", "AdaGrad"), ("Adam", "AdaDelta")]  # fmt: skip
+
+
+@pytest.mark.few("[SGD-AdaGrad]", "[AdaDelta-Adam]")
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_a_checkpoint_of_another_type_of_solver_is_refused_and_skipped_with_both_types(
+    cluster: Path, capsys: pytest.CaptureFixture[str], before: str, after: str
+) -> None:
+    assert main(["up", of_type(cluster, before, 2).name]) == 0
+    (file,) = run_directory(cluster).glob("checkpoint-*")
+    assert checkpoint.metadata(file)[SOLVER] == before
+    capsys.readouterr()
+    of_type(cluster, after, 4)
+    assert main(["up", "--resume", cluster.name]) == 2
+    said = f"it is of {before}, the solver is {after}: start with train.weights"
+    skipped = f"skipped runs/{run_directory(cluster).name}/{file.name}: {said}"
+    assert capsys.readouterr().err.splitlines()[1:] == [skipped]
+    resuming(cluster, file)
+    assert main(["up", cluster.name]) == 2
+    assert capsys.readouterr().err.endswith(f": train.resume: {file.name}: {said}\n")
+    assert len(list(Path("runs").iterdir())) == 1
+    cluster.write_text(cluster.read_text().replace("resume = ", "weights = ", 1))
+    assert main(["up", cluster.name]) == 0, "what the message says to do"
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_type_is_not_known(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", of_type(cluster, "Adam", 2).name]) == 0
+    (file,) = run_directory(cluster).glob("checkpoint-*")
+    without_type(file)
+    of_type(cluster, "Adam", 3)
+    assert main(["up", "--resume", cluster.name]) == 0
+    told = f"{file.name} does not say the type of its solver: its histories are taken for those of Adam"
+    assert f": train.resume: {told}\n" in capsys.readouterr().err
+    later = next(Path("runs").rglob("checkpoint-0000003.safetensors"))
+    assert checkpoint.metadata(later)[SOLVER] == "Adam"
+    of_type(cluster, "Adam", 4)
+    assert main(["up", "--resume", cluster.name]) == 0
+    assert "does not say" not in capsys.readouterr().err
+
+
+@pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
+@pytest.mark.parametrize("preset", PRESETS)
+def test_checkpoints_of_every_preset_say_the_type_of_their_solver(tmp_path: Path, preset: str) -> None:
+    cluster = of_type(configure(tmp_path, preset, workers=2, batch=8), "Nesterov", 2)
+    train(cluster)
+    file = tmp_path / "checkpoint-0000002.safetensors"
+    assert checkpoint.metadata(file)[SOLVER] == "Nesterov"
+    resuming(of_type(cluster, "SGD", 4), file)
+    with pytest.raises(ConfigError, match="it is of Nesterov, the solver is SGD: start with "):
+        loaded = load_with_program(cluster)
+        loaded.program.plan(loaded.config, loaded.options)
+
+
+def test_a_snapshot_of_caffe_says_no_type_which_is_told_and_it_is_taken_for_the_solvers(
+    cluster: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["up", of_type(cluster, "AdaGrad", 2).name]) == 0
+    (file,) = run_directory(cluster).glob("checkpoint-*")
+    for suffix in ("solverstate", "solverstate.h5"):
+        snapshot = ["a.caffemodel", "--state", f"a.{suffix}"]
+        assert main(["convert", str(file), *snapshot]) == 0
+        assert caplog.messages == []
+        assert main(["convert", "a.caffemodel", "b.safetensors", "--state", f"a.{suffix}"]) == 0
+        told = f"a.{suffix}: a solver state does not say the type of its solver: its history is taken for that of "
+        assert caplog.messages == [f"{told}AdaGrad"]
+        caplog.clear()
+        assert checkpoint.metadata(Path("b.safetensors"))[SOLVER] == "AdaGrad"
+    of_type(cluster, "Adam", 4)
+    capsys.readouterr()
+    assert main(["convert", str(file), "c.caffemodel", "--state", "c.solverstate"]) == 2
+    said = f"{file.name}: it is of AdaGrad, the solver is Adam: expected the solver of its run, of type AdaGrad\n"
+    assert capsys.readouterr().err == said
+    assert not Path("c.caffemodel").exists()
+    without_type(file)
+    of_type(cluster, "AdaGrad", 4)
+    assert main(["convert", str(file), "c.caffemodel", "--state", "c.solverstate"]) == 0
+    assert [text.partition(": its")[0] for text in caplog.messages] == [
+        f"{file.name} does not say the type of its solver"
+    ]
