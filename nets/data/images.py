@@ -14,7 +14,7 @@ from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
 from nets.regular import read_bytes, read_text
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+SUFFIXES = tuple(sorted(suffix for suffixes in decode.FORMATS.values() for suffix in suffixes))
 MAX_FILE = 1 << 28  # bytes of one encoded image
 MAX_LIST = 1 << 28  # of a list: some million images
 
