@@ -14,6 +14,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +64,7 @@ class AgentLauncher(Launcher):
     attached = True
     start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
     link_seconds = 6.0  # how long a link may be silent, as the run has it
+    private = Path()  # the folder of the run on this host that only its user can look into, once it is opened
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -97,7 +99,7 @@ class AgentLauncher(Launcher):
         if self._reception is None:
             run = RunPlan.read(self.plan.directory)
             self.link_seconds = run.limits.link_seconds
-            self._allowed = allowed(run.placement)
+            self._allowed, self.private = allowed(run.placement), Path(run.socket_directory)
             limits = limits_of(self.link_seconds)
             self._reception = Reception(limits, self._heard, self._lost, self._refuse)
             self._address = self._reception.listen(_here(run), self._wishes.port or 0 if self._wishes else 0)
