@@ -60,7 +60,7 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
     """Return the paths and labels of a list; the label is what follows a line's last space."""
-    lines = read_text(path, MAX_LIST, "a list of images").splitlines()
+    lines = read_text(path, MAX_LIST, "a list of images").split("\n")
     paths, labels, problems = [], [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():

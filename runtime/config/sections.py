@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from runtime.config.engines import Kubernetes, Ray, of_another_kind
 from runtime.config.hosts import matching
-from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
+from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, Word, parse_bytes
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, listened_at, tables
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
@@ -63,7 +63,7 @@ class Launcher(Section):
     """
 
     kind: Text = LOCAL
-    address: Text | None = None
+    address: Word | None = None
     port: Port | None = None
     start_seconds: Seconds | None = None
     nodes: Count = 1
