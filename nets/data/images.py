@@ -120,7 +120,7 @@ class ImageSource(Source):
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W) uint8 and labels (n,)."""
         names = [self._paths[index].name for index in indices]
-        return stacked([self._one(int(index)) for index in indices], names, self.shape), self._labels[indices]
+        return stacked((self._one(int(index)) for index in indices), names, self.shape), self._labels[indices]
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """The names and labels of all, the files of these."""
