@@ -3,6 +3,13 @@ could move the cursor, hide a line or change the terminal."""
 
 from __future__ import annotations
 
+from unicodedata import category
+
+
+def is_plain(text: str) -> bool:
+    """Is it without control characters, such as an end of line, and without bytes that are not UTF-8?"""
+    return not any(category(character) in ("Cc", "Cs") for character in text)
+
 
 def one_line(text: str) -> str:
     """`text` with every character that is not printable written as its escape: a newline as \\n, escape as \\x1b."""

@@ -15,6 +15,18 @@ from nets.errors import DataError
 from nets.files.extras import need
 
 COLORS = ("stored", "color", "gray")
+# The formats that are read, by Pillow's names, and how their files end. Each is a raster that Pillow or its C libraries
+# decode in this process. Pillow's other formats do more: EPS starts Ghostscript, a whole programming language, on the
+# file; WMF is drawn by Windows; FLI, ICNS, PSD, SPIDER and more are parsers that no data set needs.
+FORMATS = {
+    "BMP": (".bmp",),
+    "GIF": (".gif",),
+    "JPEG": (".jpeg", ".jpg"),
+    "PNG": (".png",),
+    "PPM": (".pgm", ".ppm"),
+    "TIFF": (".tif", ".tiff"),
+    "WEBP": (".webp",),
+}
 MAX_PIXELS = 1 << 25  # 34 million, up to 600 MB while it is decoded: more is an accident or an attack
 _GREY_OF_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, as OpenCV and JPEG
 
@@ -22,7 +34,7 @@ _GREY_OF_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, as O
 def image(data: bytes, where: str, color: str = "color") -> NDArray[np.uint8]:
     """Return the encoded image as (3, H, W) BGR or (1, H, W) grey bytes; DataError when it cannot be decoded.
 
-    JPEG is decoded by simplejpeg, every other format by Pillow.
+    JPEG is decoded by simplejpeg, every other one of FORMATS by Pillow.
     """
     pixels_HWC = _jpeg(data, where, color) if data[:2] == b"\xff\xd8" else _other(data, where, color)
     return np.ascontiguousarray(pixels_HWC.transpose(2, 0, 1))
@@ -81,12 +93,15 @@ def _jpeg(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
 def _other(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
     pillow = need("PIL.Image", f"{where}: an image")
     try:
-        with pillow.open(io.BytesIO(data)) as found:
+        with pillow.open(io.BytesIO(data), formats=tuple(FORMATS)) as found:
             _check_size(found.height, found.width, where)
             grey = color == "gray" or (color == "stored" and found.mode in ("1", "L", "LA"))
             pixels = np.asarray(found.convert("L" if grey else "RGB"))
     except DataError:
         raise
+    except pillow.UnidentifiedImageError:
+        text = f"expected one of the formats {', '.join(FORMATS)}, whatever the file's name; convert it to one of them"
+        raise DataError(f"{where}: damaged or not an image: {text}") from None
     except Exception as error:  # noqa: BLE001 (Pillow's formats raise whatever their parsers meet)
         raise DataError(f"{where}: damaged or not an image: {error}") from None
     return pixels[:, :, None] if grey else pixels[:, :, ::-1]

@@ -89,7 +89,7 @@ class Hdf5Source(Source):
 
     def _shapes(self, path: Path) -> list[tuple[int, ...]]:
         with hdf5.opened(path, DataError) as file:
-            found = [hdf5.dataset(file, top, path) for top in self._tops]
+            found = hdf5.datasets(((file, top) for top in self._tops), path)
             shapes = [tuple(one.shape) for one in found]
             for one in found:
                 if one.size * 4 > MAX_BYTES:
@@ -103,6 +103,7 @@ class Hdf5Source(Source):
         if kept[0] != file:
             path = self._paths[file]
             with hdf5.opened(path, DataError) as opened:
-                found = tuple(np.asarray(hdf5.dataset(opened, top, path)[()], np.float32) for top in self._tops)
+                tops = hdf5.datasets(((opened, top) for top in self._tops), path)
+                found = tuple(np.asarray(one[()], np.float32) for one in tops)
                 kept = self._kept = (file, found)
         return kept[1]

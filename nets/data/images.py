@@ -14,7 +14,7 @@ from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
 from nets.regular import read_bytes, read_text
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+SUFFIXES = tuple(sorted(suffix for suffixes in decode.FORMATS.values() for suffix in suffixes))
 MAX_FILE = 1 << 28  # bytes of one encoded image
 MAX_LIST = 1 << 28  # of a list: some million images
 
@@ -60,7 +60,7 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
     """Return the paths and labels of a list; the label is what follows a line's last space."""
-    lines = read_text(path, MAX_LIST, "a list of images").splitlines()
+    lines = read_text(path, MAX_LIST, "a list of images").split("\n")
     paths, labels, problems = [], [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -120,7 +120,7 @@ class ImageSource(Source):
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W) uint8 and labels (n,)."""
         names = [self._paths[index].name for index in indices]
-        return stacked([self._one(int(index)) for index in indices], names, self.shape), self._labels[indices]
+        return stacked((self._one(int(index)) for index in indices), names, self.shape), self._labels[indices]
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """The names and labels of all, the files of these."""

@@ -44,10 +44,15 @@ class LmdbSource(Source):
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W) uint8, or float32 for float data, and labels (n,)."""
-        found = [self._one(int(index)) for index in indices]
         names = [f"{self._database.name}: record {index}" for index in indices]
-        labels = np.array([label for _, label in found], np.int64)
-        return stacked([image for image, _ in found], names, self.shape), labels
+        labels = np.empty(len(indices), np.int64)
+
+        def images() -> Iterator[NDArray[Any]]:
+            for at, index in enumerate(indices):
+                image, labels[at] = self._one(int(index))
+                yield image
+
+        return stacked(images(), names, self.shape), labels
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """These records, the sizes of all."""

@@ -85,6 +85,8 @@ class _Walk:
         if len(found) != 2 * self.entries:
             raise self._damaged(f"found {len(found) // 2} records, expected {self.entries}")
         pairs = np.array(found, np.int64).reshape(-1, 2)
+        if (claimed := int(pairs[:, 1].sum())) > len(self.data):
+            raise self._damaged(f"its records have {claimed} bytes together, more than the file of {len(self.data)}")
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
     def _damaged(self, text: str) -> DataError:

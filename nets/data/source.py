@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,12 +87,15 @@ class MemorySource(Source):
         yield self.labels.tobytes()
 
 
-def stacked(images: Sequence[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]) -> NDArray[Any]:
-    """Return images of one shape as (n, C, H, W); DataError names the first that differs from `shape`."""
+def stacked(images: Iterable[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]) -> NDArray[Any]:
+    """Return images of one shape as (n, C, H, W); DataError names the first that differs from `shape`. No further image
+    is then decoded: each may be large, and a batch has many."""
+    kept: list[NDArray[Any]] = []
     for image, name in zip(images, names, strict=True):
         if image.shape != shape:
             raise DataError(
                 f"{name}: found an image of shape {image.shape}, expected {shape} like the first: "
                 "give new_height and new_width"
             )
-    return np.stack(images) if images else np.empty((0, *shape), np.uint8)
+        kept.append(image)
+    return np.stack(kept) if kept else np.empty((0, *shape), np.uint8)

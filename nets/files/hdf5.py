@@ -6,7 +6,7 @@ Sizes are checked before memory is taken, h5py's errors are translated.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from nets.errors import NetError
 from nets.files.extras import need
 from nets.regular import size_of
 
-RATIO = 1100  # deflate cannot shrink by more than 1032: a dataset that claims more than this is a lie
+RATIO = 1100  # deflate cannot shrink by more than 1032: datasets that claim more than this, one or all, are a lie
+MOST_TEXT = 1 << 16  # bytes of a string
 
 
 @contextmanager
@@ -52,16 +53,29 @@ def dataset(group: Any, name: str, path: Path) -> Any:
         raise NetError(f"{where}: found numbers of type {found.dtype}, expected float or integer")
     if found.external or found.is_virtual:
         raise NetError(f"{where}: its data lie in other files, expected them in this one")
-    claimed = math.prod(found.shape) * found.dtype.itemsize
-    if claimed > RATIO * path.stat().st_size:
-        raise NetError(f"{where}: found shape {found.shape}, too large for a file of {path.stat().st_size} bytes")
+    for what, shape in (("shape", found.shape), ("chunks of shape", found.chunks or ())):  # a chunk is read as a whole
+        if math.prod(shape) * found.dtype.itemsize > RATIO * path.stat().st_size:
+            raise NetError(f"{where}: found {what} {shape}, too large for a file of {path.stat().st_size} bytes")
+    return found
+
+
+def datasets(wanted: Iterable[tuple[Any, str]], path: Path) -> list[Any]:
+    """Return the `dataset` of each (group, name), all of which are to be read; NetError also when they are larger than
+    their file together. Of many names for one dataset each counts, since each is read."""
+    found: list[Any] = []
+    claimed, most = 0, RATIO * path.stat().st_size
+    for group, name in wanted:
+        found.append(dataset(group, name, path))
+        claimed += found[-1].size * found[-1].dtype.itemsize
+        if claimed > most:
+            text = f"found {len(found)} datasets or more that claim {claimed} bytes together"
+            raise NetError(f"{path.name}: {text}, too large for a file of {path.stat().st_size} bytes")
     return found
 
 
 def numbered(group: Any, path: Path) -> tuple[NDArray[Any], ...]:
     """Return the datasets "0", "1", ... of a group, each float32 or float64; NetError when a number is missing."""
-    arrays = (dataset(group, str(index), path)[()] for index in range(len(group)))
-    return tuple(array.astype(np.float64 if array.dtype == np.float64 else np.float32) for array in arrays)
+    return tuple(map(_array, datasets(((group, str(index)) for index in range(len(group))), path)))
 
 
 def read_weights(path: Path) -> dict[str, dict[int, NDArray[Any]]]:
@@ -69,17 +83,26 @@ def read_weights(path: Path) -> dict[str, dict[int, NDArray[Any]]]:
     layer borrows from another is not among them."""
     with opened(path) as file:
         layers = _group(file, "data", path)
-        names = [name for name in layers if len(_group(layers, name, path))]
-        return {name: dict(_by_number(layers[name], path)) for name in names}
+        wanted = [(layer, name) for layer in layers for name in _numbers(_group(layers, layer, path), path)]
+        found = datasets(((layers[layer], name) for layer, name in wanted), path)
+        weights: dict[str, dict[int, NDArray[Any]]] = {}
+        for (layer, name), one in zip(wanted, found, strict=True):
+            weights.setdefault(layer, {})[int(name)] = _array(one)
+        return weights
 
 
-def _by_number(group: Any, path: Path) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Those of the datasets "0", "1", ... that are there, each float32 or float64; NetError for another name."""
+def _numbers(group: Any, path: Path) -> list[str]:
+    """Those of the names "0", "1", ... that are there; NetError for another name."""
     for name in sorted(group):
         if not (name.isascii() and name.isdigit()):
             raise NetError(f"{path.name}: {group.name}/{name}: found this name, expected a number")
-        array = dataset(group, name, path)[()]
-        yield int(name), array.astype(np.float64 if array.dtype == np.float64 else np.float32)
+    return sorted(group)
+
+
+def _array(one: Any) -> NDArray[Any]:
+    """A dataset in memory, float32 or float64."""
+    array: NDArray[Any] = one[()]
+    return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
 def write_weights(path: Path, weights: Mapping[str, Mapping[int, NDArray[Any]]]) -> None:
@@ -95,10 +118,8 @@ def write_weights(path: Path, weights: Mapping[str, Mapping[int, NDArray[Any]]])
 def read_state(path: Path) -> tuple[int, int, str, tuple[NDArray[Any], ...]]:
     """Return (iter, current_step, learned_net, history) of a `.solverstate.h5`."""
     with opened(path) as file:
-        iteration, step = (int(dataset(file, key, path)[()].reshape(-1)[0]) for key in ("iter", "current_step"))
-        learned = file["learned_net"][()] if "learned_net" in file else b""
-        name = learned.decode("utf-8", "replace") if isinstance(learned, bytes) else str(learned)
-        return iteration, step, name, numbered(_group(file, "history", path), path)
+        iteration, step = (_number(file, key, path) for key in ("iter", "current_step"))
+        return iteration, step, _text(file, "learned_net", path), numbered(_group(file, "history", path), path)
 
 
 def write_state(path: Path, iteration: int, step: int, learned_net: str, history: Sequence[NDArray[Any]]) -> None:
@@ -108,6 +129,29 @@ def write_state(path: Path, iteration: int, step: int, learned_net: str, history
             file.create_dataset(key, data=np.array([value], np.int32))
         file.create_dataset("learned_net", data=np.bytes_(learned_net.encode()))
         _put(file.create_group("history"), history)
+
+
+def _number(file: Any, name: str, path: Path) -> int:
+    """The only number of a dataset."""
+    found = dataset(file, name, path)
+    if found.size != 1:
+        raise NetError(f"{path.name}: /{name}: found shape {found.shape}, expected one number")
+    return int(found[()].item())
+
+
+def _text(file: Any, name: str, path: Path) -> str:
+    """The only string of a dataset, "" if it is not there; NetError when it lies elsewhere or is no string."""
+    h5py = need("h5py", f"{path.name}: HDF5")
+    if file.get(name, getlink=True) is None:
+        return ""
+    found = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+    if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
+        raise NetError(f"{path.name}: /{name}: found a group or a link, expected a string in this file")
+    if found.size != 1 or h5py.check_string_dtype(found.dtype) is None or found.dtype.itemsize > MOST_TEXT:
+        raise NetError(f"{path.name}: /{name}: found {found.dtype} of shape {found.shape}, expected one string")
+    text = found[()]
+    text = text.item() if isinstance(text, np.ndarray) else text
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
 def _put(group: Any, arrays: Sequence[NDArray[Any]]) -> None:

@@ -140,7 +140,7 @@ def _transform(said: Mapping[str, Any]) -> Transform:
 
 def read_classes(path: Path) -> tuple[str, ...]:
     """The names of classes in a text file: one a line, in the order of their numbers. NetError if it cannot be read."""
-    return names_in(read_text(path).splitlines(), path.name)
+    return names_in(read_text(path).split("\n"), path.name)
 
 
 def names_in(lines: Sequence[str], file: str) -> tuple[str, ...]:

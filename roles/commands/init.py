@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +13,9 @@ from nets.data.images import read_folders
 from roles.commands import starters
 from roles.commands.common import say, told
 from runtime.config.source import CLUSTER_FILE
+from runtime.config.toml_write import string
 from runtime.errors import ConfigError
-from runtime.text import printable
+from runtime.text import is_plain, one_line, printable
 
 TESTED = 5  # one image of so many of a class is kept for tests
 BATCH = 50  # as many as `starters` says, fewer where there are fewer images
@@ -63,13 +64,13 @@ def of_images(folder: Path, directory: Path) -> dict[str, str]:
     counts = dict.fromkeys(labels, 0)
     for path, label in zip(paths, labels, strict=True):
         counts[label] += 1
-        lists[counts[label] % TESTED == 0].append(f"{path.relative_to(folder)} {label}\n")
+        lists[counts[label] % TESTED == 0].append(f"{_listed(str(path.relative_to(folder)))} {label}\n")
     if not lists[True]:
         most = max(counts.values())
         text = f"found {most} images of a class at most, expected {TESTED} at least: every fifth is for tests"
         raise ConfigError([f"{folder}: {text}"])
     batch, tested = (min(BATCH, len(lists[kept])) for kept in (False, True))
-    train = starters.IMAGES.format(root=_quoted(_from(directory, folder)))
+    train = starters.IMAGES.format(root=string(_from(directory, folder)))
     what = (
         f"A small net on images of {len(classes)} classes: {len(lists[False])} to train on, {len(lists[True])} to test."
     )
@@ -79,7 +80,7 @@ def of_images(folder: Path, directory: Path) -> dict[str, str]:
         "solver.prototxt": starters.solver(len(lists[False]), batch),
         "train.txt": "".join(lists[False]),
         "val.txt": "".join(lists[True]),
-        "classes.txt": "".join(f"{name}\n" for name in classes),
+        "classes.txt": "".join(f"{_listed(name)}\n" for name in classes),
     }
 
 
@@ -89,12 +90,15 @@ def of_solver(path: Path, directory: Path) -> dict[str, str]:
         raise ConfigError([f"{path}: no such file; expected Caffe's solver.prototxt"])
     spec = load_solver(path)
     tests = starters.CAFFE_TEST if spec.proto.test_iter else ""
-    train = starters.CAFFE.format(solver=_quoted(_from(directory, path)), test=tests)
-    return {CLUSTER_FILE: _cluster(f"What {path.name} trains.", train, directory, preset="single", workers=1)}
+    train = starters.CAFFE.format(solver=string(_from(directory, path)), test=tests)
+    return {CLUSTER_FILE: _cluster(f"What {one_line(path.name)} trains.", train, directory, preset="single", workers=1)}
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:
-    """All of the files, or none: ConfigError names those that are there already."""
+    """All of the files, or none: ConfigError names those that are there already, and what cannot be written."""
+    if wrong := [name for name, text in files.items() if any("\ud800" <= sign <= "\udfff" for sign in text)]:
+        text = "would name a file or folder with bytes that are not UTF-8, which a text file cannot have; rename it"
+        raise ConfigError([f"{directory / name}: {text}" for name in wrong])
     if there := [name for name in files if os.path.lexists(directory / name)]:
         raise ConfigError([f"{directory / name}: is there already: name another folder, or move it" for name in there])
     try:
@@ -107,7 +111,7 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
 
 
 def _cluster(what: str, train: str, directory: Path, *, preset: str = "omnivore", workers: int = 2) -> str:
-    return starters.cluster(what, train, str(directory / CLUSTER_FILE), preset, workers)
+    return starters.cluster(what, train, one_line(shlex.quote(str(directory / CLUSTER_FILE))), preset, workers)
 
 
 def _from(directory: Path, path: Path) -> str:
@@ -117,9 +121,12 @@ def _from(directory: Path, path: Path) -> str:
     return os.path.relpath(there, here) if common != Path(common.anchor) else str(there)
 
 
-def _quoted(text: str) -> str:
-    """A basic string of TOML, which JSON's are."""
-    return json.dumps(text, ensure_ascii=False)
+def _listed(name: str) -> str:
+    """A name that is to be a line of a list, or the start of one. ConfigError if it would be read as another."""
+    if name != name.strip() or not is_plain(name):
+        text = "found a control character, a space at an end or bytes that are not UTF-8 in this name"
+        raise ConfigError([f"{one_line(name)}: {text}, which a list with a name a line cannot have; rename it"])
+    return name
 
 
 def _look(file: Path) -> None:

@@ -29,21 +29,9 @@ from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.job import InputShape
-from roles.learning.resume import kept_of, losses_of, sweep
+from roles.learning.resume import SAVED, kept_of, losses_of, sweep
 from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
-from roles.messages import (
-    STOP,
-    TEST,
-    TRAIN,
-    Hold,
-    NextTicket,
-    PassDone,
-    Probe,
-    Regroup,
-    Release,
-    Ticket,
-    Updated,
-)
+from roles.messages import STOP, TEST, TRAIN, Hold, NextTicket, PassDone, Probe, Regroup, Release, Ticket, Updated
 from runtime import Actor, Conversation, Envelope, GetHolders, HandOver, ProgramFailed, Save, WindDown
 
 
@@ -78,6 +66,7 @@ class Coordinator(Actor):
 
     Options = CoordinatorOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE, HOLDING)
+    writes = SAVED
 
     def __init__(self, options: CoordinatorOptions) -> None:
         self._job, self._replicas = options.job, () if options.job.emulated else options.replicas

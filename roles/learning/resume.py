@@ -21,6 +21,8 @@ from roles.learning.parameter_store import ParameterStore
 from roles.learning.slices import cut_state
 from runtime import Json
 
+SAVED = ("checkpoint-*.safetensors", "best.safetensors")  # what a run saves, as patterns
+
 
 def checkpoint_path(directory: Path, iteration: int) -> Path:
     """Where the checkpoint of an iteration stands in a run directory."""
@@ -107,7 +109,7 @@ def sweep(runs: Path) -> None:
     """Remove what runs that were killed while they wrote a checkpoint have left in their directories; those of living
     runs stay."""
     for directory in runs.glob("*/"):
-        for names in ("checkpoint-*.safetensors", "best.safetensors"):
+        for names in SAVED:
             sweep_temporaries(directory, names)
 
 

@@ -63,6 +63,7 @@ class Tuner(Actor):
     """See the module docstring."""
 
     Options = TunerOptions
+    writes = (FILE,)
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start

@@ -60,6 +60,7 @@ class Actor(Measured):
     Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
     conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
+    writes: ClassVar[tuple[str, ...] | None] = None  # patterns of its files in the run directory; None: not said
     log: logging.Logger
     device: Compute  # where this actor's array work is done
     inbox_task: asyncio.Task[Any] | None = None  # runs the handlers

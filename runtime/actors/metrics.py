@@ -16,9 +16,11 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from runtime.errors import LaunchError
+from runtime.serving.hosts import Hosts
 from runtime.serving.readers import Readers
 from runtime.serving.server import Application, Server
 from runtime.serving.visits import Visits
+from runtime.text import bounded, printable
 
 Counter = prometheus.Counter
 Gauge = prometheus.Gauge
@@ -28,6 +30,8 @@ Summary = prometheus.Summary
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)  # the most series of a role are these, once per phase
 
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter that no board reads
+
+STRANGE = b"These pages are not called %s: call them by the machine's address or name, or add that to metrics.hosts.\n"
 
 Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]  # values of the labels -> what it is now
 Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
@@ -135,7 +139,8 @@ class Metrics:
 
 class Pages:
     """The pages of a process, for its user and these `readers`: `/metrics`, those of further `applications` (path ->
-    application), and further JSON pages. Close it before the process ends. `key` of cluster.toml says which port."""
+    application), and further JSON pages. `names`: by which they may be called, besides the machine's own. Close it
+    before the process ends. `key` of cluster.toml says which port."""
 
     def __init__(
         self,
@@ -143,13 +148,18 @@ class Pages:
         address: str,
         port: int,
         readers: Iterable[str] = (),
+        names: Iterable[str] = (),
         key: str = "metrics.port",
         applications: Mapping[str, Application] = MappingProxyType({}),
         **json_pages: Callable[[], Any],
     ) -> None:
         exposition, self.visits = prometheus.make_wsgi_app(metrics.registry), Visits()
+        hosts = Hosts(names)
 
         def answer(environ: dict[str, Any], start: Any) -> Any:
+            if not hosts.admits(host := environ.get("HTTP_HOST", "")):
+                start("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+                return [STRANGE % printable(bounded(host, 80)).encode()]
             path = environ.get("PATH_INFO", "").strip("/")
             if path in applications:
                 return applications[path](environ, start)

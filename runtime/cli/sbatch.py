@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cli.arguments import Settings
+from runtime.config.kinds import NAME, NAMED
 from runtime.config.sections import LOCAL
 from runtime.config.slurm import KIND, asked
 from runtime.errors import ConfigError
+from runtime.text import one_line
 
 if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig
@@ -49,10 +52,11 @@ def write(file: Path, settings: Settings, target: Path) -> int:
     for warning in checked.warnings:
         console.warn(warning)
     if aside:
-        sys.stdout.write(text)
+        sys.stdout.buffer.write(os.fsencode(text))
+        sys.stdout.buffer.flush()
         return 0
     try:
-        with target.open("x") as opened:
+        with target.open("x", errors="surrogateescape") as opened:
             opened.write(text)
     except FileExistsError:
         raise ConfigError([f"{target}: is there already: remove it, or name another file"]) from None
@@ -76,7 +80,7 @@ def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
     words = [sys.executable, "-u", "-m", "runtime", "up", str(file.absolute())]
     words += [word for setting in settings for word in ("--set", setting)]
     return SCRIPT.format(
-        file=file.absolute(),
+        file=one_line(str(file.absolute())),
         name=config.run.name or config.program,
         nodes=count,
         more="".join(f"#SBATCH {option}\n" for option in (*_named(named), *_room(config))),
@@ -88,6 +92,10 @@ def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
 
 
 def _named(nodes: tuple[str, ...]) -> list[str]:
+    """ConfigError for a host that would be more than a word of the line: sbatch would read options from it."""
+    for node in nodes:
+        if not re.fullmatch(NAME, node):
+            raise ConfigError([f"machine '{one_line(node)}' is no name of a node of Slurm, expected {NAMED}"])
     return [f"--nodelist={','.join(nodes)}"] if nodes else []
 
 

@@ -103,7 +103,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         metrics.info("build", "What this process runs.", role="node", **build(plan.placement.topology.program))
         if plan.observe:
             port = plan.metrics_port(spec.name)
-            pages = Pages(metrics, address, port, plan.metrics_readers, "metrics.process_ports")
+            pages = Pages(metrics, address, port, plan.metrics_readers, plan.metrics_names, "metrics.process_ports")
         _add_actors(node, plan, spec)
         agent = _agent(node, road, endpoints, plan, spec, (address, pages.port if pages else 0), dial)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)

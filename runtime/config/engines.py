@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from runtime.config.kinds import Seconds, Section, Text
+from runtime.config.kinds import Seconds, Section, Word
 from runtime.config.source import Problem, RawConfig
 
 RAY = "ray"
@@ -26,7 +26,7 @@ class Ray(Section):
     elsewhere; by default what RAY_ADDRESS says, else the cluster that this host is a node of. `resources` are asked
     for each machine, besides its cores."""
 
-    address: Text | None = None
+    address: Word | None = None
     resources: Annotated[dict[str, float], AfterValidator(_amounts)] = Field(default={})
 
     @property
@@ -55,10 +55,10 @@ class Kubernetes(Section):
     nothing is said. `resources` are asked for each machine, besides its cores and cards. `volumes`: where -> the name
     of a claim, or any source that a pod's volume has. No pod lives longer than `most_seconds`."""
 
-    image: Text
-    namespace: Text | None = None
-    context: Text | None = None
-    service_account: Text | None = None
+    image: Word
+    namespace: Word | None = None
+    context: Word | None = None
+    service_account: Word | None = None
     node_selector: dict[str, str] = Field(default={})
     tolerations: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     resources: Annotated[dict[str, Any], AfterValidator(_asked)] = Field(default={})

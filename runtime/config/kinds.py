@@ -3,9 +3,10 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from runtime.config.problems import Expected
+from runtime.text import is_plain
 
 _UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -34,6 +35,17 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NAMED = "a name of up to 64 letters, digits, '.', '_', '-' that begins with a letter or digit"
 Name = Annotated[str, Field(pattern=f"^{NAME}$"), Expected(NAMED)]
 Text = Annotated[str, Field(min_length=1), Expected("a non-empty string")]
+
+
+def _plain(value: str) -> str:
+    if not is_plain(value):
+        raise ValueError(f"expected {PLAIN}")
+    return value
+
+
+PLAIN = "a non-empty string without control characters"
+# a word of a command or a line of a script: an end of line in it would begin another
+Word = Annotated[str, Field(min_length=1), AfterValidator(_plain), Expected(PLAIN)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=1, le=65535)]

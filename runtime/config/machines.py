@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from runtime.config.hosts import Host, expanded, of_file
-from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text
+from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text, Word
 from runtime.config.problems import Expected, found
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.machine.addresses import AUTO, mistake
 from runtime.regular import read_bytes
+from runtime.text import is_plain
 
 LOCAL_NAME = "local"  # of a machine that says nothing
 LOOPBACK = "127.0.0.1"
@@ -35,6 +36,8 @@ def _lists(value: Any) -> Any:
 def _absolute(value: str) -> str:
     if not value.startswith(("/", "~/")) and value != "~":
         raise ValueError("expected an absolute path, or one that begins with '~/'")
+    if not is_plain(value):
+        raise ValueError("expected a path without control characters")
     return value
 
 
@@ -42,6 +45,8 @@ def _variables(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(f"found the name {show_text(repr(name))}, expected one that a variable can have")
+        if "\0" in value[name]:
+            raise ValueError(f"{name}: found a byte 0, which no variable can have")
     return value
 
 
@@ -70,13 +75,13 @@ class Machine(Section):
     """
 
     name: Name = LOCAL_NAME
-    host: Text | None = None
+    host: Word | None = None
     hosts: Annotated[
-        tuple[Text, ...],
+        tuple[Word, ...],
         BeforeValidator(_lists),
         Expected("hosts such as 'node[1-8]', '$SLURM_NODELIST', or an array of them"),
     ] = Field(default=(), strict=False)
-    hostfile: Text | None = None
+    hostfile: Word | None = None
     address: Annotated[str, AfterValidator(listened_at)] = LOOPBACK
     cores: Count | None = None
     threads: Count | Literal["auto"] = "auto"
@@ -84,7 +89,7 @@ class Machine(Section):
     namespace: Name | None = None
     pin: tuple[Text, ...] = Field(default=(), strict=False)
     devices: tuple[Text, ...] = Field(default=(), strict=False)
-    python: Text | None = None
+    python: Word | None = None
     directory: Elsewhere | None = None
     data: Elsewhere | None = None
     environment: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})

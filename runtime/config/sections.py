@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from runtime.config.engines import Kubernetes, Ray, of_another_kind
 from runtime.config.hosts import matching
-from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
+from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, Word, parse_bytes
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, listened_at, tables
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
@@ -63,7 +63,7 @@ class Launcher(Section):
     """
 
     kind: Text = LOCAL
-    address: Text | None = None
+    address: Word | None = None
     port: Port | None = None
     start_seconds: Seconds | None = None
     nodes: Count = 1
@@ -135,7 +135,8 @@ class Recovery(Section):
 class Metrics(Section):
     """[metrics]: where the metrics are served; "machine": each process at the address of its machine. Port 0 takes any
     free one; `port` is that of `up`, process i of a machine takes `process_ports` + i. `readers`: users of this machine
-    that may read them besides one's own and root; "*" is everybody who can connect. After its end a run waits up to
+    that may read them besides one's own and root; "*" is everybody who can connect. `hosts`: names by which the
+    pages are called besides the machines' own; "*" is any. After its end a run waits up to
     `linger_seconds` for the last look of whoever comes regularly."""
 
     address: Text = "127.0.0.1"
@@ -143,6 +144,7 @@ class Metrics(Section):
     process_ports: int = Field(default=0, ge=0, le=65535)
     linger_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 30.0
     readers: tuple[Text, ...] = Field(default=(), strict=False)
+    hosts: tuple[Text, ...] = Field(default=(), strict=False)
 
 
 class Operators(Section):

@@ -40,7 +40,7 @@ def _value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return _string(value)
+            return string(value)
         case int() | float():
             return repr(value)
         case datetime() | date() | time():
@@ -54,9 +54,9 @@ def _value(value: Any) -> str:
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _string(key)
+    return key if _BARE_KEY.fullmatch(key) else string(key)
 
 
-def _string(text: str) -> str:
-    """JSON's escapes are TOML's, save that JSON leaves DEL as it is."""
+def string(text: str) -> str:
+    """A basic string. JSON's escapes are TOML's, save that JSON leaves DEL as it is."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -29,7 +29,7 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     ("operators", "address"),
     ("operators", "port"),
 )
-PAGES = ("address", "port", "process_ports", "linger_seconds", "readers")  # keys of [metrics]
+PAGES = ("address", "port", "process_ports", "linger_seconds", "readers", "hosts")  # keys of [metrics]
 
 
 def unused(config: ClusterConfig) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ OF_CONFIG = (("net", "net"), ("solver", "solver"), ("batch", "batch"))
 OF_STRATEGY = ("preset", "workers", "groups", "exchange")
 
 
-def facts(story: Story, stories: Sequence[Story]) -> dict[str, Any]:
-    """Of a run; see page.html."""
-    known = outlook(story)
+def facts(story: Story, stories: Sequence[Story], trusted: Collection[str]) -> dict[str, Any]:
+    """Of a run; see page.html. `trusted`: see outlook."""
+    known = outlook(story, trusted)
     times = times_of(story)
     chart = gantt(story.directory)
     config = _text(story.directory / "config.toml")

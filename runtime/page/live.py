@@ -41,12 +41,11 @@ WAIT = (
 
 
 class LivePage:
-    """An application for `runtime.serving.server`, called by its thread. `token`: what must be given as ?token=, "" if
-    nothing. `hosts`: the names by which a browser may call this server, "" for any: the page of a stranger, whose name
-    was made to lead here, is none of them. `now` counts seconds."""
+    """An application for `runtime.serving.server`, called by its thread. `program`: the run's own, which may be
+    imported. `token`: what must be given as ?token=, "" if nothing. `now` counts seconds."""
 
-    def __init__(self, directory: Path, token: str, hosts: Iterable[str], now: Callable[[], float]) -> None:
-        self._directory, self._token, self._hosts, self._now = directory, token, frozenset(hosts), now
+    def __init__(self, directory: Path, program: str, token: str, now: Callable[[], float]) -> None:
+        self._directory, self._program, self._token, self._now = directory, program, token, now
         self._page = b""
         self._error = ""
         self._asked = float("-inf")
@@ -83,9 +82,6 @@ class LivePage:
 
     def _refused(self, environ: dict[str, Any]) -> str:
         """Why not; "" if it may be read."""
-        host = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
-        if self._hosts and host not in self._hosts:
-            return f"This page is served as {' or '.join(sorted(self._hosts))} only.\n"
         given = parse_qs(environ.get("QUERY_STRING", "")).get("token", [""])[0]
         if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
             return "The address of this page ends with ?token=..., as `up` has told it.\n"
@@ -114,7 +110,7 @@ class LivePage:
         command = [sys.executable, "-m", "runtime", "report", str(self._directory), "-o", str(self._directory / FILE)]
         with suppress(OSError), (self._directory / ERRORS).open("wb") as errors:  # a full disk: the last page stays
             child = self._child = subprocess.Popen(
-                [*command, "--refresh", str(EVERY)],
+                [*command, f"--program={self._program}", "--refresh", str(EVERY)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,9 +17,9 @@ HERE = Path(__file__).parent
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
-def page(stories: Sequence[Story], *, refresh: int = 0) -> str:
-    """The whole document. `refresh`: seconds after which it fetches itself again; 0: never. ConvoyError says what to
-    install."""
+def page(stories: Sequence[Story], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
+    """The whole document. `refresh`: seconds after which it fetches itself again; 0: never. `trusted`: programs that
+    may be imported to be asked of their runs. ConvoyError says what to install."""
     try:
         import jinja2
         from markupsafe import Markup
@@ -32,7 +32,7 @@ def page(stories: Sequence[Story], *, refresh: int = 0) -> str:
     )
     templates.filters |= {"short": short, "bytes": lambda size: "" if size is None else shown(int(size))}
     curves = [Markup(figure) for figure in figures(stories)]  # noqa: S704  # made by `charts`, which escapes
-    runs = [facts(story, stories) for story in stories]
+    runs = [facts(story, stories, trusted) for story in stories]
     for run in runs:
         run["gantt"] = Markup(run["gantt"])  # noqa: S704  # as above
     names = ", ".join(story.name for story in stories)

@@ -36,8 +36,9 @@ class RunPlan:
     """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`, `scheme`: see Roads;
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
     leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it;
-    `metrics_ports`: see `metrics_port`; `files`: machine -> where its files lie, if not as here; `trace`: from
-    the first moment on; `observe`: count and serve metrics."""
+    `metrics_ports`: see `metrics_port`; `metrics_names`: by which pages may be called, see serving.hosts; `files`:
+    machine -> where its files lie, if not as here; `trace`: from the first moment on; `observe`: count and serve
+    metrics."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -53,6 +54,7 @@ class RunPlan:
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
     metrics_readers: tuple[str, ...] = ()
+    metrics_names: tuple[str, ...] = ()
     metrics_ports: int = 0
     files: dict[str, Files] = dataclasses.field(default_factory=dict)
     trace: bool = False
@@ -108,5 +110,6 @@ class RunPlan:
         data["limits"] = Limits(**data["limits"])
         data["import_path"] = tuple(data["import_path"])
         data["metrics_readers"] = tuple(data["metrics_readers"])
+        data["metrics_names"] = tuple(data.get("metrics_names", ()))
         data["files"] = {machine: Files(**files) for machine, files in data["files"].items()}
         return RunPlan(**data)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import secrets
 import shutil
 import sys
 from itertools import chain
@@ -29,10 +28,10 @@ from runtime.cluster.tracing import Tracing
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
-from runtime.config.machines import LOOPBACK, Machine, machine_name
+from runtime.config.machines import Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError, RoleDied
 from runtime.machine import descriptors
-from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, own, towards
+from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, towards
 from runtime.machine.private import make_socket_directory
 from runtime.machine.stacks import INTO_FILE
 from runtime.machine.versions import build, identity
@@ -42,14 +41,14 @@ from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.roads import roads_of
-from runtime.plan.run_plan import MACHINE, RunPlan, key_file
+from runtime.plan.run_plan import RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
+from runtime.runs import pages
 from runtime.runs.continuing import Continuing
 from runtime.runs.healing import Healing
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
-from runtime.serving.readers import EVERYBODY
 from runtime.serving.visits import LastLook
 from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -147,10 +146,11 @@ class ProcessHouse(House):
 
     def _serve_pages(self) -> None:
         metrics = self._config.metrics
-        address = self._here or self._own_address() if metrics.address == MACHINE else metrics.address
-        self._report = self._live_page(address)
+        address, names = pages.address_of(self._config, self._here), pages.names_of(self._config)
+        program, now = self._placement.topology.program, asyncio.get_running_loop().time
+        self._report = pages.live_page(self._config, self._directory.path, program, address, now)
         numbers, more = self._node.metrics, {"report": self._report}
-        self._pages = Pages(numbers, address, metrics.port, metrics.readers, applications=more, sd=self._targets)
+        self._pages = Pages(numbers, address, metrics.port, metrics.readers, names, applications=more, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
 
@@ -263,17 +263,6 @@ class ProcessHouse(House):
             raise LaunchError(f"{text}; {what}")
         return found
 
-    def _own_address(self) -> str:
-        """Of the machine that this host is, where no other host takes part."""
-        return next((own(machine.address) for machine in self._config.machine if not machine.namespace), LOOPBACK)
-
-    def _live_page(self, address: str) -> LivePage:
-        """Where the system tells who reads, it is for whom it lets in; elsewhere for who knows a token."""
-        open_to_all = not is_loopback(address) or EVERYBODY in self._config.metrics.readers
-        token = secrets.token_urlsafe(16) if open_to_all else ""
-        hosts = () if open_to_all else (address, "localhost")
-        return LivePage(self._directory.path, token, hosts, asyncio.get_running_loop().time)
-
     def _bind(self, lane: Lane) -> tuple[str, ...]:
         """Where the supervisor listens."""
         first = self._config.launcher.port
@@ -298,6 +287,7 @@ class ProcessHouse(House):
             addresses={machine.name: self._address_of(machine) for machine in config.machine},
             metrics_address=config.metrics.address,
             metrics_readers=config.metrics.readers,
+            metrics_names=pages.names_of(config),
             metrics_ports=config.metrics.process_ports,
             shared_memory=self._roads.shared_memory,
             scheme=self._roads.scheme,

@@ -183,7 +183,7 @@ def asked(page: LivePage, host: str = "127.0.0.1:9", query: str = "") -> tuple[s
 
 
 def test_where_nobody_is_known_by_name_the_page_asks_for_its_token(tmp_path: Path) -> None:
-    page = LivePage(run(tmp_path / "a", [BEGUN]), "secret", (), lambda: -1e9)
+    page = LivePage(run(tmp_path / "a", [BEGUN]), "roles", "secret", lambda: -1e9)
     assert page.query == "?token=secret"
     assert [asked(page, query=query)[0] for query in ("", "token=", "token=secre", "token=secret2")] == [
         "403 Forbidden"
@@ -208,7 +208,7 @@ def test_the_first_page_is_made_at_once_and_further_ones_come_after_the_run(
 
     monkeypatch.setattr("runtime.page.live.subprocess.Popen", Child)
     now = 0.0
-    page = LivePage(run(tmp_path / "a", [BEGUN]), "", (), lambda: now)
+    page = LivePage(run(tmp_path / "a", [BEGUN]), "roles", "", lambda: now)
     deadline = time.monotonic() + 60
     while b"being made" in asked(page)[1] and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -222,7 +222,7 @@ def test_the_first_page_is_made_at_once_and_further_ones_come_after_the_run(
 
 @pytest.mark.slow
 def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> None:
-    page = LivePage(tmp_path, "", (), time.monotonic)
+    page = LivePage(tmp_path, "roles", "", time.monotonic)
     assert asked(page)[0] == "200 OK"  # it is being made
     deadline = time.monotonic() + 60
     while (answer := asked(page))[0] == "200 OK" and time.monotonic() < deadline:

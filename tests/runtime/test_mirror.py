@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from roles import ROLES
+from roles.coordination.coordinator import Coordinator
+from roles.learning.resume import checkpoint_path
+from roles.tuning.tuner import Tuner
+from runtime import Actor, ActorSpec, Topology
+from runtime.cluster.launchers.allowed import OF_UP as OF_UP_HERE
+from runtime.cluster.launchers.allowed import allowed
 from runtime.cluster.machines import mirror
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.mirror import Mirror
-from runtime.cluster.machines.words import GONE, Piece
+from runtime.cluster.machines.words import GONE, GROWING, Piece
 from runtime.errors import MessageError
+from runtime.plan.topology import Placement, ProcessSpec
+
+ANY = ("*", "*/*", "*/*/*", "*/*/*/*", "logs/*", "service-times/*")
 
 
 @pytest.fixture
@@ -36,7 +49,7 @@ def copied(source: Mirror, copies: Copies, *, last: bool = False) -> list[str]:
 
 
 def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) -> None:
-    source, copies, log = Mirror(there), Copies(here), there / "logs" / "p0.log"
+    source, copies, log = Mirror(there), Copies(here, ANY), there / "logs" / "p0.log"
     for words in ("begin\n", "", "go on\n"):
         with log.open("a") as file:
             file.write(words)
@@ -45,7 +58,7 @@ def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) 
 
 
 def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last(there: Path, here: Path) -> None:
-    source, copies = Mirror(there, own=("plan.json",)), Copies(here)
+    source, copies = Mirror(there, own=("plan.json",)), Copies(here, ANY)
     (there / "plan.json").write_text("ours")
     (there / ".checkpoint.tmp").write_text("half")
     (there / "service-times").mkdir()
@@ -63,7 +76,7 @@ def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last
 
 
 def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(there: Path, here: Path) -> None:
-    source, copies = Mirror(there), Copies(here)
+    source, copies = Mirror(there), Copies(here, ANY)
     (there / "checkpoint-1").write_bytes(b"1")
     copied(source, copies)
     assert copied(source, copies) == ["checkpoint-1"]
@@ -77,7 +90,7 @@ def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(th
 
 
 def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, here: Path) -> None:
-    source, copies = Mirror(there, own=("plan.json",)), Copies(here)
+    source, copies = Mirror(there, own=("plan.json",)), Copies(here, ANY)
     for name in ("plan.json", "checkpoint-1"):
         (there / name).write_text(name)
     assert copied(source, copies, last=True) == ["checkpoint-1"]
@@ -90,7 +103,7 @@ def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, her
 def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> None:
     (here / "events.jsonl").write_text("ours")
     with pytest.raises(MessageError, match=r"events\.jsonl: to be removed, but it never came"):
-        Copies(here).take(Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8)))
+        Copies(here, ANY).take(Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8)))
     assert (here / "events.jsonl").read_text() == "ours"
 
 
@@ -102,7 +115,7 @@ def test_large_files_come_in_pieces_and_appear_in_whole(
     content = np.random.default_rng(size).bytes(size)
     (there / "checkpoint").write_bytes(content)
     (there / "logs" / "p0.log").write_bytes(content)
-    copies, appeared = Copies(here), []
+    copies, appeared = Copies(here, ANY), []
     for piece in Mirror(there).look(last=True):
         copies.take(piece)
         appeared.append((here / "checkpoint").exists())
@@ -115,7 +128,7 @@ def test_large_files_come_in_pieces_and_appear_in_whole(
 def test_what_is_half_done_at_the_end_is_nothing(there: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirror, "PIECE_BYTES", 2)
     (there / "checkpoint").write_bytes(b"1234")
-    copies = Copies(here)
+    copies = Copies(here, ANY)
     copies.take(next(iter(Mirror(there).look(last=True))))
     assert len(list(here.iterdir())) == 1
     copies.close()
@@ -129,7 +142,7 @@ def test_what_is_half_done_at_the_end_is_nothing(there: Path, here: Path, monkey
 def test_nothing_is_written_outside_or_over_files_of_up(here: Path, path: str) -> None:
     piece = Piece(path=path, offset=0, rest=0, data=np.zeros(1, np.uint8))
     with pytest.raises(MessageError, match="bad_piece"):
-        Copies(here, own=("plan.json",)).take(piece)
+        Copies(here, ANY, own=("plan.json",)).take(piece)
     assert list(here.iterdir()) == []
 
 
@@ -137,8 +150,126 @@ def test_pieces_that_do_not_follow_one_another_are_refused(here: Path) -> None:
     def piece(offset: int, rest: int) -> Piece:
         return Piece(path="file", offset=offset, rest=rest, data=np.zeros(2, np.uint8))
 
-    copies = Copies(here)
+    copies = Copies(here, ANY)
     copies.take(piece(0, 4))
     with pytest.raises(MessageError, match="bytes from 4 on, expected them from 2 on"):
         copies.take(piece(4, 0))
     assert not (here / "file").exists()
+
+
+def of(path: str, rest: int = 0) -> Piece:
+    return Piece(path=path, offset=0, rest=rest, data=np.frombuffer(b"theirs", np.uint8))
+
+
+OF_UP = [
+    "operator.key",
+    "said.toml",
+    "plan.json",
+    "config.toml",
+    "events.jsonl",
+    "trace.json",
+    "report.html",
+    "log.csv",
+]
+OF_UP += ["Operator.KEY", "tensorboard/events", "trials/x", "versions.json", "usage.jsonl", "service-times.json"]
+OF_OTHERS = ["best.safetensors", "checkpoint-0000001.safetensors", "logs/b.log", "logs/ray.log", "logs/b.stacks"]
+OF_OTHERS += ["trace/b.1.json", "trace/clocks.json", "service-times/b.json", "logs/a.log/x", "tuning.json", "anything"]
+
+
+class Leads(Actor):
+    writes = ("checkpoint-*.safetensors", "results/*.csv", "*", "logs/*")
+
+
+class Works(Actor):
+    pass
+
+
+def placement(monkeypatch: pytest.MonkeyPatch) -> Placement:
+    """The lead in process `a` of one machine, a worker in `b` of another, of a program that is here."""
+    module = ModuleType("borrowing")
+    monkeypatch.setattr(module, "ROLES", {"leads": Leads, "works": Works}, raising=False)
+    monkeypatch.setitem(sys.modules, "borrowing", module)
+    actors = (ActorSpec("lead", "leads", {}), ActorSpec("worker", "works", {}))
+    topology = Topology("borrowing", actors, (("lead", "worker"),), "lead")
+    return Placement(topology, (ProcessSpec("a", "far", ("lead",)), ProcessSpec("b", "further", ("worker",))))
+
+
+@pytest.mark.parametrize("path", [*OF_UP, *OF_OTHERS])
+@pytest.mark.parametrize("rest", [0, 6, GROWING, GONE])
+def test_a_machine_writes_neither_a_file_of_up_nor_one_of_another_machine(
+    here: Path, monkeypatch: pytest.MonkeyPatch, path: str, rest: int
+) -> None:
+    topology = placement(monkeypatch).topology
+    mine = Placement(topology, (ProcessSpec("a", "far", ("worker",)), ProcessSpec("b", "further", ("lead",))))
+    with pytest.raises(MessageError, match="bad_piece"):
+        Copies(here, allowed(mine)["far"], OF_UP_HERE).take(of(path, rest))
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", OF_UP)
+def test_no_role_can_declare_a_file_of_up(here: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    with pytest.raises(MessageError, match="is no file that a machine may leave"):
+        Copies(here, allowed(placement(monkeypatch))["far"], OF_UP_HERE).take(of(path))
+    assert list(here.iterdir()) == []
+
+
+def test_a_machine_writes_the_files_of_its_processes_and_what_its_roles_declare(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = Copies(here, allowed(placement(monkeypatch))["far"], OF_UP_HERE)
+    mine = ["checkpoint-0000001.safetensors", "results/1.csv", "anything", "service-times/a.json"]
+    grow = ["logs/a.log", "logs/a.stacks", "trace/a.1.json"]
+    for path in mine:
+        copies.take(of(path))
+        copies.take(of(path))  # its own it replaces
+    for path in grow:
+        copies.take(of(path, GROWING))
+    assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {*mine, *grow}
+    with pytest.raises(MessageError, match=r"logs/b\.log' is no file of the processes of this machine, and no role"):
+        copies.take(of("logs/b.log", GROWING))
+
+
+def test_of_a_program_whose_roles_declare_nothing_any_free_name_is_taken(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Leads, "writes", None)
+    patterns = allowed(placement(monkeypatch))["far"]
+    copies = Copies(here, patterns, OF_UP_HERE)
+    for path in ("found", "results/1.csv", "a/b/c/d"):
+        copies.take(of(path))
+    for path in ("logs/b.log", "trace/clocks.json", "service-times/b.json", "operator.key", "logs/x/y"):
+        with pytest.raises(MessageError, match="bad_piece"):
+            copies.take(of(path))
+
+
+def test_a_file_that_did_not_come_from_a_machine_is_not_replaced_by_it(here: Path) -> None:
+    (here / "logs").mkdir()
+    for path, rest in (("best.safetensors", 0), ("logs/a.log", GROWING), ("part", 6)):
+        (here / path).write_text("ours")
+        with pytest.raises(MessageError, match="is here already, and did not come from this machine"):
+            Copies(here, ANY).take(of(path, rest))
+        assert (here / path).read_text() == "ours"
+
+
+@pytest.mark.parametrize(("path", "rest"), [("logs/a.log", GROWING), ("file", 0), ("file", GROWING), ("file", 6)])
+def test_no_link_is_followed(here: Path, tmp_path: Path, path: str, rest: int) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.log").write_text("ours")
+    (here / "logs").symlink_to(outside)
+    (here / "file").symlink_to(outside / "a.log")
+    with pytest.raises(MessageError, match="is a link here"):
+        Copies(here, ANY).take(of(path, rest))
+    copies = Copies(here, ANY)
+    (here / f".new.{os.getpid()}.half").symlink_to(outside / "a.log")
+    with pytest.raises(OSError, match="symbolic links"):
+        copies.take(of("new", 6))
+    assert [(outside / "a.log").read_text(), *map(str, outside.glob("b*"))] == ["ours"]
+
+
+def test_the_lead_of_training_may_send_checkpoints_and_a_worker_none() -> None:
+    assert Coordinator.writes == ("checkpoint-*.safetensors", "best.safetensors")
+    assert checkpoint_path(Path("x"), 7).match(Coordinator.writes[0])
+    assert Tuner.writes == ("tuning.json",)
+    writing = {name: ROLES[name].writes for name in ROLES if getattr(ROLES[name], "writes", None)}
+    assert {*writing.values()} == {Coordinator.writes, Tuner.writes}

@@ -167,7 +167,7 @@ async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_
 
 async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "logs").write_text("no folder")
-    launcher, copies = SshLauncher(LaunchPlan(tmp_path, "roles", ())), Copies(tmp_path)
+    launcher, copies = SshLauncher(LaunchPlan(tmp_path, "roles", ())), Copies(tmp_path, ["logs/*"])
     for _ in range(3):
         launcher._keep("m", copies, PIECE)
     assert [record.getMessage() for record in caplog.records] == [

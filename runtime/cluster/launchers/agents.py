@@ -14,11 +14,13 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
+from runtime.cluster.launchers.allowed import OF_UP, allowed
 from runtime.cluster.launchers.local import LocalLauncher
 from runtime.cluster.launchers.remote import RemoteMachine, Stage
 from runtime.cluster.machines.copies import Copies
@@ -35,10 +37,6 @@ from runtime.plan.topology import ProcessSpec
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
-OWN = (  # of `up`, in the run directory
-    *(FILE, "config.toml", "versions.json", "events.jsonl", "log.csv", "usage.jsonl", "tensorboard"),
-    "service-times.json",
-)
 CLOSE_SECONDS = 5.0  # without a word, while an agent sends its last files
 LET_GO_SECONDS = 2.0  # for what started an agent to end when that has ended
 END_SECONDS = 0.3  # for an agent's own words to come before what started it is asked
@@ -66,6 +64,7 @@ class AgentLauncher(Launcher):
     attached = True
     start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
     link_seconds = 6.0  # how long a link may be silent, as the run has it
+    private = Path()  # the folder of the run on this host that only its user can look into, once it is opened
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -77,6 +76,7 @@ class AgentLauncher(Launcher):
         self._machines: dict[str, RemoteMachine] = {}
         self._handles: dict[str, Handle] = {}
         self._copies: list[Copies] = []
+        self._allowed: dict[str, tuple[str, ...]] = {}  # machine -> the files that it may leave in the run directory
         self._missed: set[tuple[str, str]] = set()  # what of whom was told to be missing
         self._reception: Reception | None = None
         self._address = ""  # what agents dial
@@ -99,6 +99,7 @@ class AgentLauncher(Launcher):
         if self._reception is None:
             run = RunPlan.read(self.plan.directory)
             self.link_seconds = run.limits.link_seconds
+            self._allowed, self.private = allowed(run.placement), Path(run.socket_directory)
             limits = limits_of(self.link_seconds)
             self._reception = Reception(limits, self._heard, self._lost, self._refuse)
             self._address = self._reception.listen(_here(run), self._wishes.port or 0 if self._wishes else 0)
@@ -157,7 +158,7 @@ class AgentLauncher(Launcher):
     async def _open(self, machine: Machine, run: RunPlan, reception: Reception) -> None:
         name = machine.name
         tell = partial(reception.tell, name)
-        copies = Copies(self.plan.directory, OWN)
+        copies = Copies(self.plan.directory, self._allowed.get(name, ()), OF_UP)
         self._copies.append(copies)
         keep, leaves = partial(self._keep, name, copies), partial(self.on_leaving, name)
         remote = RemoteMachine(name, self.plan.directory / "logs", tell, keep, leaves)

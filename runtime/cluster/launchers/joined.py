@@ -181,7 +181,7 @@ class MachineAgent:
                 (self._folder / "run").mkdir()
             except OSError as error:
                 raise LaunchError(f"{error.filename}: no folder for the run can be made: {error.strerror}") from None
-            self._plan = Copies(self._folder / "run")
+            self._plan = Copies(self._folder / "run", [FILE])
         self._plan.take(message)
 
     @_do.register

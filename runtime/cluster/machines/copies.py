@@ -1,26 +1,38 @@
-"""Copies of another machine's files, made of the pieces in which they come. Nothing is written outside their folder,
-and nothing removed that did not come."""
+"""Copies of another machine's files, made of the pieces in which they come.
+
+The machine may be somebody else's. It writes names of its allow list only, no file that is there already and did not
+come from it, and nothing through a link; it removes what came from it and nothing else.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import IO
 
+from runtime.cluster.machines.mirror import GROWING_FOLDERS
 from runtime.cluster.machines.words import GONE, GROWING, Piece
 from runtime.errors import MessageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 DEPTH = 4
+FOLDERS = (*GROWING_FOLDERS, "service-times")  # where each process has files of its own: no wildcard stands for them
 
 
 class Copies:
-    """Of one machine, below `folder`. `own`: what is there already and not theirs."""
+    """Of one machine, below `folder`. `allowed`: patterns of the names that it may write, folder by folder; `own`:
+    names at the top that nobody may, whatever the patterns say."""
 
-    def __init__(self, folder: Path, own: tuple[str, ...] = ()) -> None:
-        self._folder, self._own = folder, own
+    def __init__(self, folder: Path, allowed: Iterable[str], own: Iterable[str] = ()) -> None:
+        self._folder = folder
+        self._allowed = [pattern.split("/") for pattern in allowed]
+        self._own = frozenset(name.casefold() for name in own)
         self._growing: dict[str, int] = {}  # bytes that are there of each file that comes whole
         self._whole: set[str] = set()  # files that came
+        self._logs: set[str] = set()  # files that were begun, and grow
 
     def __repr__(self) -> str:
         return f"<copies in {self._folder}, {len(self._growing)} of them half done>"
@@ -29,19 +41,21 @@ class Copies:
         """MessageError if it may not be here, or does not follow what came before; OSError if it cannot be written."""
         path = self._place(piece.path)
         data = piece.data.tobytes()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if piece.rest == GONE:
             self._remove(piece.path, path)
             return
+        self._check_free(piece.path, path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if piece.rest == GROWING:
-            with path.open("ab") as file:
+            with _opened(path, os.O_APPEND) as file:
+                self._logs.add(piece.path)
                 file.write(data)
             return
-        half = path.with_name(f".{path.name}.{os.getpid()}.half")
+        half = _half(path)
         here = self._growing.pop(piece.path, 0) if piece.offset else 0
         if here != piece.offset:
             raise MessageError("bad_piece", f"{piece.path}: bytes from {piece.offset} on, expected them from {here} on")
-        with half.open("ab" if here else "wb") as file:
+        with _opened(half, os.O_APPEND if here else os.O_TRUNC) as file:
             file.write(data)
         if piece.rest:
             self._growing[piece.path] = here + len(data)
@@ -52,8 +66,7 @@ class Copies:
     def close(self) -> None:
         """Nothing more comes: what is half done is nothing."""
         for name in self._growing:
-            path = self._place(name)
-            path.with_name(f".{path.name}.{os.getpid()}.half").unlink(missing_ok=True)
+            _half(self._folder / name).unlink(missing_ok=True)
         self._growing.clear()
 
     def _remove(self, name: str, path: Path) -> None:
@@ -63,7 +76,33 @@ class Copies:
         path.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
+        """Where a file of this name lies. MessageError if its name is not allowed, or a link leads there."""
         parts = name.split("/")
-        if len(parts) > DEPTH or not all(map(_NAME.fullmatch, parts)) or name in self._own:
+        if len(parts) > DEPTH or not all(map(_NAME.fullmatch, parts)) or parts[0].casefold() in self._own:
             raise MessageError("bad_piece", f"{name!r:.80} is no file that a machine may leave in a run directory")
+        if not any(_matches(parts, pattern) for pattern in self._allowed):
+            text = f"{name!r:.80} is no file of the processes of this machine, and no role of its actors declares it"
+            raise MessageError("bad_piece", f"{text} (Actor.writes)")
+        for depth in range(1, len(parts) + 1):
+            if self._folder.joinpath(*parts[:depth]).is_symlink():
+                raise MessageError("bad_piece", f"{name!r:.80}: {'/'.join(parts[:depth])} is a link here")
         return self._folder.joinpath(*parts)
+
+    def _check_free(self, name: str, path: Path) -> None:
+        if name not in self._whole and name not in self._logs and os.path.lexists(path):
+            raise MessageError("bad_piece", f"{name!r:.80} is here already, and did not come from this machine")
+
+
+def _matches(parts: list[str], pattern: list[str]) -> bool:
+    if parts[0] in FOLDERS and parts[0] != pattern[0]:
+        return False
+    return len(parts) == len(pattern) and all(map(fnmatchcase, parts, pattern))
+
+
+def _half(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.half")
+
+
+def _opened(path: Path, more: int) -> IO[bytes]:
+    """Open for writing; a link is an OSError."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | more, 0o600), "wb")

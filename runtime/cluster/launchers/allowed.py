@@ -1,0 +1,48 @@
+"""The files of a run directory that a machine elsewhere may leave there: an allow list for each machine.
+
+A machine may be somebody else's, so what its agent sends is judged by what its own processes may write: each its log,
+its stacks, its part of a trace and its service times, and what the roles of its actors declare (`Actor.writes`). Of a
+program none of whose roles declares anything, a machine may leave any name that is free.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from glob import escape
+
+from runtime.cluster.machines.copies import FOLDERS
+from runtime.errors import ConfigError
+from runtime.plan.program import program_here, role_of, roles_of
+from runtime.plan.run_plan import FILE, SAID
+from runtime.plan.topology import Placement, Topology
+
+OF_UP = (  # names in the run directory that no machine may use, whatever a role declares
+    *(FILE, SAID, "config.toml", "versions.json", "events.jsonl", "log.csv", "usage.jsonl", "tensorboard", "trials"),
+    *("service-times.json", "trace.json", "operator.key", "report.html"),
+)
+ANY = ("*", "*/*", "*/*/*", "*/*/*/*")
+OF_PROCESSES = ("logs/{}.log", "logs/{}.stacks", "trace/{}.*.json", "service-times/{}.json")
+
+
+def allowed(placement: Placement) -> dict[str, tuple[str, ...]]:
+    """Machine -> patterns of names, for its processes and their actors."""
+    declared = _declared(placement.topology)
+    some = any(patterns is not None for patterns in declared.values())
+    found: dict[str, dict[str, None]] = {}
+    for spec in placement.processes:
+        mine = found.setdefault(spec.machine, {})
+        mine.update(dict.fromkeys(pattern.format(escape(spec.name)) for pattern in OF_PROCESSES))
+        wanted = (pattern for actor in spec.actors for pattern in declared.get(actor) or ()) if some else ANY
+        mine.update(dict.fromkeys(pattern for pattern in wanted if pattern.partition("/")[0] not in FOLDERS))
+    return {machine: tuple(patterns) for machine, patterns in found.items()}
+
+
+def _declared(topology: Topology) -> dict[str, tuple[str, ...] | None]:
+    """Actor -> the patterns that its role declares; None if it declares none."""
+    program = program_here(topology.program)
+    if program is None:
+        return {}
+    with suppress(ConfigError):  # whoever starts the actor tells it
+        roles = roles_of(program)
+        return {spec.name: getattr(role_of(roles, spec), "writes", None) for spec in topology.actors}
+    return {}

@@ -1,0 +1,92 @@
+"""The line that lets a machine in is a key: it is shown where it is read now, and never kept for others to read."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runtime.cluster.launcher import LaunchPlan
+from runtime.cluster.launchers.manual import ManualLauncher
+from runtime.config.sections import Machine
+from runtime.errors import LaunchError
+
+KEY = "5f0c" * 16
+
+
+@contextmanager
+def stdout(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with os.fdopen(descriptor, "w") as opened, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", opened)
+        yield
+
+
+async def typed(folder: Path) -> None:
+    launcher = ManualLauncher(LaunchPlan(folder, "roles", ()))
+    launcher.private = folder
+    await launcher.start(Machine(name="yours"), ["python3", "-m", "runtime", "join", "10.0.0.1:7", "yours"], KEY)
+
+
+async def test_a_key_is_not_written_into_a_log_but_into_a_file_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0)
+    try:
+        with stdout(os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT, 0o644), monkeypatch):
+            await typed(tmp_path)
+    finally:
+        os.umask(before)
+    log, kept = read(tmp_path / "log"), tmp_path / "yours.invitation"
+    assert log == (
+        "machine 'yours': type there\n    python3 -m runtime join 10.0.0.1:7 yours\n"
+        f"and then the line that is in this file, which only you can read\n    {kept}\n"
+    )
+    assert read(kept) == f"{KEY}\n"
+    assert mode(kept) == 0o600
+
+
+async def test_a_key_is_shown_on_a_terminal_and_to_who_reads_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for reader, writer in (pty.openpty(), os.pipe()):
+        with stdout(writer, monkeypatch):
+            await typed(tmp_path)
+            said = os.read(reader, 4096).decode().replace("\r", "")
+        os.close(reader)
+        assert said.endswith(f"and then\n    {KEY}\n")
+    assert names(tmp_path) == []
+
+
+async def test_a_file_that_is_there_already_is_not_taken_for_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link(tmp_path / "yours.invitation", tmp_path / "elsewhere")
+    with (
+        stdout(os.open(os.devnull, os.O_WRONLY), monkeypatch),
+        pytest.raises(
+            LaunchError, match=r"yours\.invitation: the line for machine 'yours' cannot be written: File exists"
+        ),
+    ):
+        await typed(tmp_path)
+    assert names(tmp_path) == ["yours.invitation"]
+
+
+def read(path: Path) -> str:
+    return path.read_text()
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def link(path: Path, to: Path) -> None:
+    path.symlink_to(to)
