@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -43,20 +42,14 @@ def boards() -> ModuleType:
     return made
 
 
-def free_port() -> int:
-    """One that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
 class PrometheusServer:
-    """Scrapes every half second what a run with `metrics.port` = `port` lists. A context manager."""
+    """Scrapes every half second what a run with `metrics.port` = `port` lists, and serves at the port after it. A
+    context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         if shutil.which("prometheus") is None:
             pytest.skip("prometheus (Debian's package of that name) is not installed")
-        self.port, self._own = free_port(), free_port()
+        self.port, self._own = port, port + 1
         self._folder = folder / "prometheus"
         self._folder.mkdir()
         rules = MONITORING / "rules.yml"

@@ -143,7 +143,6 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     gc.collect()
     assert (descriptors(), mapped()) == (before, 0)
     assert not list(temporary.iterdir())
-    assert not [name for name in os.listdir("/dev/shm") if "convoy" in name]  # noqa: PTH208
     # a killed process cannot remove its socket files: the next life takes them over, and `up` removes their folder
     assert {path.name for path in sockets.iterdir()} <= {"peer.control", "peer.bulk"}
 

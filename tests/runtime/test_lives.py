@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
-from tests.prometheus_server import free_port
+from tests.ports import free_ports
 
 
 class Chief(Actor):
@@ -155,11 +155,17 @@ async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client:
     assert prepared == ["asker"]
 
 
+@pytest.fixture
+def two_ports() -> Iterator[int]:
+    with free_ports(2) as first:
+        yield first
+
+
 @pytest.mark.parametrize("scheme", ["unix", "tcp"])
 async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_until_it_does(
-    tmp_path: Path, scheme: str
+    tmp_path: Path, two_ports: int, scheme: str
 ) -> None:
-    places = {lane: f"tcp://127.0.0.1:{free_port()}" for lane in ("control", "bulk")}
+    places = {lane: f"tcp://127.0.0.1:{two_ports + number}" for number, lane in enumerate(("control", "bulk"))}
     client, chief = Process(tmp_path, "client", Actor()), Process(tmp_path, SUPERVISOR, Chief())
     if scheme == "unix":
         places = {lane: f"unix://{tmp_path}/late.{lane}" for lane in places}
