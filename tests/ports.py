@@ -14,8 +14,8 @@ GUARDS = range(20_000, 32_000, 16)
 
 @contextmanager
 def free_ports(count: int = 1) -> Iterator[int]:
-    """The first of `count` free ports in a row (15 at most) on 127.0.0.1, which no other test of this machine gets until
-    the end of the block."""
+    """The first of `count` free ports in a row (15 at most) on 127.0.0.1. No other test on this machine has them until
+    the block ends."""
     guard, first = _guarded(count)
     with guard:
         yield first
