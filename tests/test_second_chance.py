@@ -156,8 +156,13 @@ def test_unsteady_tests_of_worker_processes_run_once_more_without_these(tmp_path
 
 
 TIMES_OUT = UNSTEADY + "\nimport time\n\n@pytest.mark.timeout(0.2{})\ndef test_slow(): time.sleep(50)\n"
+KEEPS_TIME_OUT = TIMES_OUT.format("").replace(
+    "def test_slow(): time.sleep(50)",
+    "def test_slow():\n    try:\n        time.sleep(50)\n    except BaseException:\n        pass\n    raise ValueError",
+)
 NEVER = {
     "a test that times out": ("", TIMES_OUT.format(""), "test_a.py::test_slow timed out"),
+    "a time-out that a library keeps": ("", KEEPS_TIME_OUT, "test_a.py::test_slow timed out"),
     "a time-out that ends the process": ("", TIMES_OUT.format(", method='thread'"), "pytest did not get to its end"),
     "a time-out in a worker": ("-n 1", TIMES_OUT.format(""), "test_a.py::test_slow timed out"),
     "a worker that crashes": ("-n 1", UNSTEADY + "\nimport os\n\ndef test_it(): os._exit(1)\n", "crashed"),
@@ -171,7 +176,7 @@ NEVER = {
 }
 
 
-@pytest.mark.few("[a test", "[a worker", "[a file", "[no tests")
+@pytest.mark.few("[a test", "[a time-out that a library keeps", "[a worker", "[a file", "[no tests")
 @pytest.mark.parametrize("case", NEVER)
 def test_this_is_never_accepted_and_not_run_once_more(tmp_path: Path, case: str) -> None:
     arguments, text, reason = NEVER[case]
