@@ -97,7 +97,7 @@ class PrometheusServer:
         url = f"http://127.0.0.1:{self._own}/api/v1/{what}?{urllib.parse.urlencode(words)}"
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 data: dict[str, Any] = json.load(answer)["data"]
                 return data
         except urllib.error.HTTPError as error:

@@ -103,6 +103,7 @@ def test_of_four_that_hold_the_model_two_may_die_at_once(tmp_path: Path, seed: i
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("preset", ["sync", "replicas"])
 def test_what_was_decided_while_a_run_went_on_counts_in_the_run_that_begins_anew(
     tmp_path: Path, preset: str, survivor: Starts

@@ -157,7 +157,7 @@ def apart(made: list[Machine]) -> str:
 
 def cable(machine: Machine, state: str) -> None:
     """Plug a machine's cable in ("up") or out ("down")."""
-    subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=20)
+    subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=60)
 
 
 @pytest.mark.slow
