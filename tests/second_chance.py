@@ -156,4 +156,7 @@ def main(commands: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:  # pytest has got it too, and tells
+        sys.exit(128 + signal.SIGINT)
