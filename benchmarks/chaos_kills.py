@@ -51,7 +51,7 @@ def of_preset(trials: Trials, preset: str, times: int) -> Found:
             kind = found.kinds.setdefault(_kind(victim), Harm(f"SIGKILL of {_kind(victim)}"))
             with trials.counted(found.all), trials.alike(kind, found.all):
                 trials.pause(0.0, 1.2)
-                pid = nursery_of(run) if victim == NURSERY else run.pids()[victim]
+                pid = nursery_of(run) if victim == NURSERY else run.pid(victim)
                 line = named_and_back(run, found.all, kill(pid, found.all))
                 word = "forked from was killed" if victim == NURSERY else f"process {victim} "
                 assert word in line, f"named as {line!r}"

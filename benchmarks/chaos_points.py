@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.chaos_processes import WORKERS
 from benchmarks.chaos_trials import Harm, Trials, named_and_back, trained_twice
-from benchmarks.failpoints import HIT, POINTS, VARIABLE, arm
-from benchmarks.survivor import environment, living
+from benchmarks.failpoints import ARMED, HIT, POINTS, VARIABLE, arm
+from benchmarks.survivor import PATIENCE, environment, living
 
 KINDS = ("conv-0-0", "conv_model", "fc_server", "reducer-0", "reducer-1", "coordinator")
 PROGRAM = 'program = "benchmarks.failpoints"'
@@ -27,9 +27,12 @@ def points(trials: Trials, times: int) -> None:
         for _, kind, (point, harm) in product(range(times), KINDS, harms.items()):
             with trials.counted(harm):
                 trials.pause(0.0, 0.5)
-                pid = run.pids()[kind]
+                pid = run.pid(kind)
                 arm(folder, pid, point, trials.chance.randint(1, MOST))
-                since = _death(pid, folder / HIT)
+                try:
+                    since = _death(pid, folder / HIT)
+                finally:  # else it would die in the middle of the next trial
+                    (folder / ARMED).unlink(missing_ok=True)
                 harm.happened += 1
                 line = named_and_back(run, harm, since)
                 assert f"process {kind} " in line, f"named as {line!r}"
@@ -41,7 +44,7 @@ def points(trials: Trials, times: int) -> None:
 
 def _death(pid: int, hit: Path) -> float:
     """When it had come to its point, and is dead. AssertionError if it lives on."""
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + PATIENCE
     while living(pid):
         assert time.monotonic() < deadline, "it did not come to its point"
         time.sleep(0.001)

@@ -48,14 +48,14 @@ def paused(trials: Trials, times: int) -> None:
             for kind in KINDS[:-1]:
                 for harm, seconds in zip(short, (0.2, 1.0), strict=True):
                     with trials.counted(harm):
-                        stopped_for(run.pids()[kind], seconds, harm)
+                        stopped_for(run.pid(kind), seconds, harm)
                         before, since = run.newest, time.monotonic()
                         harm.back.append(next_progress(run, since) - since)
                         assert run.newest == before, "it was taken for dead"
         for _ in range(times):
             with trials.counted(long):
                 kind = trials.chance.choice(KINDS[:-1])
-                pid, since = run.pids()[kind], time.monotonic()
+                pid, since = run.pid(kind), time.monotonic()
                 os.kill(pid, signal.SIGSTOP)
                 long.happened += state(pid) == "T"
                 line = named_and_back(run, long, since)
@@ -78,7 +78,7 @@ def slow(trials: Trials, times: int) -> None:
             with trials.run(workers=4, folder=folder, env=env, solver=PACED) as run, trials.counted(harm):
                 trials.pause(1.0, 2.0)
                 began, since = len(events(run.newest, "progress")), time.monotonic()
-                slow_down(folder, run.pids()["conv-0-1"], factor)
+                slow_down(folder, run.pid("conv-0-1"), factor)
                 harm.named.append(run.at(r"straggler +worker conv-0-1 ", 60.0) - since)
                 (told,) = (event for event in events(run.newest, "straggler") if event["worker"] == "conv-0-1")
                 harm.happened += told["times"] > (1 + factor) / 2
@@ -97,7 +97,7 @@ def loop(trials: Trials, times: int) -> None:
             while not list(run.runs.rglob("checkpoint-*.safetensors")):
                 run.until("progress ")
             for turn in range(4):
-                since = kill(run.pids()["conv_model"])
+                since = kill(run.pid("conv_model"))
                 run.named(ERROR)
                 if turn < 3:
                     run.until("restart ")
@@ -126,7 +126,7 @@ def unequal(trials: Trials, times: int) -> None:
         ):
             next_progress(run, time.monotonic() + 1.0)
             before, since = _rate(run), time.monotonic()
-            slow_down(folder, run.pids()["conv-1-0"], 10)
+            slow_down(folder, run.pid("conv-1-0"), 10)
             harm.named.append(run.at(r"straggler +worker conv-1-0 ", 60.0) - since)
             lost.append(round(1.0 - _rate(run) / before, 3))
             harm.happened += lost[-1] > 0.5 / WORKERS
@@ -172,16 +172,19 @@ def stopped_for(pid: int, seconds: float, harm: Harm) -> None:
 
 def alive(run: Survivor) -> list[int]:
     """The processes of the present run, or of the one that begins."""
-    deadline = time.monotonic() + 20.0
-    while not (found := sorted(pid for pid in run.pids().values() if living(pid))):
-        assert time.monotonic() < deadline, "no process lives any more"
-        time.sleep(0.01)
+    found: list[int] = []
+
+    def some(pids: dict[str, int]) -> bool:
+        found.extend(sorted(pid for pid in pids.values() if living(pid)))
+        return bool(found)
+
+    run.reported(some)
     return found
 
 
 def nursery_of(run: Survivor) -> int:
     """The process that the present run's processes were forked from."""
-    pid = next(iter(run.pids().values()))
+    pid = next(iter(run.reported().values()))
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 

@@ -54,7 +54,7 @@ def soak(trials: Trials, minutes: int) -> None:
             print(json.dumps(vars(samples[-1])), flush=True)
             with trials.counted(harm):
                 kind = KINDS[turn % len(KINDS)]
-                named_and_back(run, harm, kill(nursery_of(run) if kind == "nursery" else run.pids()[kind], harm))
+                named_and_back(run, harm, kill(nursery_of(run) if kind == "nursery" else run.pid(kind), harm))
             if run.process.poll() is not None:
                 break
         harm.failures += [f"another loss after a restart: {text}" for text in trained_twice(run)]

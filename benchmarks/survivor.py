@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -94,6 +94,20 @@ class Survivor:
     def pids(self) -> dict[str, int]:
         """Of the run under way."""
         return {event["process"]: event["pid"] for event in events(self.newest, "process")}
+
+    def reported(self, wanted: Callable[[dict[str, int]], object] = bool) -> dict[str, int]:
+        """The pids of the run under way, as soon as they are what is wanted, by default any: a run that begins anew has
+        none at first. Gone if `up` ends, or none come."""
+        deadline = time.monotonic() + PATIENCE
+        while not wanted(found := self.pids()):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise Gone(f"processes that have reported: {', '.join(found) or 'none'}\n{self.said()}")
+            time.sleep(0.01)
+        return found
+
+    def pid(self, process: str) -> int:
+        """The pid of a process of the run under way, as soon as it has reported."""
+        return self.reported(lambda pids: process in pids)[process]
 
     def until(self, pattern: str, timeout: float = PATIENCE) -> str:
         """The next line on stdout that begins so. Gone if none comes."""

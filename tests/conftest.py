@@ -26,9 +26,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background: runs inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
-if WORKER:  # what a test finds left behind must be its own: test files that run at the same time see other folders
-    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix=f"{WORKER}-")
+# What a test finds left behind must be its own: every process of tests has a temporary folder that no other program
+# uses. `tmp_path` stays where pytest keeps it for people to look at.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+OWN = tempfile.mkdtemp(prefix=f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-")
+os.environ["TMPDIR"] = tempfile.tempdir = OWN
 
 import pytest  # noqa: E402
 import pytest_asyncio  # noqa: E402
@@ -124,9 +126,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    if WORKER and tempfile.tempdir is not None:
-        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
+def pytest_unconfigure() -> None:
+    shutil.rmtree(OWN, ignore_errors=True)
 
 
 @pytest_asyncio.fixture
@@ -138,7 +139,7 @@ async def no_stray_task() -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    def sockets() -> set[str]:  # of ended processes and of this one: another run on this machine may have its own
+    def sockets() -> set[str]:  # of ended processes and of this one: runs that a fixture keeps have their own
         found = [path.name for path in Path(tempfile.gettempdir()).glob("convoy-sockets-*")]
         owners = {name: name.split("-")[2] for name in found}
         return {name for name in found if owners[name] == str(os.getpid()) or not Path("/proc", owners[name]).exists()}

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -43,20 +42,14 @@ def boards() -> ModuleType:
     return made
 
 
-def free_port() -> int:
-    """One that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
 class PrometheusServer:
-    """Scrapes every half second what a run with `metrics.port` = `port` lists. A context manager."""
+    """Scrapes every half second what a run with `metrics.port` = `port` lists, and serves at the port after it. A
+    context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         if shutil.which("prometheus") is None:
             pytest.skip("prometheus (Debian's package of that name) is not installed")
-        self.port, self._own = free_port(), free_port()
+        self.port, self._own = port, port + 1
         self._folder = folder / "prometheus"
         self._folder.mkdir()
         rules = MONITORING / "rules.yml"
@@ -104,7 +97,7 @@ class PrometheusServer:
         url = f"http://127.0.0.1:{self._own}/api/v1/{what}?{urllib.parse.urlencode(words)}"
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 data: dict[str, Any] = json.load(answer)["data"]
                 return data
         except urllib.error.HTTPError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.machines import Refused, machines
 from tests.far_machines import Far
+from tests.ports import free_ports
 from tests.support import environment
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -108,7 +109,7 @@ def slurm_cluster(folder: Path, cores: tuple[int, ...] = (2, 1)) -> Iterator[Clu
     folder.mkdir(parents=True)
     with machines(len(cores), 10**9) as made, ExitStack() as ends:
         cluster = Cluster(Far(made, folder))
-        _write(cluster, cores)
+        _write(cluster, cores, ends.enter_context(free_ports()))
         daemon = [shutil.which(name, path=search) for name in DAEMONS]
         files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "munge.pid", "seed-file": "munge.seed"}
         words = [f"--{key}={folder / name}" for key, name in files.items()]
@@ -124,16 +125,13 @@ def slurm_cluster(folder: Path, cores: tuple[int, ...] = (2, 1)) -> Iterator[Clu
         yield cluster
 
 
-def _write(cluster: Cluster, cores: tuple[int, ...]) -> None:
+def _write(cluster: Cluster, cores: tuple[int, ...], port: int) -> None:
     """Each node finds itself as Debian has it, at 127.0.1.1, and the others where they are."""
     folder, made = cluster.far.folder, cluster.far.machines
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
     (folder / "state").mkdir()
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
     control = f"{socket.gethostname()}({made[0].address.rpartition('.')[0]}.254)"
     nodes = cards = ""
     for number, (machine, count) in enumerate(zip(made, cores, strict=True)):

@@ -188,7 +188,7 @@ def events(directory: Path, kind: str) -> list[dict[str, Any]]:
 
 def get(url: str) -> str:
     """What a page of metrics says."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         body: str = answer.read().decode()
         return body
 

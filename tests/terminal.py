@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import selectors
+import queue
 import struct
 import subprocess
 import termios
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,8 +49,9 @@ class Terminal:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         os.close(slave)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._fd, selectors.EVENT_READ)
+        self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
     def shown(self) -> list[str]:
         """The lines of the screen."""
@@ -84,23 +86,34 @@ class Terminal:
 
     def _frames(self) -> Iterator[list[str]]:
         while True:
-            assert self._selector.select(PATIENCE), "nothing new on the terminal:\n" + "\n".join(self.shown())
             try:
-                said = os.read(self._fd, 65536)
-            except OSError:  # whoever wrote to it is gone
-                return
+                said = self._said.get(timeout=PATIENCE)
+            except queue.Empty:
+                raise AssertionError("nothing new on the terminal:\n" + "\n".join(self.shown())) from None
             if not said:
+                self._said.put(b"")  # for the next look
                 return
             self.raw += said
             self._stream.feed(said)
             yield self.shown()
+
+    def _read(self) -> None:
+        """Take what comes at once: the emulator is slow on a busy machine, and a run leaves lines out where
+        nobody reads."""
+        said = b"-"
+        while said:
+            try:
+                said = os.read(self._fd, 65536)
+            except OSError:  # the process that wrote to it has ended
+                said = b""
+            self._said.put(said)
 
     def close(self) -> None:
         """Nobody is left."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._selector.close()
+        self._reader.join()
         os.close(self._fd)
 
 

@@ -56,7 +56,7 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     run = survivor(cluster_of(tmp_path, preset, 3))
     run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
     before, victim = run.newest, generator.choice(replicas(run))
-    os.kill(run.pids()[victim], signal.SIGKILL)
+    os.kill(run.pid(victim), signal.SIGKILL)
     run.until("resumes +what replica-")
     run.until("healed ")
     assert run.end()[0] == 0
@@ -130,13 +130,14 @@ def test_of_four_that_hold_the_model_two_may_die_at_once(tmp_path: Path, seed: i
     generator = random.Random(seed)
     run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
     for victim in generator.sample(replicas(run), 2):
-        os.kill(run.pids()[victim], signal.SIGKILL)
+        os.kill(run.pid(victim), signal.SIGKILL)
     run.until("resumes +what replica-")
     assert run.end()[0] == 0
     assert_same_bits(last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "firecaffe", 0)))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("preset", ["sync", "replicas"])
 def test_what_was_decided_while_a_run_went_on_counts_in_the_run_that_begins_anew(
     tmp_path: Path, preset: str, survivor: Starts

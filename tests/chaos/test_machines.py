@@ -105,11 +105,11 @@ def waiting(folder: Path, three: Far, kind: str, program: str = PROGRAM, setting
 def cut(machine: Machine) -> Iterator[None]:
     """Its cable is unplugged."""
     words = ["ip", "-n", machine.namespace, "link", "set", "eth0"]
-    subprocess.run([*words, "down"], check=True, timeout=20)
+    subprocess.run([*words, "down"], check=True, timeout=60)
     try:
         yield
     finally:
-        subprocess.run([*words, "up"], check=True, timeout=20)
+        subprocess.run([*words, "up"], check=True, timeout=60)
 
 
 @pytest.fixture

@@ -75,9 +75,7 @@ def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(
     run.kill(generator)
     run.until("restart ")
     run.until("metrics ")
-    deadline = time.monotonic() + 20
-    while not run.pids() and time.monotonic() < deadline:
-        os.sched_yield()
+    run.reported()
     run.kill(generator)
     assert "2 of 3" in run.until("restart ")
     assert run.end()[0] == 0
@@ -92,7 +90,7 @@ def test_all_runs_of_an_up_are_born_in_one_process_and_in_another_when_that_was_
 
     def born_in() -> int:
         run.until("progress ")
-        return parent_of(run.pids()["coordinator"])
+        return parent_of(run.pid("coordinator"))
 
     first = born_in()
     run.kill(random.Random(1))

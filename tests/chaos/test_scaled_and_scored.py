@@ -60,7 +60,7 @@ def test_a_run_that_was_scaled_is_scored_once_by_its_last_checkpoint(run: Surviv
 @pytest.mark.slow
 def test_a_run_that_was_healed_is_scored_by_its_last_checkpoint(run: Survivor) -> None:
     run.until(r"progress +iteration 5/")
-    os.kill(run.pids()["replica-1"], signal.SIGKILL)
+    os.kill(run.pid("replica-1"), signal.SIGKILL)
     run.until("healed ")
     file, accuracy = score_told(run)
     assert run.end()[0] == 0

@@ -62,7 +62,7 @@ async def ends() -> AsyncIterator[tuple[Answering, Heard, Dialing, Heard]]:
         where = await there.open()
         await road.open()
         road.connect("up", where)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             yield there, up, road, heard
     finally:
         await road.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from nets.definition.spec import ZOO
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
+from tests.ports import free_ports
 from tests.support import configure, run_up
 
 NET = (ZOO / "lenet.prototxt").read_text()
@@ -365,11 +365,7 @@ def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_port_in_use_is_named_with_its_process(tmp_path: Path) -> None:
-    with socket.socket() as holder:
-        # those that follow it are for other processes: none that the system gives to another test
-        holder.bind(("127.0.0.1", 20_000 + os.getpid() % 1000 * 10))
-        holder.listen()
-        port = holder.getsockname()[1]
+    with free_ports(8) as port, socket.create_server(("127.0.0.1", port)):  # those after it are for other processes
         more = f'[links]\ntransport = "tcp"\n[[machine]]\nport = {port}\n'
         done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3

@@ -6,7 +6,6 @@ import asyncio
 import json
 import platform
 import socket
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from runtime.errors import LaunchError
 from runtime.plan.placement import place
 from runtime.runs.run import Run
 from tests.journeys.adders import Add, Total, adders
+from tests.ports import free_ports
 from tests.support import configure, get
 
 MACHINE = '[[machine]]\nname = "m{number}"\naddress = "127.0.0.{number}"\n'
@@ -80,23 +80,13 @@ def two_adders(folder: Path, monkeypatch: pytest.MonkeyPatch, base: int) -> Run:
     return Run(place(adders(), loaded.config), loaded.config)
 
 
-def three_free_ports() -> int:
-    """The first of three in a row that nobody listens at."""
-    for base in range(20_000, 30_000, 3):
-        with ExitStack() as held, suppress(OSError):
-            for port in range(base, base + 3):
-                held.enter_context(socket.create_server(("127.0.0.1", port)))
-            return base
-    raise AssertionError("all are taken")
-
-
 async def test_processes_take_the_ports_from_the_wanted_one_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = three_free_ports()
-    async with two_adders(tmp_path, monkeypatch, base) as run:
-        await run.ask("two", Add(number=1), Total)
-        listed = json.loads(await asyncio.to_thread(get, run.metrics_url))
-        page = await asyncio.to_thread(get, f"http://127.0.0.1:{base + 1}/metrics")
-        await run.tell("one", Add(number=20))
+    with free_ports(3) as base:
+        async with two_adders(tmp_path, monkeypatch, base) as run:
+            await run.ask("two", Add(number=1), Total)
+            listed = json.loads(await asyncio.to_thread(get, run.metrics_url))
+            page = await asyncio.to_thread(get, f"http://127.0.0.1:{base + 1}/metrics")
+            await run.tell("one", Add(number=20))
     targets = {entry["labels"]["process"]: entry["targets"][0] for entry in listed}
     assert {name: targets[name] for name in ("one", "two")} == {
         "one": f"127.0.0.1:{base}",
@@ -108,8 +98,8 @@ async def test_processes_take_the_ports_from_the_wanted_one_on(tmp_path: Path, m
 async def test_a_port_of_a_process_that_is_taken_ends_the_start_with_its_number_and_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = three_free_ports()
     with (
+        free_ports(3) as base,
         socket.create_server(("127.0.0.1", base + 1)),
         pytest.raises(LaunchError, match=rf"127\.0\.0\.1:{base + 1}: .*in use; choose another metrics\.process_ports"),
     ):

@@ -90,7 +90,7 @@ def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_r
         get(f"http://127.0.0.1:{port}/metrics")  # the first reader opens the socket that asks the kernel for owners
         open_before = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         peers = [
-            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(4 * WAITING)
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(4 * WAITING)
         ]
         assert len(list(Path(f"/proc/{pid}/fd").iterdir())) <= open_before + CONNECTIONS + WAITING
         for peer in peers:

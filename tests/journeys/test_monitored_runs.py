@@ -17,6 +17,7 @@ import pytest
 from roles.messages import Done, PassDone
 from runtime.attached.attach import Client
 from runtime.errors import Refused
+from tests.ports import free_ports
 from tests.prometheus_server import PrometheusServer, boards, selectors
 from tests.support import configure, environment, events, run_directory, runtime_command
 
@@ -33,7 +34,7 @@ PATIENCE = 40.0  # seconds; it takes a fifth of it
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
-    with PrometheusServer(tmp_path_factory.mktemp("monitored")) as server:
+    with free_ports(2) as port, PrometheusServer(tmp_path_factory.mktemp("monitored"), port) as server:
         yield server
 
 

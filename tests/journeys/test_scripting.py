@@ -224,7 +224,7 @@ async def test_a_list_of_metrics_pages_is_served_while_actors_live_in_processes(
 
 
 def read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         body: str = answer.read().decode()
         return body
 

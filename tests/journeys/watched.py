@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import threading
 
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, WindDown, message
@@ -26,9 +27,9 @@ class Block(Message):
 
 @message
 class Hold(Message):
-    """Keep the interpreter's lock for so long."""
+    """Keep the interpreter's lock until somebody writes into this pipe, which has a name in the file system."""
 
-    seconds: int
+    pipe: str
 
 
 @message
@@ -107,7 +108,7 @@ class Stuck(Actor):
         stuck_here()
 
     async def on_hold(self, message: Hold, envelope: Envelope) -> None:
-        hold_here(message.seconds)
+        hold_here(message.pipe)
 
 
 pause = threading.Event()  # never set
@@ -117,8 +118,10 @@ def stuck_here() -> None:
     threading.Event().wait()
 
 
-def hold_here(seconds: int) -> None:
-    ctypes.PyDLL(None).sleep(seconds)  # as a library that never lets the lock go
+def hold_here(pipe: str) -> None:
+    end = os.open(pipe, os.O_RDWR)
+    ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1)  # as a library that never lets the lock go
+    os.close(end)
 
 
 ROLES = {"lead": Lead, "busy": Busy, "asker": Asker, "deaf": Deaf, "stuck": Stuck}

@@ -44,7 +44,7 @@ class Agent:
         assert isinstance(await self.said(), Joined)
 
     async def said(self) -> Message:
-        return (await asyncio.wait_for(self.heard.get(), 30))[1]
+        return (await asyncio.wait_for(self.heard.get(), 60))[1]
 
     def hang_up(self) -> None:
         """Close its standard input."""
@@ -54,7 +54,7 @@ class Agent:
 
     async def ended(self) -> tuple[int, str]:
         """Its exit code and what it said."""
-        _, said = await asyncio.to_thread(self.process.communicate, timeout=30)
+        _, said = await asyncio.to_thread(self.process.communicate, timeout=60)
         return self.process.returncode, said
 
 

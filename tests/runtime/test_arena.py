@@ -236,7 +236,7 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
     gc.collect()
     assert arena.used == IN_PLACE_FROM
     peer.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while shared.window("peer", peer.pid) is not None:  # noqa: ASYNC110  # its watch is on this loop
             await asyncio.sleep(0)
     assert arena.used == 0

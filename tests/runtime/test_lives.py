@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
-from tests.prometheus_server import free_port
+from tests.ports import free_ports
 
 
 class Chief(Actor):
@@ -120,18 +120,18 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
         await agent.on_directory(Directory(peers={"server": life.entry("server")}), envelope)
         if life.life == 1:
             await agent.on_begin(Begin(), envelope)
-        answer = await client.actor.ask("server", Question(number=life.life), Answer, timeout=10)
+        answer = await client.actor.ask("server", Question(number=life.life), Answer, timeout=60)
         assert answer.number == 2 * life.life
     assert [life.actor.seen for life in lives if isinstance(life.actor, Server)] == [[1], [2]]
     for life in lives:
         await life.node.send("server", "asker", Save())
     asker = client.node.actors["asker"]
     while not asker.handled or not rejected(client.node, "unknown_sender"):
-        await client.actor.ask("server", Question(number=3), Answer, timeout=10)
+        await client.actor.ask("server", Question(number=3), Answer, timeout=60)
     assert (asker.handled, rejected(client.node, "unknown_sender")) == (1, 1)
     late = Directory(peers={"server": lives[0].entry("server")})
     await agent.on_directory(late, envelope)
-    assert (await client.actor.ask("server", Question(number=4), Answer, timeout=10)).number == 8
+    assert (await client.actor.ask("server", Question(number=4), Answer, timeout=60)).number == 8
     assert isinstance(chief.actor, Chief)
     assert [type(message).__name__ for message in chief.actor.heard] == ["Ready"]  # it prepared once
     for life in lives:
@@ -155,11 +155,17 @@ async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client:
     assert prepared == ["asker"]
 
 
+@pytest.fixture
+def two_ports() -> Iterator[int]:
+    with free_ports(2) as first:
+        yield first
+
+
 @pytest.mark.parametrize("scheme", ["unix", "tcp"])
 async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_until_it_does(
-    tmp_path: Path, scheme: str
+    tmp_path: Path, two_ports: int, scheme: str
 ) -> None:
-    places = {lane: f"tcp://127.0.0.1:{free_port()}" for lane in ("control", "bulk")}
+    places = {lane: f"tcp://127.0.0.1:{two_ports + number}" for number, lane in enumerate(("control", "bulk"))}
     client, chief = Process(tmp_path, "client", Actor()), Process(tmp_path, SUPERVISOR, Chief())
     if scheme == "unix":
         places = {lane: f"unix://{tmp_path}/late.{lane}" for lane in places}
@@ -180,12 +186,12 @@ async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_unti
     agent_in(client, dial)
     await client.node.prepare([agent_of("client")])
     client.node.begin([agent_of("client")])
-    await asyncio.wait_for(dialled.wait(), 10)  # in vain, and once more
+    await asyncio.wait_for(dialled.wait(), 60)  # in vain, and once more
     await chief.open(SUPERVISOR)
     chief.node.begin([SUPERVISOR])
     chief.node.know(agent_of("client"), "client", 1, chief.road)
     assert isinstance(chief.actor, Chief)
-    await asyncio.wait_for(chief.actor.greeted.wait(), 10)
+    await asyncio.wait_for(chief.actor.greeted.wait(), 60)
     assert [type(message) for message in chief.actor.heard] == [Hello]
     for process in (client, chief):
         await process.close()
@@ -223,7 +229,7 @@ async def test_a_peer_of_another_host_is_reached_over_tcp_and_one_of_this_host_o
     far = Endpoints(*deaf, host="another")
     for where in (replace(near, control=near.control[:1], bulk=near.bulk[:1]), far):
         here.node.connect("there", 1, where, ["server"], here.road)
-        assert (await here.actor.ask("server", Question(number=4), Answer, timeout=10)).number == 8
+        assert (await here.actor.ask("server", Question(number=4), Answer, timeout=60)).number == 8
     assert Endpoints.of(asdict(near)) == near
     with pytest.raises(LaunchError, match="process 'here' cannot reach 'there', which listens nowhere"):
         here.road.connect("there", Endpoints())

@@ -62,7 +62,7 @@ async def up() -> AsyncIterator[Up]:
 
 
 async def in_time(queue: asyncio.Queue[T]) -> T:
-    return await asyncio.wait_for(queue.get(), 15)
+    return await asyncio.wait_for(queue.get(), 60)
 
 
 async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) -> None:

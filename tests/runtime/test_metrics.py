@@ -36,7 +36,7 @@ def pages(metrics: Metrics) -> Iterator[Pages]:
 
 def get(pages: Pages, path: str) -> tuple[str, str]:
     """(content type, body) of a page."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{pages.port}{path}", timeout=60) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
 

@@ -87,7 +87,7 @@ def server() -> Iterator[Server]:
 
 
 def connected(server: Server, count: int = 1) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(count)]
+    return [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(count)]
 
 
 def ask(peer: socket.socket, request: bytes = ASK) -> bytes:

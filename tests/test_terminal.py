@@ -1,0 +1,16 @@
+"""The terminal that tests look at."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.terminal import PATIENCE, terminal
+
+
+def test_a_command_never_waits_until_the_test_looks_at_its_terminal(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "for number in range(10_000): print(number)"]  # more than a terminal holds
+    with terminal(command, 80, 24, tmp_path) as screen:
+        assert screen.process.wait(PATIENCE) == 0
+        assert screen.end() == 0
+        assert "9999" in screen.shown()
