@@ -30,6 +30,7 @@ def report(
     """
     from runtime.attached.finding import listens, meant
     from runtime.cli.arguments import runs_here
+    from runtime.machine.files import replace
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.report.console import Teller
@@ -38,7 +39,10 @@ def report(
     text = page([whole(directory, lives=listens(directory)) for directory in found], refresh=refresh)
     file = output or found[0] / REPORT
     try:
-        file.write_text(text, "utf-8")
+        if output is None:
+            replace(file, text.encode())  # in the run directory
+        else:
+            file.write_text(text, "utf-8")
     except OSError as error:
         raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
     Teller().say(f"report     {file}")
