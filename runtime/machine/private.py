@@ -67,7 +67,7 @@ class PrivateFolder:
 def doubts() -> str:
     """What the user should hear of the temporary folder; "" if all is well."""
     said, used = os.environ.get("TMPDIR"), Path(tempfile.gettempdir())
-    if said and Path(said).absolute() != used.absolute():
+    if said and Path(said).resolve() != used.resolve():
         return f"TMPDIR is {said}, where no file can be made: the private folder of the run lies in {used}"
     try:
         owned.check_way(used)

@@ -207,7 +207,9 @@ def test_a_temporary_folder_that_cannot_be_written_to_is_told_in_words(
 def test_a_tmpdir_that_is_not_used_or_that_others_may_change_is_told(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert private.doubts() == ""
+    for well in (temporary, temporary / ".." / temporary.name):
+        monkeypatch.setenv("TMPDIR", str(well))
+        assert private.doubts() == ""
     monkeypatch.setenv("TMPDIR", str(temporary / "gone"))
     text = f"TMPDIR is {temporary}/gone, where no file can be made: the private folder of the run lies in {temporary}"
     assert private.doubts() == text
