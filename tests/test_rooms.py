@@ -51,11 +51,11 @@ ROOMS: dict[str, str] = {
     "runtime": "",
     "runtime.messages": "runtime",
     "runtime.memory": "runtime",
-    "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages",
-    "runtime.compute": "runtime",
     "runtime.machine": "runtime",
     "runtime.records": "runtime runtime.machine",
-    "runtime.tracing": "runtime.messages",
+    "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages",
+    "runtime.compute": "runtime runtime.machine",
+    "runtime.tracing": "runtime.machine runtime.messages",
     "runtime.serving": "",
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
     " runtime.transport",
@@ -73,8 +73,9 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
-    "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan runtime.records",
-    "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.records runtime.report",
+    "runtime.report": "runtime runtime.actors runtime.cluster runtime.machine runtime.plan runtime.records",
+    "runtime.page": "runtime runtime.compute runtime.drawing runtime.machine runtime.plan runtime.records"
+    " runtime.report",
     "runtime.attached": "runtime runtime.actors runtime.cluster runtime.cluster.operators runtime.compute"
     " runtime.machine runtime.messages runtime.plan runtime.records runtime.report runtime.transport",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.cluster.operators"
@@ -87,7 +88,7 @@ ROOMS: dict[str, str] = {
     "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators runtime.machine runtime.plan"
     " runtime.records runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.attached runtime.cluster.launchers runtime.cluster.operators runtime.config"
-    " runtime.drawing runtime.page runtime.plan"
+    " runtime.drawing runtime.machine runtime.page runtime.plan"
     " runtime.recovery"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.attached runtime.cli runtime.cluster runtime.messages runtime.plan"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -76,9 +77,15 @@ def sweep_temporaries(directory: Path, name: str) -> None:
     """Remove the temporary files that writers of `name` (or of a pattern) have left in a directory when they were
     killed; those of living writers, and what may not be removed, stay."""
     for left in directory.glob(f".{name}.*.tmp"):
-        with suppress(OSError), left.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left.unlink()
+        with suppress(OSError), open(left, "rb", opener=_at_once) as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open no link, and do not wait for the writer of a named pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -35,6 +35,7 @@ def report(
     from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
     from runtime.config.source import BUILT_IN
+    from runtime.machine.files import replace
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.report.console import Teller
@@ -44,7 +45,10 @@ def report(
     text = page(histories, refresh=refresh, trusted=(BUILT_IN, program))
     file = output or found[0] / REPORT
     try:
-        file.write_text(text, "utf-8")
+        if output is None:
+            replace(file, text.encode())  # in the run directory
+        else:
+            file.write_text(text, "utf-8")
     except OSError as error:
         raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
     Teller().say(f"report     {file}")

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import platform
-import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
-from runtime.machine import descriptors, namespaces, stacks
+from runtime.machine import descriptors, namespaces, private, stacks
 from runtime.machine.loop import event_loop_factory
 from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
@@ -110,6 +109,8 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         node.add(me, "agent", agent)
         await node.prepare([me])
         node.begin([me])
+        if text := private.doubts():
+            logging.getLogger("convoy").warning("%s", text)
         await agent.halted.wait()
         return 0
     except Exception as error:
@@ -183,5 +184,5 @@ def _lifeline(socket_directory: str) -> None:
     """Wait in a thread, which lives even when the event loop is blocked, for the launcher's end of stdin to close."""
     while os.read(0, 4096):
         pass
-    shutil.rmtree(socket_directory, ignore_errors=True)  # nobody else is left to do it
+    private.discard(Path(socket_directory))  # nobody else is left to do it
     os._exit(ORPHANED)

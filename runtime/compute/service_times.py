@@ -26,6 +26,7 @@ from statistics import fmean, pvariance
 from typing import Any
 
 from runtime.errors import ConfigError, ProgramFailed
+from runtime.machine.files import replace
 from runtime.regular import read_bytes
 from runtime.suggest import hint
 
@@ -139,8 +140,8 @@ class Recorder:
 
     def leave(self, directory: Path, process: str) -> None:
         """Leave the profile of one process in a run directory, for `gather`."""
-        (directory / PARTS).mkdir(exist_ok=True)
-        (directory / PARTS / f"{process}.json").write_text(json.dumps(self.table()))
+        (directory / PARTS).mkdir(mode=0o700, exist_ok=True)
+        replace(directory / PARTS / f"{process}.json", json.dumps(self.table()).encode())
 
 
 def gather(directory: Path) -> dict[str, list[float]]:

@@ -2,8 +2,9 @@
 
 addresses    which of its addresses it uses
 private      the private folder of a run on it
-owned        files and folders of this user: made, checked, locked, swept
+owned        files and folders of this user, which nobody else can replace
 boot         the boot of its kernel
+files        secrets, and the files of a run directory
 descriptors  how many sockets and files a process may have
 memory       how much there is; whether the kernel killed for it
 namespaces   its network namespaces: a process enters one

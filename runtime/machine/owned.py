@@ -2,14 +2,17 @@
 
 A marked folder holds the file `.convoy`. The process that uses the folder holds a lock on that file, so another
 process can tell a folder in use from one that a killed process left, also in another PID namespace or on another host
-of a shared file system. Only marked folders are swept. (`ops.cpu.codegen.owned` is the same file for the kernel cache.)
+of a shared file system. Only marked folders are swept. `runtime/machine` and `ops/cpu/codegen` have the same file, as
+neither may import the other.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import grp
 import os
+import pwd
 import shutil
 import stat
 from collections.abc import Callable
@@ -19,58 +22,160 @@ from typing import Self
 
 MARKER = ".convoy"
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # said by file systems that have none
+MOST_LINKS = 40  # on the way to one folder, as for Linux
+
+_holds: set[Hold] = set()  # of this process; a forked child forgets them
+
+
+class NotOurs(PermissionError):
+    """A file or folder that this user did not make, or that others may replace. Its text says which and why."""
+
+
+def _not_ours(path: Path, why: str) -> NotOurs:
+    return NotOurs(errno.EPERM, why, str(path))
 
 
 def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Open a regular file of this user and give its descriptor. A new file has exactly `mode`. PermissionError, in
-    words, if `path` is a link, not a regular file, or another user's; nothing was changed then. OSError."""
+    """Open a regular file of this user and give its descriptor. A new file has exactly `mode`, whatever the umask is.
+    NotOurs, in words, if `path` is a link, not a regular file, or another user's; nothing was changed then. OSError."""
+    plain = flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    while True:
+        if flags & os.O_CREAT:
+            try:
+                return _made(path, plain, mode)
+            except FileExistsError:
+                if flags & os.O_EXCL:
+                    raise
+        try:
+            return _found(path, plain, empty=bool(flags & os.O_TRUNC))
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:  # else it was removed a moment ago
+                raise
+
+
+def _made(path: Path, flags: int, mode: int) -> int:
+    """A new file, which is ours whatever owner the file system shows."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
     try:
-        found = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+            os.fchmod(descriptor, mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _found(path: Path, flags: int, *, empty: bool) -> int:
+    try:
+        descriptor = os.open(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise PermissionError(errno.EPERM, "it is a link, expected a file of this user", str(path)) from None
+            raise _not_ours(path, "it is a link, expected a file of this user") from None
+        if error.errno == errno.ENXIO:  # a named pipe without a reader, a socket
+            raise _not_ours(path, "it is not a regular file") from None
         raise
-    try:
-        _check_file(found, path)
-        if flags & os.O_TRUNC:
-            os.ftruncate(found, 0)
-    except BaseException:
-        os.close(found)
-        raise
-    return found
-
-
-def _check_file(descriptor: int, path: Path) -> None:
     about = os.fstat(descriptor)
+    why = ""
     if not stat.S_ISREG(about.st_mode):
-        raise PermissionError(errno.EPERM, "it is not a regular file", str(path))
-    if about.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "it is another user's file", str(path))
+        why = "it is not a regular file"
+    elif about.st_uid != os.geteuid():
+        why = "it is another user's file"
+    elif empty and about.st_nlink > 1:
+        why = "it has other names too (hard links), and would be emptied under all of them"
+    if why:
+        os.close(descriptor)
+        raise _not_ours(path, why)
+    if empty:
+        os.ftruncate(descriptor, 0)
+    return descriptor
 
 
 def check_folder(path: Path) -> None:
-    """PermissionError, in words, if `path` is a link, not a folder, another user's, or open to writes of others."""
+    """NotOurs, in words, if `path` is a link, not a folder, another user's, or open to writes of others. OSError."""
     about = path.lstat()
     if stat.S_ISLNK(about.st_mode):
-        raise PermissionError(errno.EPERM, "it is a link, expected a folder of this user", str(path))
+        raise _not_ours(path, "it is a link, expected a folder of this user")
     if not stat.S_ISDIR(about.st_mode):
-        raise PermissionError(errno.EPERM, "it is not a folder", str(path))
+        raise _not_ours(path, "it is not a folder")
     if about.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "it is another user's folder", str(path))
+        raise _not_ours(path, "it is another user's folder")
     if about.st_mode & OTHERS_WRITE:
-        raise PermissionError(errno.EPERM, f"others may write to it (mode {about.st_mode & 0o7777:o})", str(path))
+        raise _not_ours(path, f"others may write to it (mode {about.st_mode & 0o7777:o}): chmod go-w {path}")
+
+
+def check_way(path: Path) -> None:
+    """NotOurs, in words, if another user can put something in place of what lies in the folder `path`: each folder and
+    link on the way to it belongs to this user or the system, and others write to none without the sticky bit. OSError.
+    """
+    trusted = {0, os.geteuid(), Path("/").lstat().st_uid}  # in a user namespace root may have another number
+    here, ahead, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
+    while ahead:
+        part = ahead.pop()
+        about = (here / part).lstat()
+        if about.st_uid not in trusted:
+            raise _not_ours(here / part, "it is another user's")
+        if stat.S_ISLNK(about.st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = (here / part).readlink()
+            ahead += reversed(target.parts[target.is_absolute() :])
+            here = Path("/") if target.is_absolute() else here
+            continue
+        here = here.parent if part == ".." else here / part
+        others = about.st_mode & (stat.S_IWOTH if _is_alone_in(about.st_gid) else OTHERS_WRITE)
+        if others and not about.st_mode & stat.S_ISVTX:
+            raise _not_ours(here, f"others may write to it (mode {about.st_mode & 0o7777:o}) and replace what it holds")
+
+
+def _is_alone_in(group: int) -> bool:
+    """Whether only this user and root are in a group, as where each user has one of his name."""
+    if group == 0:
+        return True
+    try:
+        found, name = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
 
 
 def make_folder(path: Path) -> None:
-    """A marked folder with mode 0700. One that is there must be marked already, or empty, and pass `check_folder`.
-    OSError."""
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        check_folder(path)
-        if not is_marked(path) and any(path.iterdir()):
-            raise PermissionError(errno.EPERM, f"it has no {MARKER}: Convoy did not make it", str(path)) from None
+    """A marked folder; a new one has mode 0700. One that is there must pass `check_folder`, and be marked already or
+    empty. OSError."""
+    while True:
+        try:
+            path.mkdir(mode=0o700)
+            is_new = True
+        except FileExistsError:
+            is_new = False
+        with suppress(FileNotFoundError):  # a sweep has removed it at this moment
+            _mark(path, is_new=is_new)
+            return
+
+
+def _mark(path: Path, *, is_new: bool) -> None:
+    if is_new and path.lstat().st_mode & 0o700 != 0o700:  # a umask took some of it
+        path.chmod(0o700)
+    check_folder(path)
+    names = [entry.name for entry in path.iterdir()]
+    if names and MARKER not in names:  # the marker comes first and goes last
+        raise _not_ours(path, f"it has no {MARKER}: Convoy did not make it")
     os.close(open_file(path / MARKER, os.O_RDWR | os.O_CREAT))
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a marked folder, its marker last, so that nobody takes what is left for a folder of others. What cannot
+    be removed stays."""
+    with suppress(OSError):
+        check_folder(path)
+        for entry in list(os.scandir(path)):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            elif entry.name != MARKER:
+                Path(entry.path).unlink(missing_ok=True)
+        (path / MARKER).unlink(missing_ok=True)
+        path.rmdir()
 
 
 def is_marked(path: Path) -> bool:
@@ -84,46 +189,94 @@ def is_marked(path: Path) -> bool:
 
 
 class Hold:
-    """The lock on a marked folder: it is in use. The lock ends with the process, or with `release`. A process that is
-    forked keeps it too, until it has ended or has called `forget`."""
+    """The lock on a marked folder: it is in use. The lock ends with this process, or with `release`; forked children do
+    not have it. Where the file system has no locks nothing is `locked`, and nobody sweeps."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
-        self.folder, self._descriptor = folder, descriptor
+        self.folder, self.locked = folder, False
+        self._descriptor: int | None = descriptor
+        _holds.add(self)
 
     def __repr__(self) -> str:
-        return f"<hold on {self.folder}>"
+        state = "released" if self._descriptor is None else "locked" if self.locked else "without a lock"
+        return f"<hold on {self.folder}, {state}>"
 
     @classmethod
     def take(cls, folder: Path, *, shared: bool = False) -> Self | None:
         """The lock, or None if another process holds it or the folder was removed meanwhile. Several processes may hold
-        a `shared` one. OSError if the folder is not ours, or its file system has no locks."""
-        check_folder(folder)
-        descriptor = open_file(folder / MARKER, os.O_RDWR)
+        a `shared` one. OSError if the folder is not ours."""
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            check_folder(folder)
+            descriptor = open_file(folder / MARKER, os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        hold = cls(folder, descriptor)
+        try:
+            hold.locked = lock(descriptor, shared=shared)
             if os.fstat(descriptor).st_ino == (folder / MARKER).lstat().st_ino:
-                return cls(folder, descriptor)
+                return hold
         except (BlockingIOError, FileNotFoundError):
             pass
         except BaseException:
-            os.close(descriptor)
+            hold.forget()
             raise
-        os.close(descriptor)
+        hold.release()
         return None
 
     def release(self) -> None:
-        """The folder is not in use any more. Once."""
-        os.close(self._descriptor)
+        """The folder is not in use any more."""
+        if self._descriptor is not None and self.locked:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also for a child that was forked and has not started yet
+        self.forget()
 
     def remove(self) -> None:
-        """Remove the folder, and release the lock. Once."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.release()
+        """Remove the folder and release the lock. Nothing in a forked child, which has no lock."""
+        if self._descriptor is not None:
+            remove_folder(self.folder)
+            self.release()
+
+    def forget(self) -> None:
+        """Close the descriptor. What else has it open, such as the parent of a forked child, keeps the lock."""
+        descriptor, self._descriptor = self._descriptor, None
+        _holds.discard(self)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
+    """Lock an open file. False where its file system has no locks. Without `wait` BlockingIOError if another process
+    has the lock. OSError."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+        return False
+    return True
 
 
 def sweep(parent: Path, pattern: str, unused: Callable[[Path], bool] = lambda folder: True) -> None:
     """Remove the marked folders below `parent` that match `pattern`, that no process holds, and that are `unused`."""
-    for folder in parent.glob(pattern):
-        with suppress(OSError):  # another process sweeps at the same moment, or the folder is not ours
-            if is_marked(folder) and unused(folder) and (hold := Hold.take(folder)) is not None:
-                hold.remove()
+    with suppress(OSError):  # a parent that is not there
+        for folder in list(parent.glob(pattern)):
+            with suppress(OSError):  # another process sweeps at the same moment, or the folder is not ours
+                if is_marked(folder) and unused(folder):
+                    _remove_unheld(folder)
+
+
+def _remove_unheld(folder: Path) -> None:
+    hold = Hold.take(folder)
+    if hold is None:
+        return
+    if hold.locked:
+        hold.remove()
+    else:
+        hold.release()
+
+
+def _forget_all() -> None:
+    for hold in list(_holds):
+        hold.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

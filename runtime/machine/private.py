@@ -1,65 +1,121 @@
 """The private folder of a run on a machine: its sockets, its keys; swept if a run was killed.
 
+    $TMPDIR/convoy-sockets-PID-XXXXXXXX/    .convoy  locked as long as process PID uses the folder
+                                            .host    on which kernel and host that lock counts
+
 `python -m runtime.machine.private PID` waits for the end of a process that is being killed, and removes its folder.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import select
-import shutil
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
+
+from runtime.errors import LaunchError
+from runtime.machine import owned
+from runtime.machine.boot import boot_id
+from runtime.machine.files import write_new
 
 SOCKETS = "convoy-sockets-"
+HOST = ".host"
+HOST_BYTES = 400
 END_SECONDS = 4.0  # for a killed process to end
 
 
-def make_socket_directory() -> Path:
-    """A private directory (mode 0700) for the socket files of a run; sweeps those that dead runs left behind."""
-    parent = Path(tempfile.gettempdir())
-    for left in parent.glob(f"{SOCKETS}*-*"):
-        pid = left.name.removeprefix(SOCKETS).partition("-")[0]
-        if pid.isdecimal() and _is_mine(left) and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-"))
+class PrivateFolder:
+    """A folder with mode 0700 for the sockets and keys of a run, in use until `remove` or the end of this process."""
+
+    def __init__(self, hold: owned.Hold) -> None:
+        self.path, self._hold = hold.folder, hold
+
+    def __repr__(self) -> str:
+        return f"<private folder {self.path}>"
+
+    @classmethod
+    def make(cls) -> Self:
+        """A new one in the temporary folder, after a sweep of those that dead runs have left there. LaunchError."""
+        try:
+            parent = Path(tempfile.gettempdir())
+        except FileNotFoundError as error:  # it names all that were tried
+            raise LaunchError(f"{error.strerror}: set TMPDIR to a folder that this user may write to") from None
+        owned.sweep(parent, f"{SOCKETS}*-*", _lies_here)
+        hold = None
+        try:
+            while hold is None:  # a sweep by another run may be faster than the lock
+                path = parent / f"{SOCKETS}{os.getpid()}-{os.urandom(4).hex()}"
+                owned.make_folder(path)
+                hold = owned.Hold.take(path)
+            write_new(path / HOST, "\n".join(_here()).encode())
+        except OSError as error:
+            if hold is not None:
+                hold.remove()
+            text = f"{error.filename or parent}: no folder for the run can be made: {error.strerror}"
+            raise LaunchError(f"{text}: set TMPDIR to a folder that this user may write to") from None
+        return cls(hold)
+
+    def remove(self) -> None:
+        """Leave nothing of it."""
+        self._hold.remove()
 
 
-def remove(pid: int) -> None:
-    """Remove what a process has left that is dead."""
-    for left in Path(tempfile.gettempdir()).glob(f"{SOCKETS}{pid}-*"):
-        if _is_mine(left):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_mine(path: Path) -> bool:
+def doubts() -> str:
+    """What the user should hear of the temporary folder; "" if all is well."""
+    said, used = os.environ.get("TMPDIR"), Path(tempfile.gettempdir())
+    if said and Path(said).resolve() != used.resolve():
+        return f"TMPDIR is {said}, where no file can be made: the private folder of the run lies in {used}"
     try:
-        return path.lstat().st_uid == os.getuid()
-    except FileNotFoundError:  # another run sweeps at the same moment
-        return False
+        owned.check_way(used)
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+        return f"the private folder of the run lies in {used}, and another user can replace it: {why}"
+    return ""
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # no process can have a number of 20 digits
-        return False
-    except PermissionError:
-        return True
+def discard(path: Path) -> None:
+    """Remove the folder of a run whose launcher has ended. Its lock is not asked for: the system may take a moment to
+    release it."""
+    if owned.is_marked(path):
+        owned.remove_folder(path)
+
+
+def remove(pid: int) -> bool:
+    """Remove what a process has left, once it has ended; False if it does not end. A process that has this number in
+    another PID namespace keeps its folder, which is locked."""
+    with suppress(OSError, AttributeError):  # it has ended already, or the system cannot tell
+        ending = os.pidfd_open(pid)
+        try:
+            if not select.select([ending], [], [], END_SECONDS)[0]:
+                return False
+        finally:
+            os.close(ending)
+    with suppress(FileNotFoundError):  # no temporary folder
+        owned.sweep(Path(tempfile.gettempdir()), f"{SOCKETS}{pid}-*", _lies_here)
     return True
+
+
+def _here() -> tuple[str, str]:
+    """The kernel and the host on which this process runs."""
+    return boot_id(), platform.node()
+
+
+def _lies_here(folder: Path) -> bool:
+    """Whether the locks of the process that made it count here: it ran on this kernel, or on this host before it was
+    started anew. Two hosts that share a file system may not see each other's locks. OSError."""
+    with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY)) as file:
+        boot, _, host = file.read(HOST_BYTES).partition("\n")
+    here = _here()
+    return (boot != "" and boot == here[0]) or (host != "" and host == here[1])
 
 
 def main() -> int:
     """1 if the process does not end."""
-    pid = int(sys.argv[1])
-    with suppress(ProcessLookupError):  # it has ended already
-        ending = os.pidfd_open(pid)
-        if not select.select([ending], [], [], END_SECONDS)[0]:
-            return 1
-    remove(pid)
-    return 0
+    return 0 if remove(int(sys.argv[1])) else 1
 
 
 if __name__ == "__main__":

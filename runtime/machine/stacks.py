@@ -11,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
@@ -40,10 +41,14 @@ def _answer(path: Path) -> None:
     while True:
         number = signal.sigwait((INTO_LOG, INTO_FILE))
         try:
-            with path.open("a") if number == INTO_FILE else open(2, "w", closefd=False) as file:
+            with os.fdopen(_opened(path) if number == INTO_FILE else os.dup(2), "w") as file:
                 file.write(now())
         except OSError as error:
             logging.getLogger("convoy").warning("the stacks could not be written: %s", error)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def now() -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+from runtime.machine.owned import open_file
 from runtime.text import bounded
 
 # Of further pages: a process that always runs leaves them a tenth of a core. On two cores that four processes wanted, a
@@ -108,7 +109,9 @@ class LivePage:
 
     def _make(self) -> None:
         command = [sys.executable, "-m", "runtime", "report", str(self._directory), "-o", str(self._directory / FILE)]
-        with suppress(OSError), (self._directory / ERRORS).open("wb") as errors:  # a full disk: the last page stays
+        into = self._directory / ERRORS
+        with suppress(OSError), os.fdopen(open_file(into, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as errors:
+            # a full disk: the last page stays
             child = self._child = subprocess.Popen(
                 [*command, f"--program={self._program}", "--refresh", str(EVERY)],
                 stdin=subprocess.DEVNULL,

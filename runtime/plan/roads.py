@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig, Machine  # pydantic comes with it
 
 Transport = Literal["ipc", "tcp", "both"]
+OPEN = (  # told at each start
+    "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
+    "take part in the run"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,11 @@ class Roads:
     def scheme(self) -> str:
         """Of addresses that another host reaches."""
         return "curve" if self.encrypted else "tcp"
+
+    @property
+    def doubts(self) -> str:
+        """What the user should hear of them; "" if all is well."""
+        return OPEN if self.far and not self.encrypted else ""
 
 
 def roads_of(placement: Placement, config: ClusterConfig) -> Roads:

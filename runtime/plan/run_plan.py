@@ -14,6 +14,7 @@ from pathlib import Path
 
 from runtime.errors import LaunchError
 from runtime.machine.addresses import is_loopback, own
+from runtime.machine.files import replace
 from runtime.messages.message import Lane
 from runtime.options import plain
 from runtime.plan.files import Files
@@ -99,7 +100,7 @@ class RunPlan:
         """Write the plan into the run directory."""
         names = [field.name for field in dataclasses.fields(self) if field.name != "placement"]
         data = {"placement": self.placement.to_data(), **{name: plain(getattr(self, name)) for name in names}}
-        (directory / FILE).write_text(json.dumps(data, indent=1))
+        replace(directory / FILE, json.dumps(data, indent=1).encode())
 
     @staticmethod
     def read(directory: Path) -> RunPlan:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runtime.machine.owned import open_file
+
 MISSED = "missed"  # the line that stands for those that could not be written
 
 
@@ -21,7 +23,7 @@ class Journal:
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self._path, self._tell = path, tell
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._size = 0
         self.missed = 0
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
+from runtime.machine.files import replace
 from runtime.records.identity import Identity, identity_of
 from runtime.records.reading import FILE
 from runtime.records.runs import next_begin
@@ -85,7 +86,7 @@ class RunDirectory:
         """Write a file of the run: text as it is, anything else as JSON. LaunchError if it cannot be written."""
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
         try:
-            (self.path / name).write_text(text)
+            replace(self.path / name, text.encode())
         except OSError as error:
             raise LaunchError(f"{self.path / name}: cannot be written: {error.strerror}") from None
 

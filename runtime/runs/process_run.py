@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import shutil
 import sys
 from itertools import chain
 from pathlib import Path
@@ -32,7 +31,7 @@ from runtime.config.machines import Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError, RoleDied
 from runtime.machine import descriptors
 from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, towards
-from runtime.machine.private import make_socket_directory
+from runtime.machine.private import PrivateFolder
 from runtime.machine.stacks import INTO_FILE
 from runtime.machine.versions import build, identity
 from runtime.messages.message import Envelope, Lane, Message
@@ -56,15 +55,12 @@ from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
 ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
-OPEN = (  # told at each start
-    "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
-    "take part in the run"
-)
 
 
 class ProcessHouse(House):
     """`early`: what was started before the configuration was read, see LaunchPlan."""
 
+    _private: PrivateFolder | None = None
     _observation: Observation | None = None
     _pages: Pages | None = None
     _report: LivePage | None = None
@@ -123,11 +119,12 @@ class ProcessHouse(House):
         self._here = self._address_here()
         if self._here:
             descriptors.more()
-        self._sockets = make_socket_directory()
+        self._private = PrivateFolder.make()
+        self._sockets = self._private.path
         for spec in self._placement.processes:
             self._keys[spec.name].write(key_file(self._sockets, spec.name))
-        if self._roads.far and not self._roads.encrypted:
-            self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
+        if text := self._roads.doubts:
+            self._watchers.event(SUPERVISOR, WARNING, {"text": text})
         if self._config.run.observe:
             self._serve_pages()
         self._plan(await self._road.open()).write(self._directory.path)
@@ -239,8 +236,8 @@ class ProcessHouse(House):
             self._pages.close()
         if self._report is not None:
             self._report.close()
-        if self._sockets != Path():
-            shutil.rmtree(self._sockets, ignore_errors=True)
+        if self._private is not None:
+            self._private.remove()
         if self._config.run.record_service_times:
             times = service_times.gather(self._directory.path)
             self._directory.write(service_times.FILE, service_times.as_text(times))

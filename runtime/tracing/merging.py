@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from runtime.machine.files import replace
+from runtime.machine.owned import open_file
 from runtime.tracing.part import line
 
 FILE = "trace.json"
@@ -72,9 +74,7 @@ def write_clocks(directory: Path, number: int, origin: float, clocks: dict[str, 
     clock, is moment 0. OSError."""
     (directory / FOLDER).mkdir(mode=0o700, exist_ok=True)
     known = {process: [clock.ahead, clock.within] for process, clock in clocks.items()}
-    half = directory / FOLDER / f".{CLOCKS}.{os.getpid()}"
-    half.write_text(json.dumps({"number": number, "origin": origin, "clocks": known}))
-    half.replace(directory / FOLDER / CLOCKS)
+    replace(directory / FOLDER / CLOCKS, json.dumps({"number": number, "origin": origin, "clocks": known}).encode())
 
 
 def is_unmerged(directory: Path) -> bool:
@@ -94,7 +94,7 @@ def merge(directory: Path) -> Merged:
     flows, backward = _whole(event for events in lines.values() for event in events())
     half = directory / f".{FILE}.{os.getpid()}"
     spans, used = 0, set()
-    with half.open("wb") as file:
+    with os.fdopen(open_file(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(b"[")
         before = b"\n"
         for events in lines.values():

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from runtime.machine.owned import open_file
 from runtime.tracing.tracks import ANSWER, CATEGORY, Lanes, Track, thread, thread_name
 
 MOST_BYTES = 256 << 20  # of a part: more than anybody opens
@@ -55,7 +56,7 @@ class Part:
         self._lanes = Lanes()
         self._gave_up = False
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        self._file: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file: int | None = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         head = [_named("process_name", number, 0, {"name": process})]
         head.append(_named("process_sort_index", number, 0, {"sort_index": number}))
         self._append(b"[\n" + b"".join(map(line, head)))

@@ -8,13 +8,13 @@ sockets on its host: never in the run directory, a log, an argument or the envir
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
 
 from runtime.errors import LaunchError
+from runtime.machine.files import read_secret, write_new
 
 USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
 
@@ -52,15 +52,15 @@ class Keys:
         return Keys(secret, bytes.fromhex(public), bytes.fromhex(private), every)
 
     def write(self, path: Path) -> None:
-        """As a file that nobody else may read. OSError."""
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(self.blob())
+        """As a new file that nobody else may read. OSError."""
+        write_new(path, self.blob())
 
     @staticmethod
     def read(path: Path) -> Keys:
-        """What `write` wrote. LaunchError if it is not there, or something else is."""
+        """What `write` wrote. LaunchError if it is not there, is something else, is another user's, or others may read
+        it."""
         try:
-            return Keys.of(path.read_bytes())
+            return Keys.of(read_secret(path))
         except OSError as error:
             why = error.strerror
         except (ValueError, TypeError, AttributeError):

@@ -128,6 +128,7 @@ def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path
     assert repr(keys) == "Keys()"
     with pytest.raises(FileExistsError):
         keys.write(tmp_path / "keys")
+    (tmp_path / "wrong").touch(0o600)
     for wrong in (b"", b"[]", b"{}", b"[1, 2, 3, 4]", b'["", "xx", "", {}]', b"\xff"):
         (tmp_path / "wrong").write_bytes(wrong)
         with pytest.raises(LaunchError, match=r"wrong: not the keys of a process, or damaged: the keys of this"):

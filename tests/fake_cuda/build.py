@@ -8,7 +8,6 @@ made of.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -19,10 +18,13 @@ import sys
 import sysconfig
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from runtime.machine.owned import check_way, is_marked, lock, make_folder, open_file, remove_folder, sweep
 
 HERE = Path(__file__).resolve().parent
 CUPY = "14.2.*"
@@ -44,32 +46,56 @@ def folder() -> Path:
     files = [Path(__file__), *sorted(path for part in ("installed", "source") for path in (HERE / part).iterdir())]
     parts = [platform.python_version(), np.__version__, COMPILER, _said(COMPILER, "--version"), platform.machine()]
     digest = hashlib.sha256("\0".join(parts).encode() + b"".join(path.read_bytes() for path in files if path.is_file()))
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "convoy-fake-cuda" / digest.hexdigest()[:16]
+    return _top() / digest.hexdigest()[:16]
+
+
+def _top() -> Path:
+    with suppress(RuntimeError):  # no HOME, and no user of this number
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "convoy-fake-cuda"
+    return Path(tempfile.gettempdir()) / f"convoy-fake-cuda-{os.geteuid()}"
 
 
 @cache
 def built() -> Path | None:
     """The folder for PYTHONPATH, if it is there."""
     made = folder()
-    return made if (made / "complete").exists() else None
+    return made if _is_complete(made) else None
+
+
+def _is_complete(made: Path) -> bool:
+    """Its code is loaded: only from a folder of this user that nobody else can replace."""
+    try:
+        check_way(made.parent)
+    except OSError:
+        return False
+    return is_marked(made) and (made / "complete").exists()
 
 
 @cache
 def site() -> Path:
     """The folder for PYTHONPATH, built if it is not there. Unavailable."""
     made = folder()
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with made.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of several that need it one builds
-        if not (made / "complete").exists():
-            _check()
-            for old in (made, *filter(_forgotten, made.parent.glob("*/"))):
-                shutil.rmtree(old, ignore_errors=True)
-            with tempfile.TemporaryDirectory(prefix="fake-cuda-") as work:
-                _build(made, Path(work))
-            (made / "complete").touch()  # also: it is in use
+    try:
+        made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_way(made.parent)
+        with os.fdopen(open_file(made.with_suffix(".lock"), os.O_RDWR | os.O_CREAT), "r+b") as one:
+            lock(one.fileno(), wait=True)  # of several that need it one builds
+            if not _is_complete(made):
+                _check()
+                _make(made)
+    except OSError as error:
+        raise Unavailable(f"{error.filename or made}: {error.strerror}") from None
     return made
+
+
+def _make(made: Path) -> None:
+    sweep(made.parent, "[0-9a-f]" * 16, _forgotten)
+    make_folder(made)
+    remove_folder(made)  # what a build that was ended has left
+    make_folder(made)
+    with tempfile.TemporaryDirectory(prefix="fake-cuda-") as work:
+        _build(made, Path(work))
+    (made / "complete").touch()  # also: it is in use
 
 
 def _forgotten(made: Path) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nets.files.binary import sweep_temporaries
 from nets.files.checkpoint import load
 from roles.learning.resume import sweep
 from runtime.errors import LaunchError
@@ -180,6 +181,15 @@ with replacing(Path(sys.argv[1])) as temporary:
     print("writing", flush=True)
     time.sleep(1000)
 """
+
+
+def test_a_named_pipe_or_a_link_called_like_a_temporary_file_does_not_stop_the_sweep(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    os.mkfifo(tmp_path / ".model.pipe.tmp")
+    (tmp_path / ".model.link.tmp").symlink_to("precious")
+    (tmp_path / ".model.left.tmp").write_text("half")
+    sweep_temporaries(tmp_path, "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.link.tmp", ".model.pipe.tmp", "precious"]
 
 
 def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
 
 
 def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch, tmp_path):
-    monkeypatch.setattr(store, "folder", lambda: tmp_path)
+    monkeypatch.setattr(store, "place", lambda: store.Place(tmp_path))
     for name in ("ops.cpu.codegen.loops", "numba"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(KernelsMissing, match="backend 'cpu': numba cannot be imported here"):

@@ -24,7 +24,7 @@ from runtime.cluster.launchers import LocalLauncher, Nursery
 from runtime.cluster.launchers.local import LocalProcess
 from runtime.compute import threads
 from runtime.config.sections import Machine
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, LaunchError
 from runtime.plan.topology import ProcessSpec
 from tests.support import ROOT, configure, environment, events, parent_of, run_directory, runtime_command
 
@@ -132,6 +132,19 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         assert await born.wait() == 1  # that is no run to take part in
         assert "JSONDecodeError" in "\n".join(born.last_lines())
         await launcher.close()
+
+
+async def test_a_log_that_is_a_link_is_told_and_not_written(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "logs").mkdir(mode=0o700)
+    (tmp_path / "logs" / "a.log").symlink_to(tmp_path / "precious")
+    with Nursery.start() as nursery:
+        launcher = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery))
+        launcher.begin()
+        with pytest.raises(LaunchError, match="it is a link, expected a file of this user"):
+            await launcher.launch(A, 1)
+        await launcher.close()
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path) -> None:

@@ -7,4 +7,5 @@ code  values       loops in LLVM IR: the code that is built, and the values it w
 ir_tools  prefetch  smooth   small pieces of IR: masks and loops, cache lines, exp and tanh
 wanted             what is to be compiled, shared out over the processes of a run
 compiled  store    LLVM modules as machine code, and the disk that keeps all kernels
+owned              files and folders that are this user's alone; the same file as `runtime/machine/owned.py`
 """

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ops.cpu.codegen.store import OBJECT, alone
+from ops.cpu.codegen.store import alone
 from ops.cpu.codegen.target import host
 
 _LOADED: list[Any] = []  # what is dropped is unloaded, so it is kept for ever
@@ -71,15 +69,13 @@ def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], 
 def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[[str], int] | None:
     """Load the object file that is kept under `name`, or the one that `emit` makes; returns where each function lies.
     Without `wait` None if another process makes or loads it at this moment."""
-    with alone(name, wait) as folder:
-        if folder is None:
+    with alone(name, wait) as kept:
+        if kept is None:
             return None
-        path = folder / f"{name}{OBJECT}"
-        try:
-            code = path.read_bytes()
-        except FileNotFoundError:
+        code = kept.read()
+        if code is None:
             code = emit()
-            _keep(path, code)
+            kept.write(code)
     linker, library = _linker(), f"{name} {len(_LOADED)}"
     _LOADED.append(llvm.JITLibraryBuilder().add_object_img(code).add_current_process().link(linker, library))
 
@@ -102,11 +98,3 @@ def _linker() -> Any:
     several, and ends the process where these are more than 2 GiB apart, as they may be once a run has mapped its
     arenas. One linker for all: an engine for each of 118 kernels takes 0.15 s of a core, this 0.03."""
     return llvm.create_lljit_compiler(machine(), use_jit_link=True)
-
-
-def _keep(path: Any, code: bytes) -> None:
-    """Write to the cache in one step, so that no process reads half of it; a failure is ignored."""
-    new = path.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
-        new.write_bytes(code)
-        new.replace(path)

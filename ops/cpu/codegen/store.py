@@ -2,90 +2,210 @@
 
 A change to any file of `ops.cpu`, to numba, LLVM, Python or the processor gives another folder, so a stale kernel is
 never loaded; numba itself watches only the file a function stands in. `CONVOY_KERNEL_CACHE` names another place. Of
-several processes that start at once one compiles each kernel and the others wait for it (`alone`).
+several processes that start at once one compiles each kernel and the others wait for it (`alone`). Machine code is
+loaded from files of this user only, in a folder that nobody else can replace. Where there is no such folder, each
+process compiles its kernels in memory.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
+import logging
 import os
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
+from ops.cpu.codegen.owned import Hold, NotOurs, check_way, lock, make_folder, open_file, sweep
 from ops.cpu.codegen.target import host
 
 VARIABLE = "CONVOY_KERNEL_CACHE"
 KEPT_DAYS = 30
 OBJECT = ".o"  # machine code, as linkers know it
+FOLDERS = "[0-9a-f]" * 16  # a version's, as `_fingerprint` names it
+TEMPORARY = 9  # names that are tried in the temporary folder, where another user may have taken some
+TRIES = 3  # to make the folder again that was removed a moment ago
+NOWHERE = "each process compiles its kernels in memory, which takes longer"
+
+_log = logging.getLogger("ops.kernels")
+
+
+class Place(NamedTuple):
+    """`folder`: where kernels are kept, if anywhere; `trouble`: what the user should hear of that."""
+
+    folder: Path | None
+    trouble: str = ""
 
 
 @functools.cache
-def folder() -> Path:
+def place() -> Place:
     """The folder of this version, made if it is not there; folders unused for a month are removed.
 
-    Where nothing can be written there it is one of the temporary directory, its own for each user.
+    Where home has no room for it, it is one of the temporary directory, its own for each user.
     """
-    given = os.environ.get(VARIABLE)
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    top, key = Path(given) if given else base / "convoy" / "kernels", _fingerprint()
-    if not _writable(top / key):
-        top = Path(tempfile.gettempdir()) / f"convoy-kernels-{os.getuid()}"
-        top.mkdir(mode=0o700, exist_ok=True)
-        if top.stat().st_uid != os.getuid():  # somebody else's: code is not loaded from there
-            top = Path(tempfile.mkdtemp(prefix="convoy-kernels-"))
-        (top / key).mkdir(parents=True, exist_ok=True)
-    mine = top / key
-    with suppress(OSError):
-        os.utime(mine)  # its age is the time since its last use
-        _sweep(top)
-    return mine
+    given, key, trouble = os.environ.get(VARIABLE), _fingerprint(), ""
+    for top in _tops(given):
+        try:
+            found = _made(top, key)
+        except OSError as error:
+            if given or isinstance(error, NotOurs):
+                asked = f"{VARIABLE}: " if given else ""
+                trouble = trouble or f"{asked}no kernels are kept in {top}: {_words(error, top)}"
+            continue
+        return Place(found, trouble and f"{trouble}; they are kept in {top}")
+    return Place(None, f"{trouble or 'there is no folder to keep kernels in'}; {NOWHERE}")
 
 
-def _writable(path: Path) -> bool:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(path, os.W_OK)
+def _tops(given: str | None) -> Iterator[Path]:
+    """Where kernels may be kept, the best first."""
+    if given:
+        yield Path(given)
+    else:
+        with suppress(RuntimeError):  # no HOME, and no user of this number
+            yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "convoy" / "kernels"
+    with suppress(FileNotFoundError):  # no temporary folder that can be written to
+        top = Path(tempfile.gettempdir()) / f"convoy-kernels-{os.geteuid()}"
+        yield top
+        for number in range(2, TEMPORARY + 1):
+            yield top.with_name(f"{top.name}-{number}")
+
+
+def _made(top: Path, key: str) -> Path:
+    """The folder `key` in `top`, with what is missing on the way to it. OSError, NotOurs."""
+    _make_way(top)
+    check_way(top)
+    folder = top.absolute() / key
+    make_folder(folder)
+    os.utime(folder)  # its age is the time since its last use
+    oldest = time.time() - KEPT_DAYS * 86400
+    sweep(top, FOLDERS, lambda old: old.lstat().st_mtime < oldest)
+    return folder
+
+
+def _make_way(folder: Path) -> None:
+    if not os.path.lexists(folder):
+        _make_way(folder.parent)
+        with suppress(FileExistsError):  # another process was faster
+            folder.mkdir(mode=0o700)
+
+
+def _words(error: OSError, where: Path) -> str:
+    inner = f"{error.filename}: " if error.filename and str(error.filename) != str(where) else ""
+    return f"{inner}{error.strerror}"
+
+
+class Kept:
+    """The machine code of one kernel, as a file in `folder`; without a folder it is not kept."""
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self._path = None if folder is None else folder / f"{name}{OBJECT}"
+
+    def __repr__(self) -> str:
+        return f"<kernel in {self._path}>"
+
+    def read(self) -> bytes | None:
+        """None if it has to be compiled. A file that is not ours counts as none."""
+        if self._path is None:
+            return None
+        try:
+            with os.fdopen(open_file(self._path, os.O_RDONLY), "rb") as file:
+                return file.read() or None  # of a disk that was full, or lost its power
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _tell(f"{self._path}: {error.strerror}: this kernel is compiled, and not loaded from there")
+            return None
+
+    def write(self, code: bytes) -> None:
+        """Keep it, in one step, so that no process reads half of it. What prevents that is told as a warning."""
+        if self._path is None:
+            return
+        new = self._path.with_suffix(f".{os.getpid()}.{os.urandom(4).hex()}")
+        try:
+            with os.fdopen(open_file(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+                file.write(code)
+            new.replace(self._path)
+        except OSError as error:
+            _not_kept(self._path.parent, error)
+            with suppress(OSError):
+                new.unlink()
 
 
 @contextmanager
-def alone(name: str, wait: bool = True) -> Iterator[Path | None]:
-    """While this lasts no other process compiles or loads `name`; gives the folder to keep it in. Without `wait`: None
-    if one does at this moment.
+def alone(name: str, wait: bool = True) -> Iterator[Kept | None]:
+    """While this lasts no other process compiles or loads `name`, and its folder is not swept. Without `wait`: None if
+    one does at this moment.
 
-    The lock is the operating system's: it goes with the process that holds it.
+    The lock is the operating system's: it goes with the process that holds it. Where the file system has no locks,
+    several processes may compile the same kernel.
     """
-    place = folder()
-    with _lock_file(place, name).open("w") as lock:
+    with ExitStack() as ends:
+        folder, busy = None, False
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            folder = _in_use(ends)
+            if folder is not None:
+                file = open_file(_lock_file(folder, name), os.O_RDWR | os.O_CREAT)
+                ends.callback(os.close, file)
+                lock(file, wait=wait)
         except BlockingIOError:
-            yield None
-            return
-        yield place
+            busy = True
+        except OSError as error:
+            _not_kept(folder or place().folder, error)
+            folder = None
+        yield None if busy else Kept(folder, name)
+
+
+def _in_use(ends: ExitStack) -> Path | None:
+    """The folder, which nobody sweeps until `ends`; made again if it was removed. None if nothing is kept. OSError."""
+    for _ in range(TRIES):
+        folder, trouble = place()
+        if trouble:
+            _tell(trouble)
+        if folder is None:
+            return None
+        if (hold := Hold.take(folder, shared=True)) is not None:
+            ends.callback(hold.release)
+            return folder
+        place.cache_clear()
+    return None
 
 
 def seen(name: str) -> bool:
     """Whether some process has begun to compile it: if not, it is not there."""
-    return _lock_file(folder(), name).exists()
+    folder = place().folder
+    return folder is not None and os.path.lexists(_lock_file(folder, name))
 
 
 def kept(pattern: str) -> bool:
     """Whether anything of such a name is there, compiled."""
-    return any(folder().glob(f"{pattern}{OBJECT}"))
+    folder = place().folder
+    with suppress(OSError):  # it was removed at this moment
+        return folder is not None and any(folder.glob(f"{pattern}{OBJECT}"))
+    return False
 
 
-def _lock_file(place: Path, name: str) -> Path:
-    return place / f"{name}.lock"
+def _lock_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.lock"
+
+
+def _not_kept(folder: Path | None, error: OSError) -> None:
+    _tell(f"{folder}: {error.strerror}: kernels are compiled, but not kept there")
+
+
+def _tell(text: str) -> None:
+    _tell_once(os.getpid(), text)
+
+
+@functools.cache
+def _tell_once(process: int, text: str) -> None:
+    """A forked process says again what its parent has said: nobody may have heard that."""
+    _log.warning("%s", text)
 
 
 def _fingerprint() -> str:
@@ -96,10 +216,3 @@ def _fingerprint() -> str:
     for part in (sys.version, version("numba"), version("llvmlite"), version("numpy"), target.cpu, target.features):
         found.update(part.encode())
     return found.hexdigest()[:16]
-
-
-def _sweep(top: Path) -> None:
-    oldest = time.time() - KEPT_DAYS * 86400
-    for path in top.iterdir():
-        if path.is_dir() and path.stat().st_mtime < oldest:
-            shutil.rmtree(path, ignore_errors=True)

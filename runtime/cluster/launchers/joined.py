@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -45,10 +44,11 @@ from runtime.cluster.machines.words import (
     Started,
 )
 from runtime.errors import ConvoyError, LaunchError, RoleDied
+from runtime.machine.files import write_new
 from runtime.machine.loop import event_loop_factory
 from runtime.machine.memory import MachineMemory
 from runtime.machine.parent import go_on_without_parent
-from runtime.machine.private import make_socket_directory
+from runtime.machine.private import PrivateFolder
 from runtime.memory.arena import available
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
@@ -107,7 +107,8 @@ class MachineAgent:
     def __init__(self, machine: str, nursery: Nursery) -> None:
         self._machine, self._nursery = machine, nursery
         self._specs: dict[str, ProcessSpec] = {}
-        self._step, self._folder = Step.JOINING, Path()
+        self._step = Step.JOINING
+        self._private: PrivateFolder | None = None
         self._launcher: LocalLauncher | None = None
         self._plan: Copies | None = None
         self._mirror: Mirror | None = None
@@ -120,6 +121,10 @@ class MachineAgent:
         self._leaving = False
         self.over: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
         self.tell: Callable[[Message], None] = lambda message: None
+
+    @property
+    def _folder(self) -> Path:
+        return Path() if self._private is None else self._private.path
 
     # -- what `up` says
 
@@ -177,8 +182,8 @@ class MachineAgent:
     async def _(self, message: Piece) -> None:
         if self._plan is None:
             try:
-                self._folder = make_socket_directory()
-                (self._folder / "run").mkdir()
+                self._private = PrivateFolder.make()
+                (self._folder / "run").mkdir(mode=0o700)
             except OSError as error:
                 raise LaunchError(f"{error.filename}: no folder for the run can be made: {error.strerror}") from None
             self._plan = Copies(self._folder / "run", [FILE])
@@ -188,9 +193,7 @@ class MachineAgent:
     async def _(self, message: Private) -> None:
         if Path(message.name).name != message.name or self._plan is None:
             raise LaunchError(f"{message.name!r:.80} is no name of a file, or comes before the plan")
-        path = self._folder / message.name
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(message.data.tobytes())
+        write_new(self._folder / message.name, message.data.tobytes())
 
     @_do.register
     async def _(self, message: Orders) -> None:
@@ -266,8 +269,8 @@ class MachineAgent:
         await asyncio.gather(*lives, return_exceptions=True)
         if self._launcher is not None:
             await self._launcher.close()
-        if self._folder != Path():
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._private is not None:
+            self._private.remove()
 
 
 def here(plan: RunPlan, folder: Path) -> RunPlan:

@@ -22,6 +22,7 @@ from runtime.cluster.birth import Born
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.errors import LaunchError
 from runtime.machine import namespaces
+from runtime.machine.owned import open_file
 from runtime.machine.versions import identity
 from runtime.plan.topology import ProcessSpec
 
@@ -211,8 +212,11 @@ class LocalLauncher(Launcher):
         order = {"process": spec.name, "run": str(self.plan.directory), "incarnation": incarnation}
         lifeline, writable = os.pipe()
         try:
-            with path.open("ab") as log:
-                socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log.fileno()])
+            log = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            try:
+                socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log])
+            finally:
+                os.close(log)
             nursery.owed += 1
             pid = await nursery.born.get()
         except (BrokenPipeError, ConnectionResetError):  # the nursery has ended: its log says why, if it could

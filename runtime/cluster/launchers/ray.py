@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 from runtime.cluster.launcher import LaunchPlan, describe_exit
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
+from runtime.machine.owned import open_file
 from runtime.text import bounded, one_line
 
 if TYPE_CHECKING:
@@ -98,7 +100,8 @@ class Driver:
         words = [sys.executable, "-m", "runtime.cluster.launchers.ray_driver"]
         pipe = subprocess.PIPE
         try:
-            with log.open("ab") as file:  # its session is its own: an interrupt is the business of `up`
+            into = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            with os.fdopen(into, "ab") as file:  # its session is its own: an interrupt is the business of `up`
                 self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=file, start_new_session=True)
         except OSError as error:
             raise LaunchError(f"ray: {error.filename or words[0]}: {error.strerror}") from None

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.errors import ConfigError
+from runtime.machine.files import read_secret, replace
 from runtime.plan.topology import SUPERVISOR
-from runtime.regular import read_bytes
 from runtime.transport import Limits
 from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
@@ -49,34 +47,29 @@ class Card:
 
     def write(self, path: Path) -> None:
         """For this user only. OSError."""
-        path.unlink(missing_ok=True)
         said = {
             "address": self.address,
             "up": self.up.hex(),
             "public": self.public.hex(),
             "private": self.private.hex(),
         }
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(json.dumps(said, indent=1) + "\n")
+        replace(path, (json.dumps(said, indent=1) + "\n").encode())
 
     @staticmethod
     def read(path: Path) -> Card:
-        """What `write` wrote. ConfigError if it is not there, is something else, or others may read it; it never
-        repeats what it found."""
+        """What `write` wrote. ConfigError if it is not there, is something else, is another user's, or others may read
+        it; it never repeats what it found."""
         expected = f"expected a copy of {FILE} of the run's directory"
         try:
-            said = json.loads(read_bytes(path, _MOST_BYTES))
-            mode = stat.S_IMODE(path.stat().st_mode)
+            said = json.loads(read_secret(path, _MOST_BYTES))
             keys = [bytes.fromhex(said[name]) for name in ("up", "public", "private")]
             address = said["address"]
         except OSError as error:
             raise ConfigError([f"{path}: {error.strerror}: {expected}"]) from None
         except (KeyError, TypeError, ValueError, RecursionError):
-            address, keys, mode = None, [], 0
+            address, keys = None, []
         if not isinstance(address, str) or not is_address(address) or {len(key) for key in keys} != {32}:
             raise ConfigError([f"{path}: {expected}, found something else"])
-        if mode & 0o077:
-            raise ConfigError([f"{path}: others may read it (mode {mode:o}): chmod 600 {path}"])
         return Card(address, *keys)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from ops.cpu.codegen import store, wanted
-from ops.cpu.codegen.store import alone, seen
+from ops.cpu.codegen.store import Place, _made, alone, seen
 
 
 class Piece:
@@ -35,7 +36,7 @@ class Broken(Piece):
 @pytest.fixture(autouse=True)
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A store without kernels, nothing wanted."""
-    monkeypatch.setattr(store, "folder", lambda: tmp_path)
+    monkeypatch.setattr(store, "place", cache(lambda: Place(_made(tmp_path, "0" * 16))))
     monkeypatch.setattr(wanted, "_counts", {"done": 0, "total": 0})
     yield
     wanted.wanted.clear()
