@@ -24,6 +24,7 @@ from runtime.transport.ports import Frames, Port
 from runtime.transport.zeromq import ZmqListener, ZmqPorts
 
 SCHEME = "curve://"
+OPERATOR_SECONDS = 5.0  # for a person who waits: then nothing answers there
 _MESSAGE, _GRANT, _LEAVES = b"message", b"grant", b"leaves"
 _NUMBER = struct.Struct("!Q")
 _LANE: Lane = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end
@@ -186,7 +187,7 @@ class Dialing(Transport):
 
     async def open(self) -> Endpoints:
         """See Transport.open: it listens nowhere."""
-        self._ports = ZmqPorts(self.limits, self._keys)
+        self._ports = ZmqPorts(self.limits, self._keys, OPERATOR_SECONDS)
         return Endpoints()
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:

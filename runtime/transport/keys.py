@@ -39,6 +39,13 @@ class Keys:
         knows = mechanism == b"PLAIN" and bool(self.secret) and compare_digest(shown, self.secret.encode())
         return (USER, "") if knows else (b"", "it does not know this run's secret")
 
+    def answered(self, request: Sequence[bytes]) -> tuple[list[bytes], str, str]:
+        """ZeroMQ's question whether a stranger may come in (RFC 27): the answer, who asks, why not: "" if it may."""
+        version, number, _, address, _, mechanism, *credentials = (bytes(frame) for frame in request)
+        who, why = self.admitted(mechanism, credentials)
+        answer = [version, number, b"200" if who else b"400", b"", who, b""]
+        return answer, f"a stranger at {address.decode(errors='replace')}", why
+
     def blob(self) -> bytes:
         """All of it, to be handed to its process on whatever host; `of` reads it."""
         peers = {peer: key.hex() for peer, key in self.peers.items()}
@@ -69,3 +76,8 @@ class Keys:
 
 
 NO_KEYS = Keys()
+
+
+def speaks_for_itself(owner: str, identity: bytes) -> bool:
+    """Is a message with this identity from the owner of the key that sealed it?"""
+    return identity.startswith(f"{owner}/".encode())
