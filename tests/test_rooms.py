@@ -51,11 +51,11 @@ ROOMS: dict[str, str] = {
     "runtime": "",
     "runtime.messages": "runtime",
     "runtime.memory": "runtime",
-    "runtime.transport.zmtp": "",
+    "runtime.transport.zmtp": "runtime",
     "runtime.transport": "runtime runtime.memory runtime.messages runtime.transport.zmtp",
     "runtime.compute": "runtime",
     "runtime.machine": "runtime",
-    "runtime.tracing": "runtime.messages",
+    "runtime.tracing": "runtime runtime.messages",
     "runtime.serving": "",
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
     " runtime.transport",
@@ -100,7 +100,7 @@ ROOMS: dict[str, str] = {
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
-    "roles.tuning": "nets.files roles roles.base runtime!",
+    "roles.tuning": "nets.files roles roles.base runtime runtime!",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
     "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles roles.learning runtime!"
     " runtime.config runtime.plan",

@@ -14,6 +14,7 @@ from roles.commands import starters
 from roles.commands.common import say, told
 from runtime.config.source import CLUSTER_FILE
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 from runtime.text import printable
 
 TESTED = 5  # one image of so many of a class is kept for tests
@@ -103,7 +104,7 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
             with (directory / name).open("x") as opened:
                 opened.write(text)
     except OSError as error:
-        raise ConfigError([f"{error.filename or directory}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"{error.filename or directory}: cannot be written: {reason(error)}"]) from None
 
 
 def _cluster(what: str, train: str, directory: Path, *, preset: str = "omnivore", workers: int = 2) -> str:

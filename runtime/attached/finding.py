@@ -5,11 +5,13 @@ its run directory names answers.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from pathlib import Path
 
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.run_plan import FILE, RunPlan
+from runtime.reasons import reason
 
 PATIENCE = 1.5  # seconds in which a supervisor answers; one that is stopped is named within 2
 
@@ -22,6 +24,8 @@ def directories(below: Path) -> list[Path]:
         return [below] if _has_plan(below) else sorted(found, key=lambda path: (_began(path), path.name))
     except PermissionError:
         raise ConvoyError(f"{below}: it is another user's") from None
+    except OSError as error:
+        raise ConvoyError(f"{below}: runs cannot be looked for: {reason(error)}") from None
 
 
 async def live(below: Path) -> list[Path]:
@@ -52,7 +56,8 @@ async def meant(run: Path | None, below: Path) -> Path:
 
 
 def listens(directory: Path) -> bool:
-    """Does somebody listen at the private socket of this run? The system says so also of one that is stopped."""
+    """Does somebody listen at the private socket of this run? The system says so also of one that is stopped.
+    ConvoyError if it cannot be asked."""
     try:
         address = RunPlan.read(directory).supervisor.control[0].removeprefix("unix://")
         with socket.socket(socket.AF_UNIX) as knock:
@@ -60,7 +65,11 @@ def listens(directory: Path) -> bool:
             knock.connect(address)
     except TimeoutError:  # too many wait before it
         return True
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise ConvoyError(f"{directory}: whether this run is live is not known: {reason(error)}") from None
+        return False
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return False
     return True
 

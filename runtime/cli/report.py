@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from runtime.errors import ConfigError, ConvoyError
+from runtime.reasons import reason
 
 REPORT = "report.html"
 
@@ -40,7 +41,7 @@ def report(
     try:
         file.write_text(text, "utf-8")
     except OSError as error:
-        raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"--output {file}: cannot be written: {reason(error)}"]) from None
     Teller().say(f"report     {file}")
     return 0
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runtime.reasons import reason
+
 MISSED = "missed"  # the line that stands for those that could not be written
 
 
@@ -43,7 +45,7 @@ class Journal:
         except OSError as error:
             self.missed += 1
             if self.missed == 1:
-                self._tell(f"{self._path}: {error.strerror}: events are not journalled until it can be written again")
+                self._tell(f"{self._path}: {reason(error)}: events are not journalled until it can be written again")
         else:
             self.missed = 0
 
@@ -54,7 +56,7 @@ class Journal:
         try:
             os.close(self._file)
         except OSError as error:
-            self._tell(f"{self._path}: {error.strerror} when it was closed: its last events may be missing")
+            self._tell(f"{self._path}: {reason(error)} when it was closed: its last events may be missing")
 
     def _append(self, data: bytes) -> None:
         done = 0

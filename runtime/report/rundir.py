@@ -22,6 +22,7 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
+from runtime.reasons import reason
 from runtime.report import table, usage
 from runtime.report.journal import Journal
 from runtime.report.reading import FILE
@@ -52,7 +53,7 @@ class RunDirectory:
             self.path = _make_unique(below / f"{stamp}-{name}")
             self._journal = self._opened(FILE)
         except OSError as error:
-            text = f"run.directory {below}: no run directory can be made there: {error.strerror}"
+            text = f"run.directory {below}: no run directory can be made there: {reason(error)}"
             raise LaunchError(f"{text} ({error.filename})") from None
         self._now, self._began, self._made = now, now(), time.monotonic()
         self._virtual = virtual
@@ -72,7 +73,7 @@ class RunDirectory:
         try:
             (self.path / name).write_text(text)
         except OSError as error:
-            raise LaunchError(f"{self.path / name}: cannot be written: {error.strerror}") from None
+            raise LaunchError(f"{self.path / name}: cannot be written: {reason(error)}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append to events.jsonl; `t` is seconds since the run began, `unix_seconds` those since 1970. Progress and
@@ -134,7 +135,7 @@ class RunDirectory:
             made = self._opened(name)
         except OSError as error:
             self._refused.add(name)
-            self.on_trouble(f"{self.path / name}: {error.strerror}: it is not written")
+            self.on_trouble(f"{self.path / name}: {reason(error)}: it is not written")
             return None
         if first:
             made.append(first)

@@ -18,6 +18,7 @@ from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
+from runtime.reasons import reason
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import Keys
 from runtime.transport.ports import Frames, Port
@@ -101,7 +102,7 @@ class Answering(Transport):
             self._listener = self._ports.listen(SCHEME + self._address, _LANE, self._arrived, self._refused)
         except OSError as error:
             await self.close()
-            raise LaunchError(f"process '{self.process}' cannot listen on {self._address}: {error}") from None
+            raise LaunchError(f"process '{self.process}' cannot listen on {self._address}: {reason(error)}") from None
         return Endpoints((self._listener.address,), (self._listener.address,))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:

@@ -15,6 +15,7 @@ from hmac import compare_digest
 from pathlib import Path
 
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 
 USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
 
@@ -69,7 +70,7 @@ class Keys:
         try:
             return Keys.of(path.read_bytes())
         except OSError as error:
-            why = error.strerror
+            why = reason(error)
         except (ValueError, TypeError, AttributeError):
             why = "not the keys of a process, or damaged"
         raise LaunchError(f"{path}: {why}: the keys of this process, which whatever starts it brings there")

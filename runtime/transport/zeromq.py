@@ -203,7 +203,7 @@ class ZmqListener(Listener):
         except (zmq.ZMQError, OSError) as error:
             self._monitor.close()
             router.close()
-            raise OSError(str(error)) from None
+            raise OSError(error.errno, str(error)) from None
         self.address = str(router.get_string(zmq.LAST_ENDPOINT)).replace(TCP, CURVE if encrypted else TCP)
         self._socket = _Socket(router, self._arrived, self._is_its_own if encrypted else None)
 

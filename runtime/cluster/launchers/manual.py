@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
@@ -46,5 +47,5 @@ class ManualLauncher(AgentLauncher):
             sys.stdout.write(f"{text}and then\n    {line}\n")
             sys.stdout.flush()
         except OSError as error:
-            raise LaunchError(f"stdout: nobody can read what to type on the machines: {error.strerror}") from None
+            raise LaunchError(f"stdout: nobody can read what to type on the machines: {reason(error)}") from None
         return Typed()

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from runtime.errors import ConfigError
 from runtime.plan.topology import SUPERVISOR
+from runtime.reasons import reason
 from runtime.regular import read_bytes
 from runtime.transport import Limits
 from runtime.transport.keys import Keys
@@ -70,7 +71,7 @@ class Card:
             keys = [bytes.fromhex(said[name]) for name in ("up", "public", "private")]
             address = said["address"]
         except OSError as error:
-            raise ConfigError([f"{path}: {error.strerror}: {expected}"]) from None
+            raise ConfigError([f"{path}: {reason(error)}: {expected}"]) from None
         except (KeyError, TypeError, ValueError, RecursionError):
             address, keys, mode = None, [], 0
         if not isinstance(address, str) or not is_address(address) or {len(key) for key in keys} != {32}:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable
 
+from runtime.reasons import reason_of
 from runtime.transport.zmtp.strangers import PROVEN_AFTER, Strangers
 from runtime.transport.zmtp.turnstile import Turnstile
 
@@ -49,7 +49,7 @@ class Door:
     def not_accepted(self, number: int) -> None:
         """It could not, with this error of the system."""
         if number in _LACKING:
-            self._on_refused("a stranger", f"it cannot be accepted: {os.strerror(number)}")
+            self._on_refused("a stranger", f"it cannot be accepted: {reason_of(number)}")
             self._loop.call_later(RETRY_SECONDS, self._next)
         else:  # it has left again
             self._next()
