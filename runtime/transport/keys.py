@@ -79,6 +79,8 @@ class Keys:
 NO_KEYS = Keys()
 
 
-def speaks_for_itself(owner: str, identity: bytes) -> bool:
-    """Is a message with this identity from the owner of the key that sealed it?"""
-    return identity.startswith(f"{owner}/".encode())
+def pretends(owner: str, identity: bytes) -> str:
+    """Why a message with this identity is not from the owner of the key that sealed it; "" if it is."""
+    if identity.startswith(f"{owner}/".encode()):
+        return ""
+    return f"it claims to be {identity.decode(errors='replace')}, and its key is that of {owner}"

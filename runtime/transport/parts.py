@@ -20,7 +20,7 @@ PARTS_FROM = LARGEST_PIECE  # bytes
 PART = 4 << 20
 TCP_PART = 1 << 20  # what each stranger may claim, see `zmtp.strangers`
 SEALED_PART = 256 << 10  # where parts are encrypted: one is sealed while the one before travels
-CURVE, TCP = "curve://", "tcp://"
+CURVE, TCP, IPC = "curve://", "tcp://", "ipc://"
 MAX_NUMBER = MAX_ARRAYS + 1  # of a frame: a word that says what the others are and a header stand before the arrays
 PLACE = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
 

@@ -89,7 +89,10 @@ class SocketTransport(Transport):
         self._let_go(peer, f"{peer} was started anew")
         for lane in _LANES:
             connect = partial(self._connect, peer, lane, addresses[lane])
-            self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
+            try:
+                self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
+            except OSError as error:
+                raise LaunchError(f"process '{self.process}' cannot connect to '{peer}': {reason(error)}") from None
         if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from runtime.errors import LaunchError
 from runtime.memory import freed
 from runtime.messages.message import Lane
 from runtime.transport.base import Limits
-from runtime.transport.keys import NO_KEYS, USER, Keys, speaks_for_itself
-from runtime.transport.parts import CURVE, PARTS_FROM, TCP, Assembly, parted, sizes_at
+from runtime.transport.keys import NO_KEYS, USER, Keys, pretends
+from runtime.transport.parts import CURVE, IPC, PARTS_FROM, TCP, Assembly, parted, sizes_at
 from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,
@@ -61,7 +61,6 @@ _OPTIONS: _Options = {
     zmq.TCP_KEEPALIVE_CNT: 6,
     zmq.SNDBUF: SEND_BUFFER,
 }
-DIAL_SECONDS = 30.0  # the places of `zmtp.strangers` are free again within 5 s, many times
 HEARTBEAT = 500  # ms between ZeroMQ's own signs of life
 _LOST = (  # events of a port whose connection broke, or could not be made
     zmq.Event.DISCONNECTED  # also when the peer gives no sign of life
@@ -141,8 +140,7 @@ class _Socket(Watched):
 
 
 class _Monitor:
-    """Calls `on_event(event, number)` when one of these events happens to a socket; to be made before it binds or
-    connects."""
+    """Calls `on_event(event, number)` for these events of a socket; to be made before it binds or connects."""
 
     def __init__(self, socket: zmq.Socket[bytes], events: int, on_event: Callable[[int, int], None]) -> None:
         self._watched = socket
@@ -194,16 +192,15 @@ class ZmqListener(Listener):
     ) -> None:
         self._on_message, self._on_refused = on_message, on_refused
         self._assembly = Assembly(message_bytes)
-        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
         self._door: Door | None = None
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
         self._monitor = _Monitor(router, int(_NO_HANDSHAKE) | sum(_AT_DOOR), self._happened)
         encrypted = address.startswith(CURVE)
         try:
             self._bind(router, address.replace(CURVE, TCP))
-        except (zmq.ZMQError, OSError) as error:
+        except (zmq.ZMQError, OSError):
             self._monitor.close()
-            router.close()
-            raise OSError(error.errno, str(error)) from None
+            raise
         self.address = str(router.get_string(zmq.LAST_ENDPOINT)).replace(TCP, CURVE if encrypted else TCP)
         self._socket = _Socket(router, self._arrived, self._is_its_own if encrypted else None)
 
@@ -229,11 +226,9 @@ class ZmqListener(Listener):
     def _is_its_own(self, identity: zmq.Frame) -> bool:
         """Whose key a message was sealed with is who it may say it is from."""
         owner = str(identity.get("User-Id"))
-        if speaks_for_itself(owner, identity.bytes):
-            return True
-        claimed = identity.bytes.decode(errors="replace")
-        self._on_refused(owner, f"it claims to be {claimed}, and its key is that of {owner}")
-        return False
+        if why := pretends(owner, identity.bytes):
+            self._on_refused(owner, why)
+        return not why
 
     def _arrived(self, frames: Frames) -> None:
         identity = frames.pop(0)
@@ -259,31 +254,30 @@ class ZmqListener(Listener):
             self._door.close()
         self._monitor.close()
         self._socket.close()
+        if self.address.startswith(IPC):  # libzmq leaves files whose names it did not make
+            Path(self.address.removeprefix(IPC)).unlink(missing_ok=True)
 
 
-class _Gate:
+class _Gate(_Socket):
     """Answers ZeroMQ's question whether a stranger on TCP may connect: if it knows the secret, or has a peer's key."""
 
     def __init__(self, socket: zmq.Socket[bytes], keys: Keys, on_refused: OnRefused) -> None:
         self._keys, self._on_refused = keys, on_refused
         socket.bind(_ZAP)
-        self._socket = _Socket(socket, self._asked)
+        super().__init__(socket, self._asked)
 
     def _asked(self, request: Frames) -> None:
         answer, *refused = self._keys.answered(request)
-        self._socket.send(answer)
+        self.send(answer)
         if refused[1]:
             self._on_refused(*refused)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class ZmqPorts(Ports):
     """Any address of ZeroMQ's: tcp://..., ipc://...; and curve://..., which is TCP with links that are encrypted. A
     port gives up after `dial_seconds` without an answer: it may wait behind strangers."""
 
-    def __init__(self, limits: Limits, keys: Keys = NO_KEYS, dial_seconds: float = DIAL_SECONDS) -> None:
+    def __init__(self, limits: Limits, keys: Keys = NO_KEYS, dial_seconds: float = strangers.DIAL_SECONDS) -> None:
         super().__init__(limits, keys)
         self._dial_seconds = dial_seconds
         freed.keep()
@@ -293,7 +287,6 @@ class ZmqPorts(Ports):
         # anything. It fills, 170 bytes each, while the loop is blocked and strangers connect and leave.
         self._context.setsockopt(zmq.RCVHWM, 0)
         self._gate: _Gate | None = None
-        self._files: list[Path] = []
 
     def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> ZmqListener:
         """See Ports.listen. A file's directory says who may connect; TCP lets in who has the keys for it."""
@@ -302,14 +295,11 @@ class ZmqPorts(Ports):
             guard |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self.keys.private}
         elif guard:
             guard |= {zmq.PLAIN_SERVER: 1}
-        if guard and self._gate is None:
-            self._gate = _Gate(self._context.socket(zmq.REP), self.keys, on_refused)
         most = min(self.limits.message_bytes, sizes_at(address)[0]) + _SEAL  # of a frame, also of a stranger's
-        router = self._make(zmq.ROUTER, lane, guard | {zmq.MAXMSGSIZE: most})
-        listener = ZmqListener(router, address, self.limits.message_bytes, on_message, on_refused)
-        if listener.address.startswith("ipc://"):
-            self._files.append(Path(listener.address.removeprefix("ipc://")))
-        return listener
+        with self._made(zmq.ROUTER, lane, guard | {zmq.MAXMSGSIZE: most}) as router:
+            if guard and self._gate is None:
+                self._gate = _Gate(self._context.socket(zmq.REP), self.keys, on_refused)
+            return ZmqListener(router, address, self.limits.message_bytes, on_message, on_refused)
 
     def connect(
         self, peer: str, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost
@@ -323,28 +313,38 @@ class ZmqPorts(Ports):
             guard |= {zmq.CURVE_SERVERKEY: key, zmq.CURVE_PUBLICKEY: keys.public, zmq.CURVE_SECRETKEY: keys.private}
         elif self._guarded(address):
             guard |= {zmq.PLAIN_USERNAME: USER, zmq.PLAIN_PASSWORD: keys.secret.encode()}
-        return ZmqPort(self._make(zmq.DEALER, lane, guard), address, on_answer, on_lost)
+        with self._made(zmq.DEALER, lane, guard) as dealer:
+            return ZmqPort(dealer, address, on_answer, on_lost)
 
     def _guarded(self, address: str) -> bool:
         return address.startswith(CURVE) or (bool(self.keys.secret) and address.startswith(TCP))
 
     async def close(self) -> None:
-        """See Ports.close. Removes the files of ipc addresses: libzmq leaves those whose names it did not make."""
+        """See Ports.close."""
         if self._gate is not None:
             self._gate.close()
         # term() returns when the last queued message has left or its linger is over
         await asyncio.get_running_loop().run_in_executor(None, self._context.term)
-        for file in self._files:
-            file.unlink(missing_ok=True)
 
-    def _make(self, kind: int, lane: Lane, guard: _Options) -> zmq.Socket[bytes]:
-        socket: zmq.Socket[bytes] = self._context.socket(kind)
+    @contextmanager
+    def _made(self, kind: int, lane: Lane, guard: _Options) -> Iterator[zmq.Socket[bytes]]:
+        """A socket, which is closed if what is done with it fails. OSError if the system refuses something."""
+        socket: zmq.Socket[bytes] | None = None
+        try:
+            socket = self._context.socket(kind)
+            for option, value in self._options(lane, guard).items():
+                socket.setsockopt(option, value)
+            yield socket
+        except (zmq.ZMQError, OSError) as error:
+            if socket is not None:
+                socket.close()
+            raise error if isinstance(error, OSError) else OSError(error.errno, str(error)) from None
+
+    def _options(self, lane: Lane, guard: _Options) -> _Options:
         options = _OPTIONS | {zmq.MAXMSGSIZE: min(self.limits.message_bytes, PARTS_FROM)}  # more travels in parts
         if lane == "control":
             # Not on the bulk lane: a peer that is busy with one large message on a slow road answers nothing until it
             # has the whole of it, and its link would be given up while all is well.
             silence = int(self.limits.link_seconds * 1000)
             options |= {zmq.HEARTBEAT_IVL: HEARTBEAT, zmq.HEARTBEAT_TIMEOUT: silence, zmq.HEARTBEAT_TTL: silence}
-        for option, value in (options | guard).items():
-            socket.setsockopt(option, value)
-        return socket
+        return options | guard

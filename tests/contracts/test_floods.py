@@ -14,6 +14,7 @@ from test_broken_links import SECRET, End
 from test_encrypted_links import place
 
 from benchmarks.floods import CLAIMS, CROWDS, GROWTH, MIB, MORE, Listening, greeting
+from runtime.errors import LaunchError
 from runtime.machine import descriptors
 from runtime.messages.message import Envelope
 from runtime.transport import Limits
@@ -111,6 +112,40 @@ async def test_a_connection_that_comes_when_no_descriptor_is_left_is_told_and_co
         p.road.connect("q", there)
         await p.say("q", 1)
         assert await q.came.get() == 1
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp", "curve"])
+async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(scheme: str, tmp_path: Path) -> None:
+    keys = paired("p", "q") if scheme == "curve" else dict.fromkeys("pq", SECRET)
+    place = f"unix://{tmp_path}/{{lane}}" if scheme == "unix" else f"{scheme}://127.0.0.1:*"
+    p = End("p", place.replace("{lane}", "p{lane}"), keys["p"])
+    q = End("q", place.replace("{lane}", "q{lane}"), keys["q"])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with asyncio.timeout(20), AsyncExitStack() as stack:
+        for end in (p, q):
+            stack.push_async_callback(end.road.close)
+        await p.road.open()
+        there = await q.road.open()
+        with closing(socket.socket()) as spare:
+            lowest = spare.fileno()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        try:
+            with pytest.raises(LaunchError, match="process 'p' cannot connect to 'q': Too many open files: this proc"):
+                p.road.connect("q", there)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        kept = []
+        for more in range(1, 9):  # some of what a link needs is there
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + more, limits[1]))
+            try:
+                p.road.connect("q", there)
+            except LaunchError as error:
+                kept.append(error)  # with its traceback, as whoever ends a run keeps it
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert kept
+        await p.road.close()  # waits for every socket of ZeroMQ's
+        assert all("Too many open files: this process has reached its limit" in str(error) for error in kept)
 
 
 def test_an_address_that_is_taken_is_refused_and_leaves_no_socket_open() -> None:
