@@ -13,6 +13,7 @@ schema/       Caffe's file formats as protobuf messages
 zoo/          nets and solvers that ship
 errors        one readable line per mistake
 regular       what is no regular file is not opened
+reasons       why the system refused something
 
 Nothing here knows of messages, sockets or machines.
 """

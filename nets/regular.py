@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from nets.errors import DataError
+from nets.reasons import reason
 
 KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -50,7 +51,7 @@ def read_text(path: Path, limit: int, what: str) -> str:
     try:
         return read_bytes(path, limit).decode("utf-8")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        raise DataError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected {what}") from None
 

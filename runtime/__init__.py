@@ -16,6 +16,7 @@ cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
 regular  text                 only regular files are opened; text for a terminal
+reasons                       why the system refused something
 hidden                        packages that others of their name hide
 
 Everything is imported when it is asked for: role processes need no configuration, and `python -m runtime` hears signals

@@ -53,9 +53,10 @@ ROOMS: dict[str, str] = {
     "runtime.memory": "runtime",
     "runtime.machine": "runtime",
     "runtime.records": "runtime runtime.machine",
-    "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages",
+    "runtime.transport.zmtp": "runtime",
+    "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages runtime.transport.zmtp",
     "runtime.compute": "runtime runtime.machine",
-    "runtime.tracing": "runtime.machine runtime.messages",
+    "runtime.tracing": "runtime runtime.machine runtime.messages",
     "runtime.serving": "",
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
     " runtime.transport",
@@ -101,7 +102,7 @@ ROOMS: dict[str, str] = {
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
-    "roles.tuning": "nets.files roles roles.base runtime!",
+    "roles.tuning": "nets.files roles roles.base runtime runtime!",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
     "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles roles.learning runtime!"
     " runtime.config runtime.plan",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nets.data import decode
 from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
+from nets.reasons import reason
 from nets.regular import read_bytes, read_text
 
 SUFFIXES = tuple(sorted(suffix for suffixes in decode.FORMATS.values() for suffix in suffixes))
@@ -145,4 +146,4 @@ def read_file(path: Path) -> bytes:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path.name}: cannot be read: {reason(error)}") from None

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import DataError
+from nets.reasons import reason
 from nets.regular import size_of
 
 MAGIC, VERSION = 0xBEEFC0DE, 1
@@ -58,7 +59,7 @@ def open_mdb(path: Path) -> Mdb:
     except FileNotFoundError:
         raise DataError(f"{file}: no such file, expected an LMDB database") from None
     except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path.name}: cannot be read: {reason(error)}") from None
     return Mdb(path.name, data, *_Walk(data, path.name).records())
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from nets.errors import DataError
+from nets.reasons import reason
 from nets.regular import size_of
 
 
@@ -34,4 +35,4 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], int | None]]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path.name}: damaged gzip file: {error}") from None
     except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+        raise DataError(f"{path.name}: cannot be read: {reason(error)}") from None

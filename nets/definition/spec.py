@@ -14,6 +14,7 @@ from nets.definition.ignored import Note, misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
+from nets.reasons import reason
 from nets.regular import is_file, read_bytes
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import SOURCE
@@ -163,7 +164,7 @@ def read_text(path: Path) -> str:
     try:
         content = read_bytes(path, MOST_BYTES)
     except OSError as error:
-        raise PrototxtError(f"{path.name}: cannot be read: {error.strerror}") from None
+        raise PrototxtError(f"{path.name}: cannot be read: {reason(error)}") from None
     lines = content.decode("utf-8", errors="surrogateescape").split("\n")
     for number, line in enumerate(lines, 1):
         said = _SAID.match(line)

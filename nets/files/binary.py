@@ -14,6 +14,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from nets.errors import NetError
+from nets.reasons import reason
 from nets.regular import read_bytes
 
 M = TypeVar("M", bound=Message)
@@ -27,7 +28,7 @@ def read_message(path: Path, message: type[M], what: str, kind: type[NetError] =
     except FileNotFoundError:
         raise kind(f"{path}: no such file") from None
     except OSError as error:
-        raise kind(f"{path.name}: cannot be read: {error.strerror or error}") from None
+        raise kind(f"{path.name}: cannot be read: {reason(error)}") from None
     try:
         return message.FromString(data)
     except DecodeError:

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from nets.errors import CheckpointError
 from nets.files.binary import replacing
+from nets.reasons import reason
 from nets.regular import size_of
 
 VERSION, UNCHECKED = "2", "1"
@@ -144,6 +145,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     try:
         if not size_of(path):
             raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
+        path.open("rb").close()  # safetensors calls whatever it cannot open missing
         with safe_open(path, framework="numpy") as file:
             said = _facts((file.metadata() or {}).get(KEY, ""))
             version = said.get("version")
@@ -154,8 +156,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
     except OSError as error:
-        reason = f"cannot be read: {error.strerror}" if error.strerror else f"damaged or not a checkpoint: {error}"
-        raise CheckpointError(f"{path.name}: {reason}") from None
+        why = f"cannot be read: {reason(error)}" if error.strerror else f"damaged or not a checkpoint: {error}"
+        raise CheckpointError(f"{path.name}: {why}") from None
     except (SafetensorError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
 

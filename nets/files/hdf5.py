@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nets.errors import NetError
 from nets.files.extras import need
+from nets.reasons import reason
 from nets.regular import size_of
 
 RATIO = 1100  # deflate cannot shrink by more than 1032: datasets that claim more than this, one or all, are a lie
@@ -35,7 +36,11 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
         raise kind(f"{path}: no such file") from None
     except NetError as error:
         raise (error if isinstance(error, kind) else kind(error.problems)) from None
-    except (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
+    except OSError as error:
+        if error.strerror and error.errno:  # h5py's own have neither
+            raise kind(f"{path.name}: cannot be read: {reason(error)}") from None
+        raise kind(f"{path.name}: damaged or not an HDF5 file: {' '.join(str(error).split())}") from None
+    except (RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise kind(f"{path.name}: damaged or not an HDF5 file: {text}") from None
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nets import NetError, is_folder
 from nets.files import checkpoint
+from nets.reasons import reason
 from roles.checkpoints.best import FILE
 
 
@@ -24,7 +25,7 @@ def meant(run: Path) -> tuple[Path, str]:
         best = run / FILE
         file = best if best.exists() else next(iter(newest_first(run)), None)
     except OSError as error:
-        raise NetError(f"{run}: cannot be read: {error.strerror}") from None
+        raise NetError(f"{run}: cannot be read: {reason(error)}") from None
     if file is None:
         text = f"found no {FILE} and no checkpoint-*.safetensors in this folder"
         raise NetError(f"{run}: {text}, expected a file of weights, or the directory of a run that has saved one")

@@ -14,6 +14,7 @@ from pathlib import Path
 from nets import NetError
 from nets.files import checkpoint
 from nets.predict import Seen
+from nets.reasons import reason
 from roles.checkpoints.best import FILE, same
 from roles.checkpoints.deployment import described
 from roles.checkpoints.rhythm import Rhythm, Timing
@@ -169,7 +170,7 @@ class Checkpoints:
             if of.best and of.regular:
                 await asyncio.to_thread(same, path, best)
         except (OSError, NetError) as error:  # a full disk, a broken one: what was saved before stays
-            self.unsaved = f"{path.name}: {getattr(error, 'strerror', None) or error}"
+            self.unsaved = f"{path.name}: {reason(error) if isinstance(error, OSError) else error}"
             text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
             self._actor.log.warning(text, self.unsaved, self.kept)
             self._actor.emit("unsaved", why=self.unsaved)
@@ -201,7 +202,7 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
                 gone.append(path.name)
             except OSError as error:
-                self._actor.log.warning("%s is too old, and cannot be removed: %s", path.name, error.strerror)
+                self._actor.log.warning("%s is too old, and cannot be removed: %s", path.name, reason(error))
         return ", ".join(gone)
 
 

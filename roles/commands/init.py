@@ -15,6 +15,7 @@ from roles.commands.common import say, told
 from runtime.config.source import CLUSTER_FILE
 from runtime.config.toml_write import string
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 from runtime.text import is_plain, one_line, printable
 
 TESTED = 5  # one image of so many of a class is kept for tests
@@ -107,7 +108,7 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
             with (directory / name).open("x") as opened:
                 opened.write(text)
     except OSError as error:
-        raise ConfigError([f"{error.filename or directory}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"{error.filename or directory}: cannot be written: {reason(error)}"]) from None
 
 
 def _cluster(what: str, train: str, directory: Path, *, preset: str = "omnivore", workers: int = 2) -> str:

@@ -18,6 +18,7 @@ from runtime.compute.service_times import as_text
 from runtime.compute.threads import using
 from runtime.errors import ConfigError
 from runtime.plan.topology import Placement
+from runtime.reasons import reason
 
 
 def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
@@ -35,6 +36,6 @@ def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
     try:
         out.write_text(as_text(table), "utf-8")
     except OSError as error:
-        raise ConfigError([f"--profile {out}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"--profile {out}: cannot be written: {reason(error)}"]) from None
     rows, kinds = " and ".join(map(str, found.layers)), len(table) - len(UNTIMED)
     say(f"{out}: {kinds} kinds of work, layers timed with {rows} rows and {threads} thread{'s'[: threads != 1]}")

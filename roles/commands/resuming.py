@@ -23,6 +23,7 @@ from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
+from runtime.reasons import reason
 from runtime.records.runs import run_directory, runs_named
 
 
@@ -114,14 +115,14 @@ class _Search:
         try:
             return [known.directory for known in reversed(runs_named(self.directory, name))]
         except OSError as error:
-            raise ConfigError([f"--resume: {self.directory}: {error.strerror}"]) from None
+            raise ConfigError([f"--resume: {self.directory}: {reason(error)}"]) from None
 
     def located(self, run: Path) -> Path:
         """A run by its path, by its folder in `run.directory`, or the newest of its name. ConfigError if it is none."""
         try:
             found = run_directory(run, self.directory)
         except OSError as error:
-            raise ConfigError([f"--resume: {self.directory}: {error.strerror}"]) from None
+            raise ConfigError([f"--resume: {self.directory}: {reason(error)}"]) from None
         if found is not None:
             return found
         expected = f"expected a run directory, as those in {self.directory}, or the name of a run there"

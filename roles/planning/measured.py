@@ -16,6 +16,7 @@ from roles.planning.strategies import preset_called
 from roles.planning.tuned import Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 from runtime.records.reading import modern
 from runtime.regular import read_bytes
 
@@ -60,7 +61,7 @@ def reading(run: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError([f"{option} {run}: events.jsonl cannot be read: {error.strerror}"]) from None
+        raise ConfigError([f"{option} {run}: events.jsonl cannot be read: {reason(error)}"]) from None
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ConfigError([f"{option} {run}: events.jsonl is not that of a run: {error}"]) from None
 

@@ -25,6 +25,7 @@ from nets.files.binary import replacing
 from roles.tuning.choices import Chosen, Setting, Trial
 from roles.tuning.judgement import judged, mean
 from runtime import ConfigError
+from runtime.reasons import reason
 
 FILE = "tuning.json"
 
@@ -79,7 +80,7 @@ def read(path: Path) -> Start:
         setting = Setting(index(choice["groups"]), *rates, index(choice.get("batch", 0)))  # older records have none
         saturated, following = index(record["saturated_groups"]), index(record["next_groups"])
     except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror or error}"]) from None
+        raise ConfigError([f"{path}: cannot be read: {reason(error)}"]) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError([f"{path}: expected a {FILE} that a run with a tuner wrote"]) from None
     rates_are = 0 <= setting.momentum < 1 and 0 < setting.base_lr < math.inf

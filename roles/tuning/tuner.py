@@ -25,6 +25,7 @@ from roles.tuning.search import instead, tune
 from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
+from runtime.reasons import reason
 
 FALLS = 5  # times that training goes back to one search's model; a run that diverges still would with anything
 
@@ -132,7 +133,7 @@ class Tuner(Actor):
         try:
             await self.compute("write tuning", write, self.run_directory / FILE, chosen, self._searches)
         except OSError as error:  # training goes on without its record
-            self.log.warning("%s: cannot be written: %s", FILE, error.strerror or error)
+            self.log.warning("%s: cannot be written: %s", FILE, reason(error))
 
     async def _keep_momentum(self) -> None:
         """Look now and then, and change momentum while the run goes on; for ever."""

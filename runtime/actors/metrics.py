@@ -16,6 +16,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 from runtime.serving.hosts import Hosts
 from runtime.serving.readers import Readers
 from runtime.serving.server import Application, Server
@@ -174,7 +175,7 @@ class Pages:
             self._server = Server(answer, address, port, Readers(readers))
         except OSError as error:
             raise LaunchError(
-                f"metrics cannot listen on {address}:{port}: {error.strerror}; "
+                f"metrics cannot listen on {address}:{port}: {reason(error)}; "
                 f"choose another {key} in cluster.toml, or 0 for any free one"
             ) from None
         self.port = self._server.port

@@ -42,6 +42,7 @@ from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, R
 from runtime.messages.message import Envelope, Message, Save
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.reasons import reason
 from runtime.records.presence import Sign
 from runtime.records.up_lock import RUNNING
 from runtime.report.events import Event, Events
@@ -301,7 +302,7 @@ def plan_in(directory: Path) -> RunPlan:
     try:
         return RunPlan.read(directory)
     except OSError as error:
-        raise ConfigError([f"{directory / FILE}: {error.strerror}, expected a run directory"]) from None
+        raise ConfigError([f"{directory / FILE}: {reason(error)}, expected a run directory"]) from None
     except (KeyError, TypeError, ValueError, AttributeError):
         text = f"{directory / FILE}: not the plan of a run whose actors live in processes, or damaged, or of "
         raise ConfigError([f"{text}another version of Convoy"]) from None

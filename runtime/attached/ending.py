@@ -15,6 +15,7 @@ from pathlib import Path
 from runtime.attached.seen import Seen
 from runtime.attached.standing import journal
 from runtime.errors import ActorStopped, ConvoyError
+from runtime.reasons import reason
 from runtime.records.presence import Presence, presence_by, presence_of
 from runtime.records.up_lock import RUNNING, ask_to_end
 
@@ -69,7 +70,7 @@ def _ask(folder: Path, up: str, now: bool) -> None:
     try:
         ask_to_end(folder, up, now=now)
     except OSError as error:
-        raise ConvoyError(f"{folder}: the run cannot be asked to end: {error.strerror} ({error.filename})") from None
+        raise ConvoyError(f"{folder}: the run cannot be asked to end: {reason(error)} ({error.filename})") from None
 
 
 def _failure(last: Presence) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.run_plan import FILE, RunPlan
+from runtime.reasons import reason
 from runtime.records.identity import identity_of
 from runtime.records.presence import Presence, presence_of, presences
 from runtime.records.reading import FILE as JOURNAL
@@ -24,8 +26,10 @@ def directories(below: Path) -> list[KnownRun]:
     try:
         itself = identity_of(below)
         return runs_in(below) if itself is None else [KnownRun(below, itself)]
-    except OSError:
+    except PermissionError:
         raise ConvoyError(f"{below}: it is another user's") from None
+    except OSError as error:
+        raise ConvoyError(f"{below}: runs cannot be looked for: {reason(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,13 @@ def present_in(directory: Path) -> Presence | None:
     try:
         presence = presence_of(directory)
     except OSError as error:
-        raise ConvoyError(f"{directory}: {error.strerror}") from None
+        raise ConvoyError(f"{directory}: {reason(error)}") from None
     return presence if presence is not None and presence.run.name == directory.resolve().name else None
 
 
 def listens(directory: Path) -> bool:
-    """Does somebody listen at the private socket of this run? The system says so also of one that is stopped."""
+    """Does somebody listen at the private socket of this run? The system says so also of one that is stopped.
+    ConvoyError if it cannot be asked."""
     try:
         address = RunPlan.read(directory).supervisor.control[0].removeprefix("unix://")
         with socket.socket(socket.AF_UNIX) as knock:
@@ -112,7 +117,11 @@ def listens(directory: Path) -> bool:
             knock.connect(address)
     except TimeoutError:  # too many wait before it
         return True
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise ConvoyError(f"{directory}: whether this run is live is not known: {reason(error)}") from None
+        return False
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return False
     return True
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 
 Shell = Literal["bash", "zsh", "fish"]
 
@@ -35,7 +36,7 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
     try:
         path = app.install_completion(shell=found)
     except OSError as error:
-        raise ConfigError([f"{error.filename}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"{error.filename}: cannot be written: {reason(error)}"]) from None
     sys.stdout.write(f"wrote {path}; it is used by every {found} that starts from now on\n")
     return 0
 

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from runtime.cli.arguments import Settings, Switch
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.plan.prospects import Prospects, Wanted
@@ -159,4 +160,4 @@ def _write(file: Path, text: str, option: str) -> None:
     try:
         file.write_text(text, "utf-8")
     except OSError as error:
-        raise ConfigError([f"{option} {file}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"{option} {file}: cannot be written: {reason(error)}"]) from None

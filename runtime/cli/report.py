@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 
 REPORT = "report.html"
 
@@ -50,6 +51,6 @@ def report(
         else:
             file.write_text(text, "utf-8")
     except OSError as error:
-        raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"--output {file}: cannot be written: {reason(error)}"]) from None
     Teller().say(f"report     {file}")
     return 0

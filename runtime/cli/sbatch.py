@@ -14,6 +14,7 @@ from runtime.config.kinds import NAME, NAMED
 from runtime.config.sections import LOCAL
 from runtime.config.slurm import KIND, asked
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 from runtime.text import one_line
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def write(file: Path, settings: Settings, target: Path) -> int:
     except FileExistsError:
         raise ConfigError([f"{target}: is there already: remove it, or name another file"]) from None
     except OSError as error:
-        raise ConfigError([f"{target}: cannot be written: {error.strerror}"]) from None
+        raise ConfigError([f"{target}: cannot be written: {reason(error)}"]) from None
     count, _ = asked(checked.loaded.config)
     console.say(f"{target}: a job of {count} {'node' if count == 1 else 'nodes'}; type")
     console.say(f"    sbatch {shlex.quote(str(target))}")

@@ -39,6 +39,7 @@ from runtime.compute.work_sums import PROCESSOR
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, MessageError, ProgramFailed
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
+from runtime.reasons import reason
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints
 from runtime.transport.sockets import SocketTransport
@@ -153,7 +154,7 @@ class Agent(Actor):
             try:
                 self._begin_trace(1)
             except OSError as error:
-                self.log.warning("nothing is traced here: %s: %s", error.filename, error.strerror)
+                self.log.warning("nothing is traced here: %s: %s", error.filename, reason(error))
         self._home.begin(self._actors)
 
     async def on_halt(self, message: Halt, envelope: Envelope) -> None:
@@ -179,7 +180,7 @@ class Agent(Actor):
         try:
             self._begin_trace(message.number)
         except OSError as error:
-            raise MessageError("no_trace", f"{error.filename}: {error.strerror}") from None
+            raise MessageError("no_trace", f"{error.filename}: {reason(error)}") from None
         await self.reply(envelope, Traced(size=0))
 
     async def on_stop_trace(self, message: StopTrace, envelope: Envelope) -> None:

@@ -24,6 +24,7 @@ from typing import IO, Any, Never
 
 from runtime.compute import threads
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 
 NURSERY = "runtime.cluster.launchers.nursery"  # by name: it imports what takes time
 
@@ -226,7 +227,9 @@ def _born() -> Born:
         except OSError as error:
             ours.close()
             log.close()
-            raise LaunchError(f"the process that role processes are forked from cannot start: {error}") from None
+            raise LaunchError(
+                f"the process that role processes are forked from cannot start: {reason(error)}"
+            ) from None
     return Born(process, ours, log)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from runtime.cluster.lifecycle import Directory, Hello
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
@@ -69,3 +69,8 @@ class Roll:
 def endpoints(hello: Hello) -> Endpoints:
     """Where a process that greets can be reached."""
     return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)
+
+
+def hears_at(hello: Hello) -> Endpoints:
+    """Where a process hears the supervisor: nothing of that holds arrays."""
+    return replace(endpoints(hello), arena="")

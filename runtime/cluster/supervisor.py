@@ -10,7 +10,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from runtime.actors.actor import Actor
@@ -31,7 +30,7 @@ from runtime.cluster.lifecycle import (
     Ready,
     agent_of,
 )
-from runtime.cluster.roll import Roll, endpoints
+from runtime.cluster.roll import Roll, hears_at
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
@@ -313,8 +312,7 @@ class Supervisor(Actor):
                 self._watcher.failed(error)
 
     def admit(self, envelope: Envelope) -> None:
-        """Link a process that greets, its agent and its actors, in each life anew; hear one that fails before it could
-        greet."""
+        """Link a process that greets and its actors, in each life anew; hear one that fails before it could greet."""
         message = envelope.message
         if not isinstance(message, Hello | Failure):
             return
@@ -323,8 +321,10 @@ class Supervisor(Actor):
             return
         if isinstance(message, Hello) and message.incarnation == envelope.incarnation:
             actors = [agent_of(spec.name), *spec.actors]
-            where = replace(endpoints(message), arena="")  # nothing of what it hears holds arrays
-            self._home.connect(spec.name, envelope.incarnation, where, actors, self._road)
+            try:
+                self._home.connect(spec.name, message.incarnation, hears_at(message), actors, self._road)
+            except LaunchError as error:  # no descriptor is left for it
+                self._end(error)
         elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 

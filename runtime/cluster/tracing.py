@@ -19,6 +19,7 @@ from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, ProgramFailed
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.reasons import reason
 from runtime.tracing.merging import FILE, Clock, Merged, is_unmerged, merge, part_of, write_clocks
 from runtime.transport import host
 
@@ -83,7 +84,7 @@ class Tracing:
             silent = self._silent(await self._all(asked))
         except OSError as error:
             self.under_way = False
-            raise ProgramFailed(f"{error.filename}: {error.strerror}") from None
+            raise ProgramFailed(f"{error.filename}: {reason(error)}") from None
         until = f"for {iterations} iterations" if iterations else "until `trace stop`"
         return Looked(lines=(f"tracing {len(self._processes) - len(silent)} processes {until}", *silent))
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.machine.files import replace
+from runtime.reasons import reason
 from runtime.regular import read_bytes
 from runtime.suggest import hint
 
@@ -164,7 +165,7 @@ def read_table(path: Path) -> dict[str, Any]:
     try:
         table = json.loads(read_bytes(path, MOST_BYTES))
     except OSError as error:
-        raise ConfigError([f"{path}: service times cannot be read: {error.strerror}"]) from None
+        raise ConfigError([f"{path}: service times cannot be read: {reason(error)}"]) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError([f"{path}: service times are no JSON: {error}"]) from None
     if not isinstance(table, dict):

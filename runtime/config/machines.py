@@ -14,6 +14,7 @@ from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text, 
 from runtime.config.problems import Expected, found
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.machine.addresses import AUTO, mistake
+from runtime.reasons import reason
 from runtime.regular import read_bytes
 from runtime.text import is_plain
 
@@ -216,7 +217,7 @@ def _in_file(path: Path) -> list[Host]:
     try:
         hosts = of_file(read_bytes(path, MOST_BYTES).decode())
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ValueError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not UTF-8 text, expected one host a line") from None
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from runtime.config.toml_lines import KeyPath, key_lines, split_key
 from runtime.errors import ConfigError
+from runtime.reasons import reason
 from runtime.regular import read_bytes
 from runtime.text import one_line
 
@@ -153,7 +154,7 @@ def _text(path: Path) -> str:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8 text"]) from error
     except OSError as error:
-        raise ConfigError([f"{show_text(str(path))}: cannot be read: {error.strerror}"]) from error
+        raise ConfigError([f"{show_text(str(path))}: cannot be read: {reason(error)}"]) from error
 
 
 def _syntax_problem(path: Path, text: str, message: str) -> str:

@@ -21,6 +21,7 @@ from runtime.errors import LaunchError
 from runtime.machine import owned
 from runtime.machine.boot import boot_id
 from runtime.machine.files import write_new
+from runtime.reasons import reason
 
 SOCKETS = "convoy-sockets-"
 HOST = ".host"
@@ -43,7 +44,7 @@ class PrivateFolder:
         try:
             parent = Path(tempfile.gettempdir())
         except FileNotFoundError as error:  # it names all that were tried
-            raise LaunchError(f"{error.strerror}: set TMPDIR to a folder that this user may write to") from None
+            raise LaunchError(f"{reason(error)}: set TMPDIR to a folder that this user may write to") from None
         owned.sweep(parent, f"{SOCKETS}*-*", _lies_here)
         hold = None
         try:
@@ -55,7 +56,7 @@ class PrivateFolder:
         except OSError as error:
             if hold is not None:
                 hold.remove()
-            text = f"{error.filename or parent}: no folder for the run can be made: {error.strerror}"
+            text = f"{error.filename or parent}: no folder for the run can be made: {reason(error)}"
             raise LaunchError(f"{text}: set TMPDIR to a folder that this user may write to") from None
         return cls(hold)
 
@@ -72,7 +73,7 @@ def doubts() -> str:
     try:
         owned.check_way(used)
     except OSError as error:
-        why = f"{error.filename}: {error.strerror}"
+        why = f"{error.filename}: {reason(error)}"
         return f"the private folder of the run lies in {used}, and another user can replace it: {why}"
     return ""
 

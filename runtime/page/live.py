@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from runtime.machine.owned import open_file
+from runtime.reasons import reason
 from runtime.text import bounded
 
 # Of further pages: a process that always runs leaves them a tenth of a core. On two cores that four processes wanted, a
@@ -105,7 +106,7 @@ class LivePage:
                 said = bounded((self._directory / ERRORS).read_text(errors="replace"))
                 self._error = said or f"the report could not be made: exit code {code}\n"
         except OSError as error:
-            self._error = f"the report could not be read: {error.strerror}\n"
+            self._error = f"the report could not be read: {reason(error)}\n"
 
     def _make(self) -> None:
         command = [sys.executable, "-m", "runtime", "report", str(self._directory), "-o", str(self._directory / FILE)]

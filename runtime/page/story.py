@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 from runtime.errors import ConfigError
 from runtime.page.series import Series
 from runtime.plan.topology import Placement
+from runtime.reasons import reason
 from runtime.records.reading import FILE, events
 from runtime.regular import read_bytes
 from runtime.report import usage
@@ -130,7 +131,7 @@ def read(directory: Path, *, lives: bool) -> Story:
         for event in events(directory, damaged):
             _hear(story, event)
     except OSError as error:
-        text = f"{directory / FILE}: {error.strerror}, expected a run directory"
+        text = f"{directory / FILE}: {reason(error)}, expected a run directory"
         raise ConfigError([text]) from None
     story.usage = list(_usage(directory, story))
     story.placement = _placement(directory, story)

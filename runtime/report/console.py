@@ -20,6 +20,7 @@ from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
+from runtime.reasons import reason
 from runtime.report.columns import spoken
 from runtime.report.patient import Patient, patient
 from runtime.report.picture import HEADLINE, PREDICTION, Picture
@@ -72,7 +73,7 @@ class RunConsole:
 
     def _unheard(self, error: OSError) -> None:
         self.console.quiet = True
-        told = f"stdout: {error.strerror}: what happens is told in events.jsonl only"
+        told = f"stdout: {reason(error)}: what happens is told in events.jsonl only"
         print(told, file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
@@ -147,7 +148,7 @@ class Teller(RunConsole):
     def _unheard(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
             raise error
-        raise ConvoyError(f"stdout: {error.strerror}") from None
+        raise ConvoyError(f"stdout: {reason(error)}") from None
 
     def check(self) -> None:
         """BrokenPipeError if nobody reads any more, though nothing is told now."""

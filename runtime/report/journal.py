@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.machine.owned import open_file
+from runtime.reasons import reason
 
 MISSED = "missed"  # the line that stands for those that could not be written
 
@@ -45,7 +46,7 @@ class Journal:
         except OSError as error:
             self.missed += 1
             if self.missed == 1:
-                self._tell(f"{self._path}: {error.strerror}: events are not journalled until it can be written again")
+                self._tell(f"{self._path}: {reason(error)}: events are not journalled until it can be written again")
         else:
             self.missed = 0
 
@@ -56,7 +57,7 @@ class Journal:
         try:
             os.close(self._file)
         except OSError as error:
-            self._tell(f"{self._path}: {error.strerror} when it was closed: its last events may be missing")
+            self._tell(f"{self._path}: {reason(error)} when it was closed: its last events may be missing")
 
     def _append(self, data: bytes) -> None:
         done = 0

@@ -25,6 +25,7 @@ from typing import Any
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine.files import replace
+from runtime.reasons import reason
 from runtime.records.identity import Identity, identity_of
 from runtime.records.reading import FILE
 from runtime.records.runs import next_begin
@@ -68,7 +69,7 @@ class RunDirectory:
             self.identity.write(self.path)
             self._journal = self._opened(FILE)
         except OSError as error:
-            text = f"run.directory {below}: no run directory can be made there: {error.strerror}"
+            text = f"run.directory {below}: no run directory can be made there: {reason(error)}"
             raise LaunchError(f"{text} ({error.filename})") from None
         self._now, self._began, self._made = now, now(), time.monotonic()
         self._virtual = virtual
@@ -88,7 +89,7 @@ class RunDirectory:
         try:
             replace(self.path / name, text.encode())
         except OSError as error:
-            raise LaunchError(f"{self.path / name}: cannot be written: {error.strerror}") from None
+            raise LaunchError(f"{self.path / name}: cannot be written: {reason(error)}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append to events.jsonl; `t` is seconds since the run began, `unix_seconds` those since 1970. Progress and
@@ -172,7 +173,7 @@ class RunDirectory:
             made = self._opened(name)
         except OSError as error:
             self._refused.add(name)
-            self.on_trouble(f"{self.path / name}: {error.strerror}: it is not written")
+            self.on_trouble(f"{self.path / name}: {reason(error)}: it is not written")
             return None
         if first:
             made.append(first)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import ConvoyError, LaunchError
+from runtime.reasons import reason
 
 FOLDER = "tensorboard"
 EVENTS = ("progress", "test")
@@ -36,7 +37,7 @@ class TensorBoard:
             self._writer = event_file_writer.EventsWriter(str(self._path / "events"))
             self._writer.flush()
         except OSError as error:
-            raise LaunchError(f"{self._path}: cannot be written: {error.strerror}") from None
+            raise LaunchError(f"{self._path}: cannot be written: {reason(error)}") from None
 
     def __repr__(self) -> str:
         return f"<numbers for TensorBoard in {self._path}>"
@@ -80,4 +81,4 @@ class TensorBoard:
                 act()
         except OSError as error:
             self._is_broken = True
-            self._tell(f"{self._path}: {error.strerror}: nothing more is written for TensorBoard")
+            self._tell(f"{self._path}: {reason(error)}: nothing more is written for TensorBoard")

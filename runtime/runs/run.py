@@ -21,10 +21,11 @@ from runtime.cluster.operators.card import Cards
 from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
-from runtime.errors import ActorStopped, ConfigError, ConvoyError, LaunchError
+from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.machine.versions import versions
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.reasons import in_words
 from runtime.records.up_lock import RUNNING
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
@@ -150,7 +151,7 @@ class Run:
             self._error = await self._house.supervise()
             seen_through = True
         except (ConvoyError, OSError) as error:  # nothing was started yet
-            self._error = _in_words(error, directory.path)
+            self._error = in_words(error, directory.path)
             watcher.failed(self._error)
         finally:
             try:
@@ -158,7 +159,7 @@ class Run:
                     await self._house.close()
             except (ConvoyError, OSError) as error:
                 if self._error is None:
-                    self._error = _in_words(error, directory.path)
+                    self._error = in_words(error, directory.path)
                     watcher.failed(self._error)
             finally:
                 self._events.end()
@@ -337,10 +338,3 @@ class Run:
         if self._error is not None:
             self._raised = True
             raise self._error
-
-
-def _in_words(error: ConvoyError | OSError, directory: Path) -> ConvoyError:
-    """What keeps a run from starting, or its last files from being written."""
-    if isinstance(error, ConvoyError):
-        return error
-    return LaunchError(f"{error.filename or directory}: {error.strerror or error}")

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from runtime.messages.message import Envelope
+from runtime.reasons import reason
 from runtime.tracing.part import Note, Part
 from runtime.tracing.tracks import Track
 
@@ -122,7 +123,7 @@ class Tracer:
                 self._part.write(self._notes, last=over)
             except OSError as error:
                 text = "the trace of this process ends here: %s cannot be written: %s"
-                logging.getLogger("convoy").warning(text, self.path, error.strerror)
+                logging.getLogger("convoy").warning(text, self.path, reason(error))
                 self._part.give_up()
 
 

@@ -7,6 +7,7 @@ dialed                  one end dials, and both speak on that connection: to who
 ports                   what a kind of sockets is:
 unix  stream  backlog   within a host, on the event loop: whole messages; what the system has no room for yet
 zeromq  parts           between hosts; large frames in parts
+zmtp                    what ZeroMQ needs around it: a watch by the event loop, a door that lets in few strangers
 links  shared           credits owed and due; memory shared and returned
 keys                    what lets a process into the links of its run
 host                    who is on the same host

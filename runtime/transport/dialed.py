@@ -18,12 +18,14 @@ from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
+from runtime.reasons import reason
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import Keys
 from runtime.transport.ports import Frames, Port
 from runtime.transport.zeromq import ZmqListener, ZmqPorts
 
 SCHEME = "curve://"
+OPERATOR_SECONDS = 5.0  # for a person who waits: then nothing answers there
 _MESSAGE, _GRANT, _LEAVES = b"message", b"grant", b"leaves"
 _NUMBER = struct.Struct("!Q")
 _LANE: Lane = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end
@@ -100,7 +102,7 @@ class Answering(Transport):
             self._listener = self._ports.listen(SCHEME + self._address, _LANE, self._arrived, self._refused)
         except OSError as error:
             await self.close()
-            raise LaunchError(f"process '{self.process}' cannot listen on {self._address}: {error}") from None
+            raise LaunchError(f"process '{self.process}' cannot listen on {self._address}: {reason(error)}") from None
         return Endpoints((self._listener.address,), (self._listener.address,))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
@@ -186,7 +188,7 @@ class Dialing(Transport):
 
     async def open(self) -> Endpoints:
         """See Transport.open: it listens nowhere."""
-        self._ports = ZmqPorts(self.limits, self._keys)
+        self._ports = ZmqPorts(self.limits, self._keys, OPERATOR_SECONDS)
         return Endpoints()
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:

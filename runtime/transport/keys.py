@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runtime.errors import LaunchError
 from runtime.machine.files import read_secret, write_new
+from runtime.reasons import reason
 
 USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
 
@@ -39,6 +40,13 @@ class Keys:
         knows = mechanism == b"PLAIN" and bool(self.secret) and compare_digest(shown, self.secret.encode())
         return (USER, "") if knows else (b"", "it does not know this run's secret")
 
+    def answered(self, request: Sequence[bytes]) -> tuple[list[bytes], str, str]:
+        """ZeroMQ's question whether a stranger may come in (RFC 27): the answer, who asks, why not: "" if it may."""
+        version, number, _, address, _, mechanism, *credentials = (bytes(frame) for frame in request)
+        who, why = self.admitted(mechanism, credentials)
+        answer = [version, number, b"200" if who else b"400", b"", who, b""]
+        return answer, f"a stranger at {address.decode(errors='replace')}", why
+
     def blob(self) -> bytes:
         """All of it, to be handed to its process on whatever host; `of` reads it."""
         peers = {peer: key.hex() for peer, key in self.peers.items()}
@@ -62,10 +70,17 @@ class Keys:
         try:
             return Keys.of(read_secret(path))
         except OSError as error:
-            why = error.strerror
+            why = reason(error)
         except (ValueError, TypeError, AttributeError):
             why = "not the keys of a process, or damaged"
         raise LaunchError(f"{path}: {why}: the keys of this process, which whatever starts it brings there")
 
 
 NO_KEYS = Keys()
+
+
+def pretends(owner: str, identity: bytes) -> str:
+    """Why a message with this identity is not from the owner of the key that sealed it; "" if it is."""
+    if identity.startswith(f"{owner}/".encode()):
+        return ""
+    return f"it claims to be {identity.decode(errors='replace')}, and its key is that of {owner}"

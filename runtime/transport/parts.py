@@ -1,7 +1,8 @@
 """Frames that are too large to travel as one: cut where they are sent, put together where they arrive.
 
 ZeroMQ receives a frame into memory that the C library makes anew if it is larger than PARTS_FROM, page by page: 200 MB
-take 1.6 to 3 times as long so. Parts come into memory that is used again, and are copied into large pages.
+take 1.6 to 3 times as long so. Parts come into memory that is used again, and are copied into large pages. Over TCP
+parts are smaller: ZeroMQ makes memory for a frame that anybody claims to send, before it is known who that is.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ from runtime.transport.ports import Frames
 
 PARTS_FROM = LARGEST_PIECE  # bytes
 PART = 4 << 20
+TCP_PART = 1 << 20  # what each stranger may claim, see `zmtp.strangers`
 SEALED_PART = 256 << 10  # where parts are encrypted: one is sealed while the one before travels
+CURVE, TCP, IPC = "curve://", "tcp://", "ipc://"
 MAX_NUMBER = MAX_ARRAYS + 1  # of a frame: a word that says what the others are and a header stand before the arrays
 PLACE = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
+
+
+def sizes_at(address: str) -> tuple[int, int]:
+    """Bytes of the largest frame that travels as a whole to an address, and of the parts of larger ones."""
+    if address.startswith(CURVE):
+        return SEALED_PART, SEALED_PART
+    return (TCP_PART, TCP_PART) if address.startswith(TCP) else (PARTS_FROM, PART)
 
 
 def parted(frames: Frames, above: int = PARTS_FROM, part: int = PART) -> Iterator[Frames]:
@@ -66,3 +76,22 @@ class FrameParts:
         """Is the frame that began last not here as a whole?"""
         whole, end = next(reversed(self._wholes.values()), (b"", 0))
         return end < len(whole)
+
+
+class Assembly:
+    """Puts the messages of many senders together, each by its identity."""
+
+    def __init__(self, message_bytes: int) -> None:
+        self._message_bytes = message_bytes
+        self._senders: dict[bytes, FrameParts] = {}
+
+    def take(self, identity: bytes, frames: Frames) -> Frames | None:
+        """See FrameParts.take."""
+        parts = self._senders.get(identity)
+        if parts is None:
+            parts = self._senders[identity] = FrameParts(self._message_bytes)
+        return parts.take(frames)
+
+    def forget(self, identity: bytes) -> None:
+        """A sender has left for good: nothing more of it is put together."""
+        self._senders.pop(identity, None)

@@ -68,7 +68,7 @@ class Ports(ABC):
     ) -> Port:
         """Connect to a listener of `peer`'s, as `identity`. `on_lost` is called once, when the connection breaks or
         cannot be made: nobody makes it anew, since what was under way then is lost. LaunchError if there is no key for
-        it."""
+        it, OSError if no descriptor is left."""
 
     @abstractmethod
     async def close(self) -> None:

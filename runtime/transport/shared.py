@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import IN_PLACE_FROM, Arena, Array, Window
+from runtime.reasons import reason
 
 _lives = itertools.count(1)
 
@@ -49,7 +50,7 @@ class SharedMemory:
             watch = os.pidfd_open(window.pid)
         except OSError as error:
             raise LaunchError(
-                f"process '{self._process}' cannot map the memory of '{peer}': {error}; "
+                f"process '{self._process}' cannot map the memory of '{peer}': {reason(error)}; "
                 "set links.shared_memory = false in cluster.toml"
             ) from None
         self._peers[peer] = _Peer(life, window, watch)

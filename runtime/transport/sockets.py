@@ -16,6 +16,7 @@ from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import cost_of
 from runtime.messages.message import Envelope, Lane
+from runtime.reasons import reason
 from runtime.transport import host
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import NO_KEYS, Keys
@@ -74,7 +75,7 @@ class SocketTransport(Transport):
                     kind = self._kind(address)
                     listener = kind.listen(address, lane, partial(self._arrived, lane), self._refused)
                 except OSError as error:
-                    raise LaunchError(f"process '{self.process}' cannot listen on {address}: {error}") from None
+                    raise LaunchError(f"process '{self.process}' cannot listen on {address}: {reason(error)}") from None
                 self._listeners[lane].append(listener)
         control, bulk = (tuple(listener.address for listener in self._listeners[lane]) for lane in _LANES)
         return Endpoints(control, bulk, self._shared.arena.address if self._shared else "", self._host)
@@ -88,7 +89,10 @@ class SocketTransport(Transport):
         self._let_go(peer, f"{peer} was started anew")
         for lane in _LANES:
             connect = partial(self._connect, peer, lane, addresses[lane])
-            self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
+            try:
+                self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
+            except OSError as error:
+                raise LaunchError(f"process '{self.process}' cannot connect to '{peer}': {reason(error)}") from None
         if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)

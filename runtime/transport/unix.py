@@ -17,6 +17,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from runtime.messages.message import Lane
+from runtime.reasons import reason
 from runtime.transport.base import Limits
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.ports import (
@@ -77,7 +78,7 @@ class UnixListener(Listener):
         except BlockingIOError:  # it left again
             return
         except OSError as error:  # this process has no descriptor left
-            self._on_refused("a stranger", f"it cannot be accepted: {error}")
+            self._on_refused("a stranger", f"it cannot be accepted: {reason(error)}")
             self._pause()
             self._loop.call_later(1.0, self._resume)
             return

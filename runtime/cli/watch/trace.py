@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter, validators
 
 from runtime.cli.arguments import HERE, Connection, seen
+from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.attached.seen import Seen
@@ -58,7 +59,7 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
             try:
                 say(f"copied here: {await looked.bring(TRACE)}")
             except OSError as error:
-                raise ConfigError([f"{error.filename}: the trace cannot be written here: {error.strerror}"]) from None
+                raise ConfigError([f"{error.filename}: the trace cannot be written here: {reason(error)}"]) from None
     return 0
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 from runtime.text import bounded, one_line
 
 SECONDS = 30.0  # for an answer of the cluster
@@ -69,7 +70,7 @@ class Kubectl:
                 start_new_session=True,  # an interrupt is the business of `up`
             )
         except OSError as error:
-            text = f"launcher.kind is 'kubernetes', but kubectl cannot be started: {error.strerror}"
+            text = f"launcher.kind is 'kubernetes', but kubectl cannot be started: {reason(error)}"
             raise LaunchError(f"{text}: install it, on the PATH of `up`") from None
         try:
             async with asyncio.timeout(SECONDS + 5):

@@ -33,6 +33,7 @@ from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec
+from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
@@ -223,7 +224,7 @@ class AgentLauncher(Launcher):
             if (machine, piece.path) in self._missed:
                 return
             self._missed.add((machine, piece.path))
-            why = error.strerror if isinstance(error, OSError) else error
+            why = reason(error) if isinstance(error, OSError) else error
             logging.getLogger("convoy").warning("machine '%s': %s is not copied in whole: %s", machine, piece.path, why)
 
 

@@ -17,6 +17,7 @@ from typing import IO, Self
 from runtime.cluster.launcher import describe_exit
 from runtime.cluster.launchers.agents import Handle
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 from runtime.text import bounded, one_line
 
 LINES, LINE_BYTES = 20, 4096
@@ -40,7 +41,7 @@ class Command(Handle):
                 words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
-            raise LaunchError(f"{name}: {words[0]} cannot be started: {error.strerror}") from None
+            raise LaunchError(f"{name}: {words[0]} cannot be started: {reason(error)}") from None
         assert process.stdin is not None
         with suppress(OSError):  # it has ended already, and said why
             process.stdin.write(f"{line}\n".encode())

@@ -53,6 +53,7 @@ from runtime.memory.arena import available
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec
+from runtime.reasons import reason
 
 DIAL_SECONDS = 10.0
 LOOK_SECONDS = 0.1  # between two looks at the files of the run
@@ -97,7 +98,7 @@ def reached(address: str) -> str:
     except ConnectionRefusedError:
         text = "refused: nothing listens there (any more), or a firewall refuses it"
     except OSError as error:
-        text = error.strerror or str(error)
+        text = reason(error)
     raise LaunchError(f"`up` cannot be reached at {address} from {socket.gethostname()}: {text}")
 
 
@@ -170,7 +171,7 @@ class MachineAgent:
                 await self._do(await self._orders.get())
         except (ConvoyError, OSError) as error:
             where = f"{getattr(error, 'filename', None) or self._folder}"
-            told = error if isinstance(error, ConvoyError) else LaunchError(f"{where}: {error.strerror}")
+            told = error if isinstance(error, ConvoyError) else LaunchError(f"{where}: {reason(error)}")
             self.tell(Problem(error=str(told)))
             self.end(told)
 
@@ -185,7 +186,7 @@ class MachineAgent:
                 self._private = PrivateFolder.make()
                 (self._folder / "run").mkdir(mode=0o700)
             except OSError as error:
-                raise LaunchError(f"{error.filename}: no folder for the run can be made: {error.strerror}") from None
+                raise LaunchError(f"{error.filename}: no folder for the run can be made: {reason(error)}") from None
             self._plan = Copies(self._folder / "run", [FILE])
         self._plan.take(message)
 

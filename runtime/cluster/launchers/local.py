@@ -25,6 +25,7 @@ from runtime.machine import namespaces
 from runtime.machine.owned import open_file
 from runtime.machine.versions import identity
 from runtime.plan.topology import ProcessSpec
+from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
@@ -197,7 +198,7 @@ class LocalLauncher(Launcher):
         try:
             self.logs.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise LaunchError(f"{self.logs}: cannot be made: {error.strerror}") from None
+            raise LaunchError(f"{self.logs}: cannot be made: {reason(error)}") from None
         if self._nursery is None:
             early = self.plan.early
             self._nursery = nursery = early if isinstance(early, Nursery) else Nursery.start()
@@ -223,7 +224,7 @@ class LocalLauncher(Launcher):
             pid = None
         except OSError as error:
             os.close(writable)
-            raise LaunchError(f"process '{spec.name}' could not be started: {error}") from None
+            raise LaunchError(f"process '{spec.name}' could not be started: {reason(error)}") from None
         except asyncio.CancelledError:  # if it is born yet, it finds its lifeline closed
             os.close(writable)
             raise

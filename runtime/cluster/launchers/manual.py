@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
+from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
@@ -56,7 +57,7 @@ class ManualLauncher(AgentLauncher):
             sys.stdout.write(text)
             sys.stdout.flush()
         except OSError as error:
-            raise LaunchError(f"stdout: nobody can read what to type on the machines: {error.strerror}") from None
+            raise LaunchError(f"stdout: nobody can read what to type on the machines: {reason(error)}") from None
         return Typed()
 
     def _written(self, machine: Machine, line: str) -> str:
@@ -68,7 +69,7 @@ class ManualLauncher(AgentLauncher):
                 file.write(f"{line}\n")
         except OSError as error:
             raise LaunchError(
-                f"{path}: the line for machine '{machine.name}' cannot be written: {error.strerror}"
+                f"{path}: the line for machine '{machine.name}' cannot be written: {reason(error)}"
             ) from None
         return str(path)
 

@@ -30,6 +30,7 @@ from runtime.cluster.launcher import LaunchPlan, describe_exit
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
 from runtime.machine.owned import open_file
+from runtime.reasons import reason
 from runtime.text import bounded, one_line
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Driver:
             with os.fdopen(into, "ab") as file:  # its session is its own: an interrupt is the business of `up`
                 self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=file, start_new_session=True)
         except OSError as error:
-            raise LaunchError(f"ray: {error.filename or words[0]}: {error.strerror}") from None
+            raise LaunchError(f"ray: {error.filename or words[0]}: {reason(error)}") from None
         assert self._process.stdin is not None and self._process.stdout is not None
         self.waiting = "Ray has not said anything"
         self._log, self._over = log, ""

@@ -17,6 +17,7 @@ from runtime.cluster.machines.words import BEAT_SECONDS, UP, Beat
 from runtime.errors import LaunchError, MessageError
 from runtime.messages import wire
 from runtime.messages.message import Envelope, Message
+from runtime.reasons import reason
 from runtime.transport import Limits
 from runtime.transport.keys import Keys
 from runtime.transport.ports import Frames, Listener
@@ -64,7 +65,9 @@ class Reception:
             wanted = f"{SCHEME}{address}:{port or '*'}"
             listener = self._ports.listen(wanted, "control", lambda i, f: self._arrived(listener, i, f), self._refused)
         except OSError as error:
-            raise LaunchError(f"launcher.address: `up` cannot listen on {address}:{port or '*'}: {error}") from None
+            raise LaunchError(
+                f"launcher.address: `up` cannot listen on {address}:{port or '*'}: {reason(error)}"
+            ) from None
         self._listeners.append(listener)
         return listener.address.removeprefix(SCHEME)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from runtime.errors import ConfigError
 from runtime.machine.files import read_secret, replace
 from runtime.plan.topology import SUPERVISOR
+from runtime.reasons import reason
 from runtime.transport import Limits
 from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
@@ -65,7 +66,7 @@ class Card:
             keys = [bytes.fromhex(said[name]) for name in ("up", "public", "private")]
             address = said["address"]
         except OSError as error:
-            raise ConfigError([f"{path}: {error.strerror}: {expected}"]) from None
+            raise ConfigError([f"{path}: {reason(error)}: {expected}"]) from None
         except (KeyError, TypeError, ValueError, RecursionError):
             address, keys = None, []
         if not isinstance(address, str) or not is_address(address) or {len(key) for key in keys} != {32}:

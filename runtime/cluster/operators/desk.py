@@ -28,6 +28,7 @@ from runtime.errors import ConvoyError, LaunchError, MessageError
 from runtime.machine.addresses import own
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.plan.topology import SUPERVISOR
+from runtime.reasons import reason
 from runtime.transport import Reject, Release, Transport
 from runtime.transport.dialed import SCHEME, Answering
 from runtime.transport.zeromq import can_encrypt
@@ -75,7 +76,7 @@ class Desk:
         try:
             card.write(path)
         except OSError as error:
-            raise LaunchError(f"{path}: {error.strerror}: the keys of its operators") from None
+            raise LaunchError(f"{path}: {reason(error)}: the keys of its operators") from None
         return card.address
 
     async def _listen(self, address: str, port: int) -> str:
@@ -123,7 +124,7 @@ class Desk:
         try:
             said = await asyncio.to_thread(answer, self._directory, envelope.message)
         except OSError as error:
-            said = Refusal(error=str(error.strerror or error))
+            said = Refusal(error=reason(error))
         finally:
             release()
         try:

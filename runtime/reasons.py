@@ -1,0 +1,37 @@
+"""Why the system refused something, in words for people: the one place that reads an OSError.
+
+`nets.reasons` says the same of the files of nets.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from pathlib import Path
+
+from runtime.errors import ConvoyError, LaunchError
+
+
+def reason_of(number: int) -> str:
+    """What an error number of the system says, and what to do where it is not the file that is wrong."""
+    if number == errno.EMFILE:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"{os.strerror(number)}: this process has reached its limit of {most}; raise it with `ulimit -n`"
+    if number == errno.ENFILE:
+        return f"{os.strerror(number)}: this machine has reached its limit; end something, or raise fs.file-max"
+    return os.strerror(number)
+
+
+def reason(error: OSError) -> str:
+    """Why: the words that the error brings, those of its number, or whatever it says."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return reason_of(error.errno)
+    return error.strerror or str(error)
+
+
+def in_words(error: ConvoyError | OSError, directory: Path) -> ConvoyError:
+    """What keeps a run from starting, or its last files from being written."""
+    if isinstance(error, ConvoyError):
+        return error
+    return LaunchError(f"{error.filename or directory}: {reason(error)}")

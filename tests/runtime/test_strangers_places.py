@@ -1,0 +1,83 @@
+"""Places for connections that have proven nothing yet: who has one, and when a door may accept the next."""
+
+from __future__ import annotations
+
+from runtime.transport.zmtp.strangers import PROVEN_AFTER, Strangers
+
+
+class Door:
+    """Counts how often it may accept a connection."""
+
+    admitted = 0
+
+    def admit(self) -> None:
+        self.admitted += 1
+
+
+def come(strangers: Strangers, door: Door, connection: int, now: float = 0.0) -> None:
+    strangers.come(door, connection, now)
+    strangers.next_for(door)
+
+
+def test_a_door_accepts_while_there_are_places_and_goes_on_when_a_stranger_leaves() -> None:
+    strangers, door = Strangers(2), Door()
+    come(strangers, door, 10)
+    assert door.admitted == 1
+    come(strangers, door, 11)
+    assert door.admitted == 1
+    strangers.left(door, 12)  # has no place
+    assert door.admitted == 1
+    strangers.left(door, 10)
+    assert door.admitted == 2
+
+
+def test_whoever_has_proven_itself_gives_its_place_to_the_next() -> None:
+    strangers, door = Strangers(1), Door()
+    come(strangers, door, 10)
+    strangers.proven(door)
+    assert door.admitted == 1
+    strangers.proven(door)  # of nobody here
+    strangers.left(door, 10)
+    assert door.admitted == 1
+
+
+def test_doors_that_wait_go_on_together_since_nobody_may_knock_at_the_first() -> None:
+    strangers, first, second = Strangers(1), Door(), Door()
+    come(strangers, first, 10)
+    strangers.next_for(second)
+    assert (first.admitted, second.admitted) == (0, 0)
+    strangers.left(first, 10)
+    assert (first.admitted, second.admitted) == (1, 1)
+
+
+def test_more_strangers_than_places_must_leave_before_a_door_goes_on() -> None:
+    strangers, first, second = Strangers(1), Door(), Door()
+    strangers.next_for(first)
+    strangers.next_for(second)
+    come(strangers, first, 10)
+    come(strangers, second, 11)
+    strangers.left(first, 10)
+    assert (first.admitted, second.admitted) == (1, 1)
+    strangers.left(second, 11)
+    assert (first.admitted, second.admitted) == (2, 2)
+
+
+def test_a_connection_that_outlived_the_time_for_a_proof_has_given_one() -> None:
+    strangers, door = Strangers(2), Door()
+    come(strangers, door, 10, now=0.0)
+    come(strangers, door, 11, now=1.0)
+    strangers.proven(door)  # it was 10: its place is still taken
+    come(strangers, door, 12, now=2.0)
+    assert strangers.tidy(3.0) == PROVEN_AFTER - 3.0
+    strangers.left(door, 11)  # its place was freed before
+    assert door.admitted == 2
+    assert strangers.tidy(PROVEN_AFTER) == 0.0
+    assert door.admitted == 3
+
+
+def test_a_door_that_closes_gives_all_its_places_back_and_is_asked_for_nothing() -> None:
+    strangers, closing, other = Strangers(1), Door(), Door()
+    come(strangers, closing, 10)
+    strangers.next_for(other)
+    strangers.forget(closing)
+    assert (closing.admitted, other.admitted) == (0, 1)
