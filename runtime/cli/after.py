@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runtime.attached.standing import journal
+from runtime.attached.standing import journal, said
 from runtime.errors import ConfigError, ProgramFailed
 
 TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
@@ -52,8 +52,8 @@ class After:
 
 def _with_a_checkpoint_before(directory: Path) -> Path | None:
     """Of a run that left none, the run whose checkpoint it began with."""
-    began_with = journal(directory).get("resumed", {}).get("checkpoint")
-    if not isinstance(began_with, str):
+    began_with = said(journal(directory), "resumed", "checkpoint")
+    if not began_with:
         return None
     before = Path(began_with).parent
     beside = directory.parent / before.name  # as it is typed
@@ -61,5 +61,5 @@ def _with_a_checkpoint_before(directory: Path) -> Path | None:
 
 
 def _last_checkpoint(directory: Path) -> Path | None:
-    file = journal(directory).get("checkpoint", {}).get("file")
-    return directory / file if isinstance(file, str) else None
+    file = said(journal(directory), "checkpoint", "file")
+    return directory / file if file else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from runtime.errors import ConfigError
+from runtime.machine import owned
 
 REPORT = "report.html"
 
@@ -32,14 +34,37 @@ def report(
     from runtime.cli.arguments import runs_here
     from runtime.page.lineage import whole
     from runtime.page.page import page
+    from runtime.records.files import Damaged
     from runtime.report.console import Teller
 
     found = [asyncio.run(meant(run, runs_here())) for run in runs or (None,)]
-    text = page([whole(directory, lives=lives(directory)) for directory in found], refresh=refresh)
+    console = Teller()
+
+    def is_live(directory: Path) -> bool:
+        try:
+            return lives(directory)
+        except Damaged as error:
+            console.warn(str(error))
+            return False
+
+    stories = [whole(directory, lives=is_live(directory)) for directory in found]
+    text = page(stories, refresh=refresh)
+    for note in dict.fromkeys(note for story in stories for note in story.damaged):
+        console.warn(note)
     file = output or found[0] / REPORT
     try:
-        file.write_text(text, "utf-8")
+        _write(file, text.encode("utf-8", "replace"), named=output is not None)  # a journal may hold half a character
     except OSError as error:
         raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
-    Teller().say(f"report     {file}")
+    console.say(f"report     {file}")
     return 0
+
+
+def _write(file: Path, text: bytes, *, named: bool) -> None:
+    """A file that nobody named must be one of this user: in its place a named pipe may wait, or a link lead away.
+    OSError."""
+    if named:
+        file.write_bytes(text)
+        return
+    with os.fdopen(owned.open_file(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as opened:
+        opened.write(text)

@@ -1,0 +1,156 @@
+"""A run directory with one damaged file: every command that looks at it ends in words, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.journeys.damage import (
+    COMMANDS,
+    FILES,
+    INSTEAD,
+    PART,
+    READS,
+    Finished,
+    Outcome,
+    changed,
+    finished_run,
+    instead,
+    is_noticed,
+    outcome,
+    written_by,
+)
+
+SMALL = ("run.json", "plan.json", "config.toml", "said.toml", "events.jsonl", "usage.jsonl", "tuning.json")
+SMALL += ("service-times.json", "trace/clocks.json", "operator.key", "versions.json", PART)
+SLOW = ("report", "report there", "resume", "plan --measured", "plan --learnt", "predict", "test", "convert", "connect")
+QUICK = tuple(name for name in COMMANDS if name not in SLOW)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return finished_run(tmp_path_factory.mktemp("damaged"))
+
+
+@pytest.fixture
+def run(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finished]:
+    monkeypatch.chdir(finished.folder)
+    yield finished
+    for name in FILES:
+        finished.restore(name)
+
+
+def ends_well(name: str, run: Finished, file: str, capsys: pytest.CaptureFixture[str]) -> Outcome:
+    """The outcome of a command, which must end in words and change no file but those that it is to write."""
+    before = run.contents()
+    found = outcome(name, run.path, run.directory / file, run.out, capsys)
+    assert not found.trace, f"{name}: {found.trace}"
+    assert not found.hung, f"{name} waits for a named pipe"
+    assert found.code in (0, 1, 2), f"{name}: {found}"
+    assert "Traceback" not in found.out + found.err
+    assert set(changed(before, run.contents())) <= written_by(name, found.code)
+    for path in written_by(name, found.code):
+        run.restore(path)
+    return found
+
+
+def is_named(name: str, kind: str, run: Finished, capsys: pytest.CaptureFixture[str]) -> None:
+    """Something else stands in the place of each file that a command reads, one after the other."""
+    for file in READS[name]:
+        instead(run.directory / file, kind)
+        found = ends_well(name, run, file, capsys)
+        if is_noticed(file, kind):
+            assert Path(file).name in found.err, f"{name}, {file}: {found}"
+        run.restore(file)
+
+
+@pytest.mark.parametrize("kind", INSTEAD)
+@pytest.mark.parametrize("name", [name for name in QUICK if name in READS])
+def test_a_command_names_each_file_that_it_reads_where_something_else_stands_in_its_place(
+    run: Finished, capsys: pytest.CaptureFixture[str], name: str, kind: str
+) -> None:
+    is_named(name, kind, run, capsys)
+
+
+@pytest.mark.slow  # up to three seconds each
+@pytest.mark.parametrize("kind", INSTEAD)
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_command_names_each_file_that_it_reads_where_something_else_stands_in_its_place(
+    run: Finished, capsys: pytest.CaptureFixture[str], name: str, kind: str
+) -> None:
+    is_named(name, kind, run, capsys)
+
+
+shares = st.floats(0, 1, exclude_max=True)
+damages = st.one_of(
+    st.tuples(st.just("cut"), shares, st.just(0)),
+    st.tuples(st.just("flip"), shares, st.integers(0, 7)),
+    st.tuples(st.just("swap"), shares, st.just(0)),
+)
+
+
+def damage(run: Finished, file: str, damaged: tuple[str, float, int]) -> None:
+    """Cut a file at a byte, flip a bit of a byte, or put another file of the run in its place."""
+    kind, share, bit = damaged
+    content = bytearray((run.spare / file).read_bytes())
+    at = int(share * len(content))
+    if kind == "cut":
+        content = content[:at]
+    elif kind == "flip":
+        content[at] ^= 1 << bit
+    else:
+        content = bytearray((run.spare / SMALL[int(share * len(SMALL))]).read_bytes())
+    (run.directory / file).write_bytes(content)
+
+
+def ends_well_after(
+    name: str, file: str, damaged: tuple[str, float, int], run: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(run, file, damaged)
+    try:
+        found = ends_well(name, run, file, capsys)
+    finally:
+        run.restore(file)
+    if found.code:
+        usual = ends_well(name, run, "", capsys)
+        assert found.err == usual.err or Path(file).name in found.err, f"{name}, {file}: {found}"
+
+
+CASES = {"file": st.sampled_from(SMALL), "damaged": damages}
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(name=st.sampled_from(QUICK), **CASES)
+def test_a_file_with_a_wrong_byte_or_half_of_it_or_another_in_its_place_gives_no_traceback(
+    run: Finished, capsys: pytest.CaptureFixture[str], name: str, file: str, damaged: tuple[str, float, int]
+) -> None:
+    ends_well_after(name, file, damaged, run, capsys)
+
+
+@pytest.mark.slow
+@settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(name=st.sampled_from([*COMMANDS]), **CASES)
+def test_many_files_with_a_wrong_byte_or_half_of_them_give_no_traceback(
+    run: Finished, capsys: pytest.CaptureFixture[str], name: str, file: str, damaged: tuple[str, float, int]
+) -> None:
+    ends_well_after(name, file, damaged, run, capsys)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+@pytest.mark.parametrize("name", [name for name in QUICK if name in READS])
+def test_a_file_without_the_right_to_read_it_is_named(
+    run: Finished, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for file in READS[name]:
+        (run.directory / file).chmod(0)
+        found = outcome(name, run.path, run.directory / file, run.out, capsys)
+        (run.directory / file).chmod(0o700)
+        assert (found.trace, found.code in (0, 1, 2)) == ("", True), found
+        assert Path(file).name in found.err, f"{name}, {file}: {found}"
+        for path in (*written_by(name, found.code), file):
+            run.restore(path)
