@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runtime.cli.main import main
 from tests.journeys.damage import (
     COMMANDS,
     FILES,
@@ -25,6 +28,7 @@ from tests.journeys.damage import (
     outcome,
     written_by,
 )
+from tests.support import configure, in_the_middle, run_directory
 
 SMALL = ("run.json", "plan.json", "config.toml", "said.toml", "events.jsonl", "usage.jsonl", "tuning.json")
 SMALL += ("service-times.json", "trace/clocks.json", "operator.key", "versions.json", PART)
@@ -154,3 +158,36 @@ def test_a_file_without_the_right_to_read_it_is_named(
         assert Path(file).name in found.err, f"{name}, {file}: {found}"
         for path in (*written_by(name, found.code), file):
             run.restore(path)
+
+
+@pytest.mark.parametrize("files", [("plan.json",), pytest.param(("plan.json", "run.json"), marks=pytest.mark.slow)])
+def test_a_live_run_whose_plan_is_damaged_has_a_status_and_is_ended_through_its_lock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: tuple[str, ...]
+) -> None:
+    cluster = configure(tmp_path, "sync", iterations=1_000_000, paced=True, pace=0.02)
+    with in_the_middle(cluster) as (up, _):
+        run = run_directory(cluster)
+        for name in files:
+            (run / name).write_text('{"half')
+        assert main(["status", str(run)]) == 0
+        said = capsys.readouterr()
+        assert f"{run.name}  runs on {platform.node()}, since " in said.out
+        assert all(f"{run / name}: it is damaged: not JSON (line 1, column 2)" in said.err for name in files)
+        assert main(["ps", str(run.parent)]) == 0
+        assert run.name in capsys.readouterr().out
+        assert main(["save", str(run)]) == 2
+        assert capsys.readouterr().err.startswith(f"{run / 'plan.json'}: it is damaged: ")
+        assert main(["down", str(run)]) == 0
+        assert f"{run.name} has ended; last checkpoint: {run}/checkpoint-" in capsys.readouterr().out
+        assert up.wait(timeout=60) == 0
+
+
+def test_a_run_on_the_virtual_clock_has_a_status_though_no_process_hosts_it(
+    run: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = json.loads((run.spare / "plan.json").read_text())
+    (run.directory / "plan.json").write_text(json.dumps({"clock": "virtual", "placement": plan["placement"]}))
+    assert main(["status", str(run.path)]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert f"{run.directory.name}  finished, " in said.out
