@@ -148,13 +148,14 @@ def test_many_files_with_a_wrong_byte_or_half_of_them_give_no_traceback(
     ends_well_after(*case, damaged, run, capsys)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 @pytest.mark.parametrize("name", [name for name in QUICK if name in READS])
 def test_a_file_without_the_right_to_read_it_is_named(
     run: Finished, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     for file in READS[name]:
         (run.directory / file).chmod(0)
+        if os.access(run.directory / file, os.R_OK):
+            pytest.skip("root reads every file")
         found = outcome(name, run.path, run.directory / file, run.out, capsys)
         (run.directory / file).chmod(0o700)
         assert (found.trace, found.code in (0, 1, 2)) == ("", True), found

@@ -53,8 +53,13 @@ class Tails:
     def __init__(self, directory: Path, process: str | None, damaged: Callable[[str], None]) -> None:
         self._folder, self._process, self._damaged = directory / "logs", process, damaged
         self._tails: dict[str, Tail] = {}
-        if os.path.lexists(self._folder) and not self._folder.is_dir():
-            damaged(f"{self._folder}: it is not a folder, expected the folder of the logs of the run")
+        if os.path.lexists(self._folder):
+            try:
+                os.listdir(self._folder)  # glob() finds nothing in a folder that cannot be read
+            except OSError as error:
+                damaged(
+                    f"{self._folder}: it cannot be read: {error.strerror}; expected the folder of the logs of a run"
+                )
 
     def names(self) -> list[str]:
         """The processes that have a log."""
