@@ -55,7 +55,7 @@ class Tails:
         self._tails: dict[str, Tail] = {}
         if os.path.lexists(self._folder):
             try:
-                os.listdir(self._folder)  # glob() finds nothing in a folder that cannot be read
+                any(self._folder.iterdir())  # glob() finds nothing in a folder that cannot be read
             except OSError as error:
                 damaged(
                     f"{self._folder}: it cannot be read: {error.strerror}; expected the folder of the logs of a run"
