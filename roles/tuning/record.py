@@ -73,7 +73,7 @@ def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
 
 def read(path: Path) -> Start:
     """The record of another run. ConfigError in words if it cannot be read or is none."""
-    record = read_json(path)
+    record = read_json(path, like=FILE)
     try:
         choice = record["choice"]
         rates = float(choice["momentum"]), float(choice["base_lr"])

@@ -50,7 +50,7 @@ KINDS = {
     "clocks.json": Kind("the clocks of a traced run", "without it the parts of a trace cannot be joined: remove them"),
 }
 _LOCK = Kind("the lock of an `up`", "remove it if no `up` runs on any host that shares the folder", 2048)
-_OTHER = Kind("a file of a run", "remove it")
+_OTHER = Kind("a file of a run", "the other files work without it")
 
 
 def kind_of(path: Path) -> Kind:
@@ -63,8 +63,8 @@ class Damaged(ConfigError):
 
     is_others = False
 
-    def __init__(self, path: Path, found: str) -> None:
-        kind = kind_of(path)
+    def __init__(self, path: Path, found: str, like: str = "") -> None:
+        kind = kind_of(Path(like) if like else path)
         super().__init__([f"{path}: {found}; expected {kind.what}; {kind.mend}"])
 
 
@@ -72,38 +72,39 @@ class Missing(Damaged):
     """There is no such file."""
 
 
-def damaged(path: Path, why: str | Exception) -> Damaged:
+def damaged(path: Path, why: str | Exception, like: str = "") -> Damaged:
     """The error of a file whose content is not what its name says. `why` may be the error of who tried to read it."""
-    return Damaged(path, f"it is damaged: {f'no {why} in it' if isinstance(why, KeyError) else why}")
+    return Damaged(path, f"it is damaged: {f'no {why} in it' if isinstance(why, KeyError) else why}", like)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The whole file. Damaged, Missing."""
+def read_bytes(path: Path, like: str = "") -> bytes:
+    """The whole file; `like`: the name of the file in a run directory that it is, where it has another. Damaged,
+    Missing."""
     try:
-        return regular.read_bytes(path, kind_of(path).most)
+        return regular.read_bytes(path, kind_of(Path(like) if like else path).most)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(path, error, like) from None
 
 
-def read_text(path: Path) -> str:
-    """The whole file, which should be UTF-8. Damaged, Missing."""
+def read_text(path: Path, like: str = "") -> str:
+    """The whole file, which should be UTF-8; `like` as in `read_bytes`. Damaged, Missing."""
     try:
-        return read_bytes(path).decode()
+        return read_bytes(path, like).decode()
     except UnicodeDecodeError as error:
-        raise damaged(path, f"byte {error.start} is not UTF-8") from None
+        raise damaged(path, f"byte {error.start} is not UTF-8", like) from None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Damaged, Missing."""
-    text = read_text(path)
+def read_json(path: Path, like: str = "") -> dict[str, Any]:
+    """The JSON object in a file; `like` as in `read_bytes`. Damaged, Missing."""
+    text = read_text(path, like)
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
-        raise damaged(path, f"not JSON (line {error.lineno}, column {error.colno})") from None
+        raise damaged(path, f"not JSON (line {error.lineno}, column {error.colno})", like) from None
     except (ValueError, RecursionError):  # a number of thousands of digits; arrays in arrays
-        raise damaged(path, "not JSON that can be read") from None
+        raise damaged(path, "not JSON that can be read", like) from None
     if not isinstance(found, dict):
-        raise damaged(path, f"found {type(found).__name__}, not an object")
+        raise damaged(path, f"found {type(found).__name__}, not an object", like)
     return found
 
 
@@ -115,10 +116,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise damaged(path, f"not TOML ({error})") from None
 
 
-def _unreadable(path: Path, error: OSError) -> Damaged:
+def _unreadable(path: Path, error: OSError, like: str = "") -> Damaged:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return Missing(path, "found no such file")
-    found = Damaged(path, f"it cannot be read: {error.strerror}")
+        return Missing(path, "found no such file", like)
+    found = Damaged(path, f"it cannot be read: {error.strerror}", like)
     found.is_others = isinstance(error, PermissionError) and _is_others(path)
     return found
 
