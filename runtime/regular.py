@@ -9,22 +9,40 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, open for reading. OSError, in words, if it is no regular file."""
+    try:
+        _check(path.stat())  # before it is opened: opening a device may do something
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise OSError(errno.EINVAL, "it is a link to nothing, expected a file") from None
+        raise
+    except ValueError:  # a NUL, or what cannot be encoded
+        raise OSError(errno.EINVAL, "not a file name") from None
+    try:
+        _check(os.fstat(descriptor))  # another file may have taken the name meanwhile
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
     """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes; then nothing
     was read."""
-    try:
-        found = path.stat()
-    except ValueError:  # a NUL, or what cannot be encoded
-        raise OSError(errno.EINVAL, "not a file name") from None
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
+        return file.read(size)  # what /proc shows has a size of 0, and may wait when it is read
+
+
+def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is a named pipe or a device, expected a file")
-    if found.st_size > limit:
-        raise OSError(errno.EFBIG, f"found {found.st_size} bytes, expected at most {limit}")
-    if not found.st_size:  # what /proc shows has a size of 0, and may wait when it is read
-        return b""
-    with path.open("rb") as file:
-        return file.read(found.st_size)

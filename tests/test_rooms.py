@@ -56,14 +56,14 @@ ROOMS: dict[str, str] = {
     "runtime.transport.zmtp": "runtime",
     "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages runtime.transport.zmtp",
     "runtime.compute": "runtime runtime.machine",
-    "runtime.tracing": "runtime runtime.machine runtime.messages",
+    "runtime.tracing": "runtime runtime.machine runtime.messages runtime.records",
     "runtime.serving": "",
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
     " runtime.transport",
     "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
-    " runtime.transport",
+    " runtime.records runtime.transport",
     "runtime.drawing": "runtime.plan",
     "runtime.cluster.machines": "runtime runtime.compute runtime.machine runtime.messages runtime.transport",
     "runtime.cluster.kubernetes": "runtime runtime.config",
@@ -90,7 +90,7 @@ ROOMS: dict[str, str] = {
     " runtime.records runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.attached runtime.cluster.launchers runtime.cluster.operators runtime.config"
     " runtime.drawing runtime.machine runtime.page runtime.plan"
-    " runtime.recovery"
+    " runtime.records runtime.recovery"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.attached runtime.cli runtime.cluster runtime.messages runtime.plan"
     " runtime.report runtime.runs",
@@ -102,7 +102,7 @@ ROOMS: dict[str, str] = {
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
-    "roles.tuning": "nets.files roles roles.base runtime runtime!",
+    "roles.tuning": "nets.files roles roles.base runtime runtime! runtime.records",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
     "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles roles.learning runtime!"
     " runtime.config runtime.plan",

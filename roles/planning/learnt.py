@@ -117,7 +117,7 @@ def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, f
         raise ConfigError([f"--learnt {run}: {text}"])
     if not (seen := list(target.seen(events))):
         what = "progress report" if target.name == LOSS else "test"
-        raise ConfigError([f"--learnt {run}: found no {what}, which would tell of {target}"])
+        raise ConfigError([f"--learnt {run}: events.jsonl: found no {what}, which would tell of {target}"])
     return seen
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,21 +16,21 @@ from roles.planning.strategies import preset_called
 from roles.planning.tuned import Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
-from runtime.reasons import reason
-from runtime.records.reading import modern
-from runtime.regular import read_bytes
+from runtime.records.files import Damaged
+from runtime.records.identity import CONFIG
+from runtime.records.reading import FILE, events
+from runtime.text import bounded
 
-MOST_BYTES = 1 << 28  # of events.jsonl
 LEAST = 3  # progress reports
 STRETCHES = 10
 Report = tuple[float, int]  # seconds, iterations that had ended by then
 
 
-def options_of_run(directory: Path, name: str = "config.toml") -> Options | None:
+def options_of_run(directory: Path, name: str = CONFIG) -> Options | None:
     """What was asked of the run with this directory, or what another file of it says; None if it is none, or has none.
     ConfigError if that file is broken."""
     file = directory / name
-    if not ((directory / "events.jsonl").is_file() and file.is_file()):
+    if not (os.path.lexists(directory / FILE) and os.path.lexists(file)):
         return None
     return program_options(load(file), Options)
 
@@ -60,16 +60,20 @@ def reading(run: Path, option: str) -> Iterator[None]:
     """What is wrong with the events of a run that `option` named, as a ConfigError."""
     try:
         yield
-    except OSError as error:
-        raise ConfigError([f"{option} {run}: events.jsonl cannot be read: {reason(error)}"]) from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except Damaged as error:
+        raise ConfigError([f"{option} {error}"]) from None
+    except (ValueError, KeyError, AttributeError, TypeError, OverflowError) as error:
         raise ConfigError([f"{option} {run}: events.jsonl is not that of a run: {error}"]) from None
 
 
 def events_of(run: Path) -> list[dict[str, Any]]:
-    """What a run has journalled, in order. Within `reading`."""
-    lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
-    return [modern(event) for event in map(json.loads, lines) if event.get("event")]
+    """What a run has journalled, in order. Within `reading`: a damaged line is an error, because the numbers would be
+    wrong without it."""
+
+    def damaged(line: str) -> None:
+        raise ValueError(f"a line is damaged: {bounded(line, 200)}")
+
+    return list(events(run, damaged))
 
 
 def iteration_of(progress: Mapping[str, Any]) -> int:
@@ -84,7 +88,8 @@ def _seconds(run: Path, begun: int, batch: int) -> dict[int, float]:
     found = {groups: _median(at) for groups, at in stretches.items() if len(at) >= LEAST}
     if not any(found.values()):
         most = max(map(len, stretches.values()), default=0)
-        raise ConfigError([f"--measured {run}: found {most} progress reports, expected {LEAST} at least"])
+        text = f"events.jsonl: found {most} progress reports, expected {LEAST} at least"
+        raise ConfigError([f"--measured {run}: {text}"])
     return {groups: seconds for groups, seconds in found.items() if seconds > 0}
 
 
@@ -97,12 +102,12 @@ def _by_groups(events: Iterable[Mapping[str, Any]], begun: int, batch: int) -> d
     for event in events:
         name = event["event"]
         if name == "progress":
-            at.append((event["t"] - held, iteration_of(event)))
+            at.append((float(event["t"]) - held, iteration_of(event)))
         elif name == HELD:
             begin = event["t"]
         elif name == RELEASED:
             held += event["t"] - begin
-        elif name == "regrouped" and now != (then := (event["groups"], event.get("batch", batch))):
+        elif name == "regrouped" and now != (then := (int(event["groups"]), int(event.get("batch", batch)))):
             now, at = then, []
         if now[1] == batch:
             found[now[0]] = max(found.get(now[0], at), at, key=len)

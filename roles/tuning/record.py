@@ -25,7 +25,7 @@ from nets.files.binary import replacing
 from roles.tuning.choices import Chosen, Setting, Trial
 from roles.tuning.judgement import judged, mean
 from runtime import ConfigError
-from runtime.reasons import reason
+from runtime.records.files import read_json
 
 FILE = "tuning.json"
 
@@ -73,15 +73,13 @@ def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
 
 def read(path: Path) -> Start:
     """The record of another run. ConfigError in words if it cannot be read or is none."""
+    record = read_json(path, like=FILE)
     try:
-        record = json.loads(path.read_text("utf-8"))
         choice = record["choice"]
         rates = float(choice["momentum"]), float(choice["base_lr"])
         setting = Setting(index(choice["groups"]), *rates, index(choice.get("batch", 0)))  # older records have none
         saturated, following = index(record["saturated_groups"]), index(record["next_groups"])
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {reason(error)}"]) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise ConfigError([f"{path}: expected a {FILE} that a run with a tuner wrote"]) from None
     rates_are = 0 <= setting.momentum < 1 and 0 < setting.base_lr < math.inf
     if setting.groups < 1 or setting.batch < 0 or not rates_are:

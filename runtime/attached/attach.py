@@ -40,9 +40,8 @@ from runtime.cluster.lifecycle import FIRST, EventReport, agent_of
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Envelope, Message, Save
-from runtime.plan.run_plan import FILE, RunPlan
+from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
-from runtime.reasons import reason
 from runtime.records.presence import Sign
 from runtime.records.up_lock import RUNNING
 from runtime.report.events import Event, Events
@@ -82,7 +81,7 @@ class Client:
 
     def __init__(self, directory: str | Path, patience: float | None = ANSWER_SECONDS) -> None:
         self.directory, self._patience = Path(directory), patience
-        self._plan = plan_in(self.directory)
+        self._plan = RunPlan.read(self.directory)
         self.name = f"{CLIENT}{os.getpid()}-{next(_numbers)}"
 
     def __repr__(self) -> str:
@@ -295,17 +294,6 @@ class Client:
         await self._node.stop()
         await self._road.close()
         self._broke()
-
-
-def plan_in(directory: Path) -> RunPlan:
-    """The plan of a run. ConfigError if there is none that can be read."""
-    try:
-        return RunPlan.read(directory)
-    except OSError as error:
-        raise ConfigError([f"{directory / FILE}: {reason(error)}, expected a run directory"]) from None
-    except (KeyError, TypeError, ValueError, AttributeError):
-        text = f"{directory / FILE}: not the plan of a run whose actors live in processes, or damaged, or of "
-        raise ConfigError([f"{text}another version of Convoy"]) from None
 
 
 def attach(directory: str | Path) -> Client:

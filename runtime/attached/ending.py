@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.attached.seen import Seen
-from runtime.attached.standing import journal
+from runtime.attached.standing import journal, said
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.reasons import reason
+from runtime.records.files import Damaged
 from runtime.records.presence import Presence, presence_by, presence_of
 from runtime.records.up_lock import RUNNING, ask_to_end
 
@@ -34,8 +35,13 @@ class Ended:
 async def end(seen: Seen, *, now: bool) -> Ended:
     """End the run, and the `up` that would begin another after it; return when that is over. ConvoyError if it does
     not answer, or if its host is silent, so that nobody knows whether it is over."""
-    presence = await asyncio.to_thread(presence_of, seen.directory) if seen.is_here else None
     error, answers = "", await seen.answers()
+    try:
+        presence = await asyncio.to_thread(presence_of, seen.directory) if seen.is_here else None
+    except Damaged:  # the lock: the socket is enough
+        if not answers:
+            raise
+        presence = None
     if answers:
         try:
             async with seen.client() as client:
@@ -46,7 +52,7 @@ async def end(seen: Seen, *, now: bool) -> Ended:
     if presence is None:
         return Ended(seen.place, error, before=not answers)
     last = await _released(presence, now=now, asked=answers)
-    return Ended(last.run, error or _failure(last))
+    return Ended(last.run if last.holder.run else seen.place, error or _failure(last))
 
 
 async def _released(presence: Presence, *, now: bool, asked: bool) -> Presence:
@@ -75,5 +81,4 @@ def _ask(folder: Path, up: str, now: bool) -> None:
 
 def _failure(last: Presence) -> str:
     """What the last run failed with, unless `up` was between two runs, where the earlier failure is no news."""
-    said = journal(last.run).get("failed", {}).get("error", "") if last.holder.state == RUNNING else ""
-    return said if isinstance(said, str) else ""
+    return said(journal(last.run), "failed", "error") if last.holder.state == RUNNING else ""

@@ -13,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
-from runtime.attached.attach import Client, plan_in
+from runtime.attached.attach import Client
 from runtime.cluster.clients import CLIENT
 from runtime.cluster.operators.card import FILE, LIMITS, OPERATOR, Card
 from runtime.cluster.operators.words import JOURNAL, PLAN, FilePart, FilesFound, FindFiles, ReadFile, is_open
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Message
+from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Transport
 from runtime.transport.dialed import SCHEME, Dialing
@@ -150,9 +151,9 @@ class FarClient(Client):
     async def _arrive(self) -> None:
         try:
             await self.refresh(PLAN, JOURNAL)
-            self._plan = await asyncio.to_thread(plan_in, self.directory)
-        except ConfigError:
-            raise ConvoyError(f"the run {self.called} has a plan of another version of Convoy") from None
+            self._plan = await asyncio.to_thread(RunPlan.read, self.directory)
+        except ConfigError as error:
+            raise ConvoyError(f"the run {self.called} has no plan that can be read here: {error}") from None
         await super()._arrive()
 
     def _cut(self) -> None:

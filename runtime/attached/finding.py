@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,18 +46,22 @@ class Alive:
         return self.presence is not None and not self.presence.lives
 
 
-async def live(below: Path) -> list[Alive]:
+def _unheard(text: str) -> None:
+    """Nobody is there to hear of a damaged lock."""
+
+
+async def live(below: Path, damaged: Callable[[str], None] = _unheard) -> list[Alive]:
     """The runs of a folder that live: their `up` holds its lock, on whichever host, or somebody listens at their
-    sockets, whether he answers or is stopped. Those whose host has been silent come last."""
+    sockets, whether he answers or is stopped. Those whose host has been silent come last. `damaged` hears of locks that
+    cannot be read. ConvoyError if the folder cannot be read."""
     found = await asyncio.to_thread(directories, below)
     is_one = [run.directory for run in found] == [below]
-    there = {
-        presence.run: presence for presence in await asyncio.to_thread(presences, below.parent if is_one else below)
-    }
-    knocked = [run.directory for run in found if run.directory not in there]
+    there = await asyncio.to_thread(presences, below.parent if is_one else below, damaged)
+    taken = {presence.run for presence in there}
+    knocked = [run.directory for run in found if run.directory not in taken]
     answers = await asyncio.gather(*map(asyncio.to_thread, [listens] * len(knocked), knocked))
     living = [Alive(path, None) for path, answered in zip(knocked, answers, strict=True) if answered]
-    living += [Alive(path, presence) for path, presence in there.items() if not is_one or path == below]
+    living += [Alive(presence.run, presence) for presence in there if not is_one or presence.run == below]
     places = {run.directory: place for place, run in enumerate(found)}
     return sorted(living, key=lambda run: (run.is_silent, places.get(run.directory, len(places))))
 
@@ -94,17 +98,19 @@ def _only(alive: Sequence[Alive], found: Sequence[KnownRun], which: str) -> Path
 
 
 def lives(directory: Path) -> bool:
-    """Whether the run in this directory lives, here or on another host."""
+    """Whether the run in this directory lives, here or on another host. Damaged if only its lock can tell, and is
+    damaged."""
     return listens(directory) or present_in(directory) is not None
 
 
 def present_in(directory: Path) -> Presence | None:
-    """The presence of an `up` whose present run is the one in this directory. ConvoyError if it is another user's."""
+    """The presence of an `up` whose present run is the one in this directory, or is not known. ConvoyError if it is
+    another user's; Damaged as `presence_of`."""
     try:
         presence = presence_of(directory)
     except OSError as error:
         raise ConvoyError(f"{directory}: {reason(error)}") from None
-    return presence if presence is not None and presence.run.name == directory.resolve().name else None
+    return presence if presence is not None and presence.holder.run in ("", directory.resolve().name) else None
 
 
 def listens(directory: Path) -> bool:
@@ -117,11 +123,11 @@ def listens(directory: Path) -> bool:
             knock.connect(address)
     except TimeoutError:  # too many wait before it
         return True
-    except OSError as error:
+    except OSError as error:  # nobody listens, unless no descriptor is left to ask
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise ConvoyError(f"{directory}: whether this run is live is not known: {reason(error)}") from None
         return False
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+    except (ConfigError, ValueError):  # no plan of such a run; no name that a file can have
         return False
     return True
 

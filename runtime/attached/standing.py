@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from runtime.attached.attach import plan_in
 from runtime.attached.seen import Seen
 from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
-from runtime.plan.run_plan import FILE
-from runtime.plan.topology import Placement
-from runtime.records.identity import configured, identity_of
+from runtime.plan.run_plan import placement_in
+from runtime.records.files import Damaged, LeftOut, Missing
+from runtime.records.identity import configured, identity_of, recorded
 from runtime.records.presence import Sign
-from runtime.records.reading import events
+from runtime.records.reading import FILE, events, is_number
 from runtime.report.course import ENDING, ENDS, Course, after
 from runtime.report.picture import HEADLINE
 from runtime.transport import host
 
+T = TypeVar("T")
 KEPT = (
     "began",
     "resumed",
@@ -41,12 +42,18 @@ SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
 async def standing(seen: Seen) -> dict[str, Any]:
-    """As plain data. ConfigError if its plan cannot be read, ConvoyError if its supervisor does not answer."""
+    """As plain data. What its files do not say, because they are damaged, is left out; `damaged` tells of each.
+    ConvoyError if its supervisor does not answer."""
     await seen.refresh(JOURNAL)
-    placement = await asyncio.to_thread(_placement, seen.directory)
-    told = await asyncio.to_thread(journal, seen.directory)
-    found = await asyncio.to_thread(_recorded, seen, told)
-    presence = await seen.presence()
+    notes: list[str] = []
+    placement = await asyncio.to_thread(_read, notes, placement_in, seen.directory)
+    told = await asyncio.to_thread(_journal, seen.directory, notes)
+    found = await asyncio.to_thread(_recorded, seen, told, notes)
+    try:
+        presence = await seen.presence()
+    except Damaged as error:
+        notes.append(str(error))
+        presence = None
     if presence is not None and not (presence.sign is Sign.SILENT and after(told).result != KILLED):
         found["state"] = presence.words
     if placement is None:
@@ -69,31 +76,59 @@ async def standing(seen: Seen) -> dict[str, Any]:
     return found
 
 
-def _placement(directory: Path) -> Placement | None:
-    """Who lives where; None of a run whose actors do not live in processes of their own, or that has no plan yet."""
-    return plan_in(directory).placement if (directory / FILE).exists() else None
+def _read(notes: list[str], read: Callable[[Path], T], directory: Path) -> T | None:
+    """What a file of the run directory says; None if it is missing, or damaged, which `notes` tells then."""
+    try:
+        return read(directory)
+    except Missing:
+        return None
+    except Damaged as error:
+        notes.append(str(error))
+        return None
 
 
-def _recorded(seen: Seen, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _journal(directory: Path, notes: list[str]) -> dict[str, dict[str, Any]]:
+    """As `journal`; `notes` tells what of it is damaged."""
+    told: dict[str, dict[str, Any]] = {}
+    damaged = LeftOut(directory / FILE)
+    try:
+        for event in events(directory, damaged):
+            _keep(told, event)
+    except Damaged as error:  # what could be read counts
+        notes.append(str(error))
+    notes += damaged.notes
+    return told
+
+
+def _recorded(seen: Seen, told: dict[str, dict[str, Any]], notes: list[str]) -> dict[str, Any]:
     """What the run directory says."""
     slower = told.get(SLOWER, {})
     identity = identity_of(seen.directory)
+    _read(notes, recorded, seen.directory)
+    program = (_read(notes, configured, seen.directory) or {}).get("program", "")
     return {
         "name": seen.name,
         "directory": str(seen.place.resolve() if seen.is_here else seen.place),
         "id": identity.id if identity is not None else "",
-        "program": configured(seen.directory).get("program", ""),
+        "program": program if isinstance(program, str) else "",
         "since": identity.began if identity is not None else 0.0,
         "state": _state(told, lives=False),
         "progress": _plain(told.get(HEADLINE, {})),
         "eta_seconds": None,
-        "checkpoint": told.get("checkpoint", {}).get("file", ""),
-        "began_with": told.get("resumed", {}).get("checkpoint", ""),
-        "error": told.get("failed", {}).get("error", ""),
-        "goes_on_in": told.get("continued", {}).get("in", ""),
-        "stragglers": {worker: said["times"] for worker, said in slower.items() if said["event"] == SLOWER},
+        "checkpoint": said(told, "checkpoint", "file"),
+        "began_with": said(told, "resumed", "checkpoint"),
+        "error": said(told, "failed", "error"),
+        "goes_on_in": said(told, "continued", "in"),
+        "stragglers": {worker: last["times"] for worker, last in slower.items() if last["event"] == SLOWER},
         "processes": {},
+        "damaged": notes,
     }
+
+
+def said(told: dict[str, dict[str, Any]], event: str, field: str) -> str:
+    """The text of an event of `journal`; "" if it has none."""
+    text = told.get(event, {}).get(field)
+    return text if isinstance(text, str) else ""
 
 
 def last_checkpoint(found: dict[str, Any], where: Path) -> str:
@@ -106,19 +141,19 @@ def last_checkpoint(found: dict[str, Any], where: Path) -> str:
 
 def journal(directory: Path) -> dict[str, dict[str, Any]]:
     """The last of each event that tells how the run stands, and the first progress report as "first"; of those about
-    stragglers the last of each worker, as "straggler"."""
-    last: dict[str, dict[str, Any]] = {}
-    try:
-        for event in events(directory, damaged=lambda line: None):
-            if event["event"] == HEADLINE:
-                last.setdefault("first", event)
-            if event["event"] in (HEADLINE, *KEPT):
-                last[event["event"]] = event
-            if event["event"] in (SLOWER, AS_FAST):
-                last.setdefault(SLOWER, {})[event["worker"]] = event
-    except OSError:  # what could be read counts
-        pass
-    return last
+    stragglers the last of each worker, as "straggler". Empty if there is no journal that can be read."""
+    return _journal(directory, [])
+
+
+def _keep(last: dict[str, dict[str, Any]], event: dict[str, Any]) -> None:
+    if event["event"] == HEADLINE:
+        last.setdefault("first", event)
+    if event["event"] in (HEADLINE, *KEPT):
+        last[event["event"]] = event
+    if event["event"] in (SLOWER, AS_FAST) and isinstance(event.get("worker"), str):
+        times = event.get("times", 0.0)
+        if is_number(times):
+            last.setdefault(SLOWER, {})[event["worker"]] = {**event, "times": float(times)}
 
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
@@ -137,7 +172,7 @@ def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
     first, now = told["first"], told[HEADLINE]
     try:
         begun, done, last = int(first["iteration"]), int(now["iteration"]), int(now["max_iter"])
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None  # of a program that counts otherwise
     return (last - done) * (now["t"] - first["t"]) / (done - begun) if done > begun else None
 

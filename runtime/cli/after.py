@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runtime.attached.standing import journal
+from runtime.attached.standing import journal, said
 from runtime.errors import ConfigError, ProgramFailed
 
 TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
@@ -55,9 +55,9 @@ def _with_a_checkpoint_before(directory: Path) -> Path | None:
     """Of a run that left none, the run whose checkpoint it began with. What it began with in memory is gone: then the
     run whose death it followed, if that left one, or what that began with."""
     told = journal(directory)
-    began_with, after = told.get("resumed", {}).get("checkpoint"), told.get("restart", {}).get("after")
-    if not isinstance(began_with, str):
-        died = directory.parent / after if isinstance(after, str) else None
+    began_with, after = said(told, "resumed", "checkpoint"), said(told, "restart", "after")
+    if not began_with:
+        died = directory.parent / Path(after).name if after else None
         return died if died is None or _last_checkpoint(died) is not None else _with_a_checkpoint_before(died)
     before = Path(began_with).parent
     beside = directory.parent / before.name  # as it is typed
@@ -65,5 +65,5 @@ def _with_a_checkpoint_before(directory: Path) -> Path | None:
 
 
 def _last_checkpoint(directory: Path) -> Path | None:
-    file = journal(directory).get("checkpoint", {}).get("file")
-    return directory / file if isinstance(file, str) else None
+    file = said(journal(directory), "checkpoint", "file")
+    return directory / file if file else None

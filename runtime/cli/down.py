@@ -27,10 +27,14 @@ async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
     from runtime.attached.standing import last_checkpoint, standing
     from runtime.report.console import Teller
 
+    console = Teller()
     async with seen(run, connection) as looked:
         found = await end(looked, now=now)
         last = looked if found.run.name == looked.name else Here(found.run)
-        left = last_checkpoint(await standing(last), last.place)
+        stands = await standing(last)
+        left = last_checkpoint(stands, last.place)
+    for note in stands["damaged"]:
+        console.warn(note)
     how = f"failed: {found.error}" if found.error else "was over before" if found.before else "has ended"
-    Teller().say(f"{last.name} {how}; last checkpoint: {left}")
+    console.say(f"{last.name} {how}; last checkpoint: {left}")
     return 1 if found.error else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from runtime.cli.arguments import HERE, Connection, runs_here, seen
 
 if TYPE_CHECKING:
     from runtime.attached.finding import Alive
+
+MOST_NOTES = 20  # of damaged files that are told
 
 
 def ps(
@@ -32,8 +35,15 @@ def ps(
     """
     from runtime.report.console import Teller
 
-    found = asyncio.run(_living(below or runs_here()) if connection.connect is None else _there(below, connection))
+    notes: list[str] = []
+    looking = _living(below or runs_here(), notes.append) if connection.connect is None else _there(below, connection)
+    found = asyncio.run(looking)
     console = Teller()
+    notes += (note for run in found for note in run.get("damaged", ()))
+    for note in notes[:MOST_NOTES]:
+        console.warn(note)
+    if len(notes) > MOST_NOTES:
+        console.warn(f"{len(notes) - MOST_NOTES} more files are damaged")
     if as_json:
         console.say(json.dumps(found, indent=1))
         return 0
@@ -44,10 +54,10 @@ def ps(
     return 0
 
 
-async def _living(below: Path) -> list[dict[str, Any]]:
+async def _living(below: Path, damaged: Callable[[str], None]) -> list[dict[str, Any]]:
     from runtime.attached.finding import live
 
-    return list(await asyncio.gather(*map(_one, await live(below))))
+    return list(await asyncio.gather(*map(_one, await live(below, damaged))))
 
 
 async def _there(below: Path | None, connection: Connection) -> list[dict[str, Any]]:
@@ -61,10 +71,12 @@ async def _one(alive: Alive) -> dict[str, Any]:
     from runtime.attached.seen import Here
     from runtime.attached.standing import standing
     from runtime.errors import ConvoyError
+    from runtime.records.presence import UNREADABLE
 
     at = {"name": alive.directory.name, "directory": str(alive.directory)}
     if alive.presence is not None and not (alive.presence.holder.run and alive.directory.is_dir()):
-        words = "starting" if alive.presence.lives else alive.presence.words  # `up` has no run directory yet
+        starts = alive.presence.lives and alive.presence.holder.state != UNREADABLE  # it has no run directory yet
+        words = "starting" if starts else alive.presence.words
         return {**at, "name": f"up {alive.presence.holder.up}", "state": words}
     try:
         return await standing(Here(alive.directory))

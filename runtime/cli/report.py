@@ -36,21 +36,40 @@ def report(
     from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
     from runtime.config.source import BUILT_IN
-    from runtime.machine.files import replace
     from runtime.page.lineage import whole
     from runtime.page.page import page
+    from runtime.records.files import Damaged
     from runtime.report.console import Teller
 
     found = [asyncio.run(meant(run, runs_here())) for run in runs or (None,)]
-    histories = [whole(directory, lives=lives(directory)) for directory in found]
-    text = page(histories, refresh=refresh, trusted=(BUILT_IN, program))
+    console = Teller()
+
+    def is_live(directory: Path) -> bool:
+        try:
+            return lives(directory)
+        except Damaged as error:
+            console.warn(str(error))
+            return False
+
+    stories = [whole(directory, lives=is_live(directory)) for directory in found]
+    text = page(stories, refresh=refresh, trusted=(BUILT_IN, program))
+    for note in dict.fromkeys(note for story in stories for note in story.damaged):
+        console.warn(note)
     file = output or found[0] / REPORT
+    _write(file, text, in_run=output is None)
+    console.say(f"report     {file}")
+    return 0
+
+
+def _write(file: Path, text: str, *, in_run: bool) -> None:
+    """Write the page; one in the run directory replaces whatever lies there. ConfigError."""
+    from runtime.machine.files import replace
+
+    data = text.encode("utf-8", "replace")  # a journal may hold half a character
     try:
-        if output is None:
-            replace(file, text.encode())  # in the run directory
+        if in_run:
+            replace(file, data)
         else:
-            file.write_text(text, "utf-8")
+            file.write_bytes(data)
     except OSError as error:
         raise ConfigError([f"--output {file}: cannot be written: {reason(error)}"]) from None
-    Teller().say(f"report     {file}")
-    return 0

@@ -73,7 +73,7 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
 
 async def _begun(following: Seen) -> None:
     """Wait until this run has begun. ConvoyError if it cannot."""
-    from runtime.attached.standing import journal
+    from runtime.attached.standing import journal, said
     from runtime.cluster.operators.words import JOURNAL
     from runtime.errors import ProgramFailed
 
@@ -84,7 +84,7 @@ async def _begun(following: Seen) -> None:
         if "began" in told:
             return
         if "failed" in told:
-            why = str(told["failed"]["error"]).splitlines()[0]
+            why = said(told, "failed", "error").partition("\n")[0]
             raise ProgramFailed(f"{following.name} could not begin: {why}; what `up` does now, it says itself")
         if await following.lives():
             heard = asyncio.get_running_loop().time()

@@ -34,6 +34,8 @@ def status(
     console = Teller()
     for line in [json.dumps(found, indent=1)] if as_json else _lines(found):
         console.say(line)
+    for note in found["damaged"]:
+        console.warn(note)
     return 0
 
 

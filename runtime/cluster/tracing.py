@@ -16,7 +16,7 @@ from runtime.actors.looks import ClockReading, GetClock, Looked, StartTrace, Sto
 from runtime.cluster.lifecycle import Heartbeat, agent_of
 from runtime.cluster.roll import Roll
 from runtime.cluster.warnings import WARNING
-from runtime.errors import ConvoyError, ProgramFailed
+from runtime.errors import ConfigError, ConvoyError, ProgramFailed
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import reason
@@ -130,8 +130,10 @@ class Tracing:
         except asyncio.CancelledError:  # the thread goes on: half a file helps nobody
             await asyncio.gather(merging, return_exceptions=True)
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ConfigError) as error:
             raise ProgramFailed(f"no {FILE}: {error}") from None
+        for note in merged.notes:
+            self._tell(SUPERVISOR, WARNING, {"text": note})
         self._tell(SUPERVISOR, "trace", merged.fields)
         return merged
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from runtime.page.charts import COLOURS, Chart, Curve, drawn
 from runtime.page.series import Series
-from runtime.page.story import Story, is_number
+from runtime.page.story import Story
+from runtime.records.reading import is_number
 
 ACROSS = "iteration"
 UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))  # from so many seconds on

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import base64
-import json
-import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from runtime.drawing.svg import svg
 from runtime.drawing.telling import duration
 from runtime.page.charts import COLOURS, WAITING, bars
+from runtime.page.gantt import FILE as TRACE
 from runtime.page.gantt import gantt
 from runtime.page.outlook import outlook
-from runtime.page.story import Story, is_number
+from runtime.page.story import Story
 from runtime.page.times import Share, Times, times_of
 from runtime.page.traffic import links
-from runtime.regular import read_bytes
+from runtime.records import files
+from runtime.records.files import Damaged, LeftOut, Missing, read_json, read_text
+from runtime.records.identity import CONFIG, configured
+from runtime.records.reading import is_number
 from runtime.report.console import describe
 from runtime.text import bounded, printable
 
-MOST_BYTES = 2**22
+T = TypeVar("T")
 STAMPS = ("t", "unix_seconds", "actor", "event", "process")
 OF_CONFIG = (("net", "net"), ("solver", "solver"), ("batch", "batch"))
 OF_STRATEGY = ("preset", "workers", "groups", "exchange")
@@ -31,8 +34,10 @@ def facts(story: Story, stories: Sequence[Story], trusted: Collection[str]) -> d
     """Of a run; see page.html. `trusted`: see outlook."""
     known = outlook(story, trusted)
     times = times_of(story)
-    chart = gantt(story.directory)
-    config = _text(story.directory / "config.toml")
+    damaged = LeftOut(story.directory / TRACE)
+    chart = _read(story, partial(gantt, damaged=damaged), story.directory)
+    story.damaged += damaged.notes
+    config = _read(story, configured, story.directory) or {}
     found = {
         "name": story.name,
         "state": story.state,
@@ -48,13 +53,13 @@ def facts(story: Story, stories: Sequence[Story], trusted: Collection[str]) -> d
         "gantt_of": chart,
         "decisions": [(float(one["t"]), one["event"], _said(one)) for one in story.decisions],
         "decided": story.decided,
-        "choice": _choice(story.directory),
+        "choice": _read(story, _choice, story.directory / "tuning.json") or "",
         "told": [(float(one["t"]), _who(one), one["event"], _said(one)) for one in story.told],
         "topology": "" if known is None else base64.b64encode(svg(*known).encode()).decode(),
         "count": story.count,
         "names": sorted(story.names.items()),
-        "config": config,
-        "versions": _text(story.directory / "versions.json"),
+        "config": _read(story, read_text, story.directory / CONFIG) or "",
+        "versions": _read(story, read_text, story.directory / "versions.json") or "",
     }
     return found | {"notes": list(_notes(story))}
 
@@ -76,7 +81,7 @@ def _headline(story: Story) -> Iterator[tuple[str, str]]:
     yield "lasted" if not story.lives else "so far", duration(story.offset + story.seconds)
 
 
-def _facts(story: Story, config: str) -> Iterator[tuple[str, str]]:
+def _facts(story: Story, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "began", story.since
     yield "directory", str(story.directory.resolve())
     if story.placement is not None:
@@ -96,12 +101,9 @@ def _facts(story: Story, config: str) -> Iterator[tuple[str, str]]:
         yield "training took", duration(took)
 
 
-def _training(config: str) -> Iterator[tuple[str, str]]:
+def _training(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What [train] says, if the program has such a section."""
-    try:
-        train = tomllib.loads(config).get("train", {})
-    except ValueError:
-        return
+    train = config.get("train")
     if not isinstance(train, dict):
         return
     for key, said in OF_CONFIG:
@@ -166,21 +168,18 @@ def _uses(found: Any) -> dict[str, float]:
     return {name: max(0.0, min(1.0, use)) for name, use in found.items() if is_number(use)}
 
 
-def _choice(directory: Path) -> str:
-    """What the tuner chose at last."""
-    try:
-        choice = json.loads(read_bytes(directory / "tuning.json", MOST_BYTES))["choice"]
-        return describe({name: value for name, value in choice.items() if not isinstance(value, dict | list)})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ""
+def _choice(path: Path) -> str:
+    """What the tuner chose at last, by its record. Damaged, Missing."""
+    choice = read_json(path).get("choice")
+    if not isinstance(choice, dict):
+        raise files.damaged(path, "no choice in it")
+    return describe({name: value for name, value in choice.items() if not isinstance(value, dict | list)})
 
 
 def _notes(story: Story) -> Iterator[str]:
-    if story.damaged:
-        first = f": {story.damage}" if story.damage else ""
-        yield f"{story.damaged} damaged lines of its journals are left out{first}"
     if story.state == "killed":
         yield "Its last word is missing: `up` was killed, or its machine stopped. What is shown is what it had written."
+    yield from story.damaged
     yield from story.notes
 
 
@@ -195,8 +194,13 @@ def _said(event: Mapping[str, Any]) -> str:
     return bounded(printable(describe(fields)))
 
 
-def _text(file: Path) -> str:
+def _read(story: Story, read: Callable[[Path], T], path: Path) -> T | None:
+    """What a file of the run says; None if it is missing, or damaged, which the story tells then."""
     try:
-        return read_bytes(file, MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+        return read(path)
+    except Missing:
+        return None
+    except Damaged as error:
+        if str(error) not in story.damaged:
+            story.damaged.append(str(error))
+        return None

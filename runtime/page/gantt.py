@@ -7,12 +7,14 @@ be larger than memory: it is read line by line, twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runtime.page.times import BESIDE
+from runtime.records.files import Lines
+from runtime.records.reading import is_number
 
 FILE = "trace.json"
 ITERATIONS = 10
@@ -49,30 +51,27 @@ class Gantt:
         return sorted({span.kind for span in self.spans} - {""}, key=lambda kind: (bool(BESIDE.search(kind)), kind))
 
 
-def gantt(directory: Path) -> Gantt | None:
-    """None where there is no trace, or nothing of an iteration in it. Where nobody computes, work is the handling of
-    messages."""
+def gantt(directory: Path, damaged: Callable[[str], None] = lambda line: None) -> Gantt | None:
+    """None where nothing of an iteration is in the trace. Where nobody computes, work is the handling of messages.
+    `damaged` hears of lines without an event. Damaged, Missing if the trace cannot be read."""
     file = directory / FILE
-    try:
-        seen: dict[str, dict[int, tuple[float, float]]] = {COMPUTES: {}, HANDLES: {}}
-        for event in _spans(file):
-            if event.get("cat") in seen and (number := _iteration(event)) is not None:
-                times = seen[event["cat"]]
-                begin, end = times.get(number, (float("inf"), 0.0))
-                times[number] = min(begin, event["ts"]), max(end, event["ts"] + event["dur"])
-        work = COMPUTES if seen[COMPUTES] else HANDLES
-        wanted = _middle(sorted(seen[work]))
-        if not wanted:
-            return None
-        begin = min(seen[work][number][0] for number in wanted)
-        end = max(seen[work][number][1] for number in wanted)
-        drawn = [
-            event
-            for event in _spans(file)
-            if event.get("cat") in (work, WAITS) and event["ts"] < end and event["ts"] + event["dur"] > begin
-        ]
-    except OSError:
+    seen: dict[str, dict[int, tuple[float, float]]] = {COMPUTES: {}, HANDLES: {}}
+    for event in _spans(file, damaged):
+        if event["cat"] in seen and (number := _iteration(event)) is not None:
+            times = seen[event["cat"]]
+            begin, end = times.get(number, (float("inf"), 0.0))
+            times[number] = min(begin, event["ts"]), max(end, event["ts"] + event["dur"])
+    work = COMPUTES if seen[COMPUTES] else HANDLES
+    wanted = _middle(sorted(seen[work]))
+    if not wanted:
         return None
+    begin = min(seen[work][number][0] for number in wanted)
+    end = max(seen[work][number][1] for number in wanted)
+    drawn = [
+        event
+        for event in _spans(file)
+        if event["cat"] in (work, WAITS) and event["ts"] < end and event["ts"] + event["dur"] > begin
+    ]
     drawn.sort(key=lambda event: -event["dur"])
     spans = [_span(event, begin, end) for event in sorted(drawn[:MOST_SPANS], key=lambda event: event["ts"])]
     actors = sorted({span.actor for span in spans})
@@ -98,28 +97,33 @@ def _iteration(event: Event) -> int | None:
     return number if isinstance(number, int) and not BESIDE.search(str(event.get("name", ""))) else None
 
 
-def _spans(file: Path) -> Iterator[Event]:
+def _spans(file: Path, damaged: Callable[[str], None] = lambda line: None) -> Iterator[Event]:
     """Those of actors."""
-    for event in _events(file):
+    for event in _events(file, damaged):
         arguments = event.get("args")
-        timed = all(isinstance(event.get(key), int | float) for key in ("ts", "dur"))
+        timed = all(is_number(event.get(key)) for key in ("ts", "dur")) and isinstance(event.get("cat"), str)
         if event.get("ph") == "X" and timed and isinstance(arguments, dict) and "actor" in arguments:
             yield event
 
 
-def _events(file: Path) -> Iterator[Event]:
-    """Lines that hold no event, such as a bracket or the half of one, are left out."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            text = line.strip()
-            for part in (text, text.removeprefix("[").rstrip(",]")):  # all in one line, or an event a line
-                try:
-                    found = json.loads(part)
-                except (ValueError, RecursionError):
-                    continue
-                yield from (event for event in (found if isinstance(found, list) else [found]) if _is_event(event))
-                break
+def _events(file: Path, damaged: Callable[[str], None]) -> Iterator[Event]:
+    """Lines that hold no event are left out; `damaged` hears of them, but for brackets and a last line without end."""
+    for line in Lines(file).rest():
+        text = line.decode(errors="replace").strip()
+        found = _parsed(text)
+        if found is not None:
+            yield from found
+        elif text not in ("", "[", "]") and line.endswith(b"\n"):
+            damaged(text)
 
 
-def _is_event(event: Any) -> bool:
-    return isinstance(event, dict)
+def _parsed(text: str) -> list[Event] | None:
+    """The events of a line; None if it is damaged."""
+    for part in (text, text.removeprefix("[").rstrip(",]")):  # all in one line, or an event a line
+        try:
+            found = json.loads(part)
+        except (ValueError, RecursionError):
+            continue
+        events = found if isinstance(found, list) else [found]
+        return events if all(isinstance(event, dict) for event in events) else None
+    return None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.errors import ConfigError
 from runtime.page.series import Series
 from runtime.page.story import Story, read
+from runtime.records.files import Damaged, Missing
 from runtime.records.identity import identity_of
+from runtime.records.reading import is_path
 from runtime.records.runs import run_with
 
 MOST = 100  # runs in a row
 
 
 def whole(directory: Path, *, lives: bool) -> Story:
-    """The story of a run with the curves of those before it. ConfigError if the directory is none of a run."""
+    """The story of a run with the curves of those before it. Damaged if it has no journal that can be read."""
     story = read(directory, lives=lives)
     line, seen = [story], {directory.resolve()}
     while len(line) < MOST and (before := _before(line[-1])) is not None:
@@ -23,9 +24,13 @@ def whole(directory: Path, *, lives: bool) -> Story:
         seen.add(before.resolve())
         try:
             line.append(read(before, lives=False))
-        except ConfigError:
+        except Missing:
             story.notes.append(f"it goes on from {before.name}, which is not there any more: its curves begin here")
             break
+        except Damaged as error:
+            story.damaged.append(f"it goes on from {before.name}, and its curves begin here: {error}")
+            break
+        story.damaged += line[-1].damaged
     earlier = line[-1]
     for later in line[-2::-1]:
         _join(earlier, later)
@@ -53,10 +58,10 @@ def _before(story: Story) -> Path | None:
 def _said_before(story: Story) -> Path | None:
     """The directory of the run before, as the journal names it."""
     checkpoint = story.last.get("resumed", {}).get("checkpoint")
-    if isinstance(checkpoint, str):
+    if is_path(checkpoint):
         return Path(checkpoint).parent
     after = next((story.last[name].get("after") for name in ("restart", "scaled") if name in story.last), None)
-    return story.directory.parent / Path(after).name if isinstance(after, str) else None
+    return story.directory.parent / Path(after).name if is_path(after) else None
 
 
 def _join(earlier: Story, later: Story) -> None:

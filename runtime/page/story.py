@@ -11,17 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from runtime.errors import ConfigError
 from runtime.page.series import Series
+from runtime.plan.run_plan import placement_in
 from runtime.plan.topology import Placement
-from runtime.reasons import reason
-from runtime.records.reading import FILE, events
-from runtime.regular import read_bytes
+from runtime.records.files import Damaged, LeftOut, Lines, Missing
+from runtime.records.identity import recorded
+from runtime.records.reading import FILE, events, is_number
 from runtime.report import usage
 from runtime.report.course import ENDING, ENDS, after
-from runtime.text import bounded
 
 NUMBERS = ("progress", "test", "prediction")  # events whose numbers are curves
 NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
@@ -44,8 +43,6 @@ TOLD = {
 }
 DECISIONS = {"tuning", "probe", "regrouped"}
 MOST_TOLD = 200  # events of a kind that are shown; of more the last
-MOST = 1e100  # of numbers: more than single precision has, and charts can still be drawn
-MOST_BYTES = 64 * 2**20  # of plan.json, and of a checkpoint's name beside it
 
 Event = Mapping[str, Any]
 
@@ -59,8 +56,6 @@ class Story:
     began: float | None = None  # seconds since 1970
     seconds: float = 0.0
     names: Counter[str] = field(default_factory=Counter)  # of events
-    damaged: int = 0
-    damage: str = ""
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     marks: tuple[array[float], array[float]] = field(default_factory=lambda: (array("d"), array("d")))
     last: dict[str, Event] = field(default_factory=dict)
@@ -69,7 +64,8 @@ class Story:
     decided: int = 0
     usage: list[dict[str, Any]] = field(default_factory=list)  # of each process the first line and the last
     placement: Placement | None = None
-    notes: list[str] = field(default_factory=list)  # what could not be read
+    damaged: list[str] = field(default_factory=list)  # files, and so many lines of them, that are not shown
+    notes: list[str] = field(default_factory=list)  # what else is not shown
     forerunners: list[str] = field(default_factory=list)  # names, the first of all first
     offset: float = 0.0  # seconds of the forerunners
     label: str = ""  # in charts of several runs
@@ -120,19 +116,17 @@ class Story:
 
 
 def read(directory: Path, *, lives: bool) -> Story:
-    """The story of the run in this directory. ConfigError if that is none."""
-    story = Story(directory, lives)
-
-    def damaged(line: str) -> None:
-        story.damaged += 1
-        story.damage = story.damage or bounded(line, 200)
-
+    """The story of the run in this directory. Damaged if it has no journal that can be read."""
+    story, damaged = Story(directory, lives), LeftOut(directory / FILE)
+    for event in events(directory, damaged):
+        _hear(story, event)
+    story.damaged += damaged.notes
     try:
-        for event in events(directory, damaged):
-            _hear(story, event)
-    except OSError as error:
-        text = f"{directory / FILE}: {reason(error)}, expected a run directory"
-        raise ConfigError([text]) from None
+        recorded(directory)  # it says which run this one continues
+    except Missing:  # a run of an older version
+        pass
+    except Damaged as error:
+        story.damaged.append(str(error))
     story.usage = list(_usage(directory, story))
     story.placement = _placement(directory, story)
     return story
@@ -174,22 +168,25 @@ def _number(story: Story, event: Event, count: int) -> None:
 
 def _usage(directory: Path, story: Story) -> Iterator[dict[str, Any]]:
     first, last = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+    damaged = LeftOut(directory / usage.FILE)
     try:
-        with (directory / usage.FILE).open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                try:
-                    found = json.loads(line)
-                    process = str(found["process"])
-                    if not _is_usage(found):
-                        raise ValueError  # noqa: TRY301  # as what is no JSON
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                    if line.endswith("\n"):
-                        story.damaged += 1
-                    continue
-                first.setdefault(process, found)
-                last[process] = found
-    except OSError:  # a run of an older version, or one that had no time to write any
+        for line in Lines(directory / usage.FILE).whole():
+            try:
+                found = json.loads(line)
+                process = str(found["process"])
+                if not _is_usage(found):
+                    raise ValueError  # noqa: TRY301  # as what is no JSON
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                damaged(line.decode(errors="replace").rstrip("\n"))
+                continue
+            first.setdefault(process, found)
+            last[process] = found
+    except Missing:  # a run of an older version, or one that had no time to write any
         return
+    except Damaged as error:
+        story.damaged.append(str(error))
+        return
+    story.damaged += damaged.notes
     for process, found in last.items():
         yield first[process]
         yield found
@@ -207,16 +204,9 @@ def _is_usage(line: Mapping[str, Any]) -> bool:
     return all(map(is_number, numbers))
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
-    """A finite one; a journal that was tampered with may hold anything."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST
-
-
 def _placement(directory: Path, story: Story) -> Placement | None:
     try:
-        return Placement.from_data(json.loads(read_bytes(directory / "plan.json", MOST_BYTES))["placement"])
-    except FileNotFoundError:  # its actors lived on the event loop of a script
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        story.notes.append("plan.json cannot be read: who lived where, and the traffic that was planned, is not known")
+        return placement_in(directory)
+    except Damaged as error:
+        story.damaged.append(f"{error}: who lived where, and the traffic that was planned, is not known")
         return None

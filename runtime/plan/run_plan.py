@@ -11,6 +11,9 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_type_hints
+
+import msgspec
 
 from runtime.errors import LaunchError
 from runtime.machine.addresses import is_loopback, own
@@ -19,9 +22,11 @@ from runtime.messages.message import Lane
 from runtime.options import plain
 from runtime.plan.files import Files
 from runtime.plan.topology import Placement
+from runtime.records import files
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
+WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)  # of what is no plan
 SAID = "said.toml"  # beside it, of a run that was scaled: what cluster.toml said before
 MACHINE = "machine"  # as metrics_address: that of the process's machine
 _TCP = re.compile(r"(?:tcp|curve)://(.+):\d+")
@@ -104,13 +109,31 @@ class RunPlan:
 
     @staticmethod
     def read(directory: Path) -> RunPlan:
-        """Read the plan of a run directory."""
-        data = json.loads((directory / FILE).read_text())
-        data["placement"] = Placement.from_data(data["placement"])
-        data["supervisor"] = Endpoints.of(data["supervisor"])
-        data["limits"] = Limits(**data["limits"])
-        data["import_path"] = tuple(data["import_path"])
-        data["metrics_readers"] = tuple(data["metrics_readers"])
-        data["metrics_names"] = tuple(data.get("metrics_names", ()))
-        data["files"] = {machine: Files(**files) for machine, files in data["files"].items()}
-        return RunPlan(**data)
+        """Read the plan of a run whose actors live in processes. Damaged, Missing."""
+        path = directory / FILE
+        data = files.read_json(path)
+        if data.get("clock") == "virtual":
+            raise files.Damaged(path, "found the plan of a run on the virtual clock, which no process hosts")
+        try:
+            kinds = get_type_hints(RunPlan)
+            if unknown := sorted(data.keys() - kinds):
+                raise ValueError(f"unknown {', '.join(unknown)}")
+            told = {name: msgspec.convert(said, kinds[name]) for name, said in data.items() if name != "placement"}
+            plan = RunPlan(Placement.from_data(data["placement"]), **told)
+            if not plan.supervisor.control or not plan.supervisor.bulk:
+                raise ValueError("the addresses of `up` are missing")
+        except WRONG as error:
+            raise files.damaged(path, error) from None
+        return plan
+
+
+def placement_in(directory: Path) -> Placement | None:
+    """The actors of the run in this directory, and where they live; None of a run whose actors live on the loop of a
+    script. Damaged."""
+    path = directory / FILE
+    try:
+        return Placement.from_data(files.read_json(path)["placement"])
+    except files.Missing:
+        return None
+    except WRONG as error:
+        raise files.damaged(path, error) from None

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from runtime.errors import ConfigError
 from runtime.options import plain
 
@@ -145,21 +147,25 @@ class Placement:
 
     @staticmethod
     def from_data(data: Mapping[str, Any]) -> Placement:
-        """Read what `to_data` made."""
+        """Read what `to_data` made. ValueError, TypeError or KeyError if that did not make it."""
         topology = data["topology"]
         options = topology["options"]
-        return Placement(
-            Topology(
-                topology["program"],
-                tuple(ActorSpec(**{**actor, "options": options[actor["options"]]}) for actor in topology["actors"]),
-                tuple((a, b) for a, b in topology["links"]),
-                topology["lead"],
-            ),
-            tuple(
-                ProcessSpec(**{**p, "actors": tuple(p["actors"]), "cores": tuple(p["cores"])})
-                for p in data["processes"]
-            ),
-        )
+        actors = tuple(ActorSpec(**{**actor, "options": options[actor["options"]]}) for actor in topology["actors"])
+        if not all(isinstance(text, str) for actor in actors for text in (actor.name, actor.role, actor.process)):
+            raise ValueError("an actor whose name, role or process is no text")
+        try:
+            found = Topology(
+                msgspec.convert(topology["program"], str),
+                actors,
+                msgspec.convert(topology["links"], tuple[Link, ...]),
+                msgspec.convert(topology["lead"], str),
+            )
+        except ConfigError as error:
+            raise ValueError(error.problems[0]) from None
+        placement = Placement(found, msgspec.convert(data["processes"], tuple[ProcessSpec, ...]))
+        if sorted(name for spec in placement.processes for name in spec.actors) != sorted(a.name for a in actors):
+            raise ValueError("the processes do not host each actor once")
+        return placement
 
 
 @dataclass(frozen=True)

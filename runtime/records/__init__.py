@@ -1,5 +1,6 @@
 """The files that runs leave: which runs there are, which one is the newest, which still live.
 
+files      one way to read a file of a run directory, and to tell what is wrong with it
 identity   run.json: the id of a run, its name, its begin, the run that it continues
 runs       the runs of a folder, in the order of their begins: the one place that says which is the newest
 reading    the events of a journal

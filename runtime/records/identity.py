@@ -8,21 +8,22 @@ name in config.toml.
 from __future__ import annotations
 
 import dataclasses
+import errno
+import itertools
 import json
+import math
 import os
 import secrets
-import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runtime import regular
 from runtime.machine import owned
-from runtime.records import reading
+from runtime.records import files, reading
 
 FILE = "run.json"
-LARGEST = 1 << 20  # bytes of run.json, config.toml, and a line of a journal
+LATEST = 1e11  # seconds since 1970 of a begin, the year 5138: what is beyond is damage
 FIRST_EVENTS = 20  # of which one has the time of the day, but on virtual time
 CONFIG = "config.toml"
 
@@ -59,66 +60,74 @@ class Identity:
 
 
 def identity_of(directory: Path) -> Identity | None:
-    """The identity of the run in `directory`; None if it is not a run directory. PermissionError if it is another
-    user's."""
-    said = _json(directory / FILE)
-    if said is not None:
-        return said
-    return _earlier(directory) if (directory / reading.FILE).is_file() else None
-
-
-def _json(path: Path) -> Identity | None:
-    """What run.json says; None if there is none, or it is damaged."""
+    """The identity of the run in `directory`; None if it is not a run directory. By the journal, if run.json is
+    damaged. PermissionError if it is another user's."""
     try:
-        said: dict[str, Any] = json.loads(regular.read_bytes(path, LARGEST))
+        return recorded(directory)
+    except files.Damaged as error:
+        _check_user(error)
+        return _earlier(directory)
+
+
+def recorded(directory: Path) -> Identity:
+    """What run.json says. Damaged; Missing in a run directory of an earlier version."""
+    path = directory / FILE
+    said = files.read_json(path)
+    try:
         began = datetime.fromisoformat(said["began"])
         texts = {name: said[name] for name in ("id", "name", "continues", "up")}
-        if began.tzinfo is None or not all(isinstance(text, str) for text in texts.values()):
-            return None
-        return Identity(began=began.timestamp(), **texts)
-    except PermissionError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
+        seconds = began.timestamp() if began.tzinfo is not None else math.nan
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise files.damaged(path, error) from None
+    if not 0 <= seconds < LATEST:
+        raise files.damaged(path, f"began: found {said['began']!r}, not a time with its zone")
+    if wrong := next((name for name, text in texts.items() if not _fits(name, text)), ""):
+        raise files.damaged(path, f"{wrong}: found {texts[wrong]!r}")
+    return Identity(began=seconds, **texts)
+
+
+def _fits(name: str, text: object) -> bool:
+    """Whether this can be the name or an id of a run. The ids are parts of names of files."""
+    return isinstance(text, str) and (name == "name" or not text or text.isalnum())
+
+
+def _check_user(error: files.Damaged) -> None:
+    if error.is_others:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
 
 def _earlier(directory: Path) -> Identity | None:
     """The identity of a run of an earlier version, or of one whose run.json is damaged."""
     try:
         began = _journalled(directory)
-        return Identity("", _configured(directory), began)
-    except PermissionError:
-        raise
-    except OSError:
+    except files.Damaged as error:
+        _check_user(error)
         return None
+    return Identity("", _configured(directory), began)
 
 
 def _journalled(directory: Path) -> float:
     """The begin by the first event that has a time of the day; on virtual time none has, and the file's counts."""
     path = directory / reading.FILE
-    with path.open("rb") as lines:
-        for _ in range(FIRST_EVENTS):
-            event = reading.event_of(lines.readline(LARGEST).decode(errors="replace"))
-            stamp = None if event is None else event.get("unix_seconds")
-            if event is not None and isinstance(stamp, (int, float)) and 0 <= stamp < reading.LONGEST:
-                return float(stamp - event["t"])
+    for line in itertools.islice(files.Lines(path).rest(), FIRST_EVENTS):
+        event = reading.event_of(line.decode(errors="replace"))
+        stamp = None if event is None else event.get("unix_seconds")
+        if event is not None and isinstance(stamp, (int, float)) and 0 <= stamp - event["t"] < LATEST:
+            return float(stamp - event["t"])
     return path.stat().st_mtime
 
 
 def configured(directory: Path) -> dict[str, Any]:
-    """The configuration of a run, as config.toml of its run directory says it; empty if that cannot be read. OSError if
-    it is another user's."""
-    try:
-        return tomllib.loads(regular.read_bytes(directory / CONFIG, LARGEST).decode())
-    except PermissionError:
-        raise
-    except (OSError, ValueError, RecursionError):
-        return {}
+    """The configuration of a run, as config.toml of its run directory says it. Damaged, Missing."""
+    return files.read_toml(directory / CONFIG)
 
 
 def _configured(directory: Path) -> str:
     """The name by config.toml; "" if that does not say it."""
-    said = configured(directory)
+    try:
+        said = configured(directory)
+    except files.Damaged:
+        return ""
     run = said.get("run")
     name = run.get("name") if isinstance(run, dict) else None
     found = name or said.get("program")

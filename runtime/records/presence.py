@@ -4,6 +4,8 @@ held          a process on this kernel holds the flock
 elsewhere     the file was renewed by another host within the last seconds
 silent        another host's file that is not renewed any more: the host has died, or is cut off
 None          there is no lock: `up` is over
+
+A lock that is damaged is written again by its holder within two seconds: so long it is watched.
 """
 
 from __future__ import annotations
@@ -11,18 +13,22 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import stat
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from runtime.machine.boot import boot_id
 from runtime.records import up_lock
+from runtime.records.files import Damaged, Missing
 from runtime.records.identity import identity_of
 
 FRESH_SECONDS = 15.0  # since the last renewal of a lock that lives
 WATCHED_SECONDS = 600.0  # by so much two hosts' clocks may differ: so long a lock is watched before it counts as silent
 LOOK_SECONDS = 0.25
+UNREADABLE = "its lock is damaged"  # what a holder is at whose lock cannot be read
 
 
 class Sign(Enum):
@@ -63,46 +69,113 @@ class Presence:
 
 
 def presence_of(directory: Path) -> Presence | None:
-    """The presence of the `up` that made this run directory. OSError if the directory is another user's. May take
+    """The presence of the `up` that made this run directory; where run.json is damaged, of the one whose present run
+    it is. OSError if the directory is another user's; Damaged if its lock is damaged and nobody here holds it. May take
     seconds, where the clocks of two hosts differ."""
-    identity = identity_of(directory)
-    if identity is None or not identity.up:
+    identity, whole = identity_of(directory), directory.resolve()
+    if identity is not None and identity.up:
+        return presence_by(whole.parent, identity.up)
+    if identity is None or identity.id:  # no run directory, or a run that no `up` has started
         return None
-    return presence_by(directory.resolve().parent, identity.up)
+    found = presences(whole.parent, damaged=lambda text: None)
+    return next((presence for presence in found if presence.run.name == whole.name), None)
 
 
 def presence_by(folder: Path, up: str) -> Presence | None:
     """The presence of the `up` with this id, whose runs are in this folder. As `presence_of`."""
-    return _presence(up_lock.path_of(folder, up))
+    (lock,) = _watched([up_lock.path_of(folder, up)])
+    if lock.found is None and lock.damage is not None:
+        raise lock.damage
+    return lock.found
 
 
-def presences(folder: Path) -> list[Presence]:
-    """Of each `up` whose runs are in this folder. OSError."""
-    found = (_presence(path) for path in sorted(folder.glob(f".up-*{up_lock.LOCK}")))
-    return [presence for presence in found if presence is not None]
+def presences(folder: Path, damaged: Callable[[str], None]) -> list[Presence]:
+    """Of each `up` whose runs are in this folder; `damaged` hears of locks that cannot be read. OSError."""
+    locks = _watched(sorted(folder.glob(f".up-*{up_lock.LOCK}")))
+    for lock in locks:
+        if lock.damage is not None:
+            damaged(str(lock.damage))
+    return [lock.found for lock in locks if lock.found is not None]
 
 
-def _presence(path: Path) -> Presence | None:
+class _Lock:
+    """A lock that is looked at until it leaves no doubt. `found`: what is known by now; `damage`: why it cannot be
+    read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._first: up_lock.Holder | None = None  # what it said when it could be read first
+        self.found: Presence | None = None
+        self.damage: Damaged | None = None
+        self.is_sure = False
+        self.look()
+
+    def __repr__(self) -> str:
+        return f"<look at {self._path}: {self.found}>"
+
+    def look(self) -> None:
+        """Once more."""
+        try:
+            self._is_whole(up_lock.read(self._path))
+        except Missing:
+            self.found, self.damage, self.is_sure = None, None, True
+        except Damaged as error:
+            self._is_damaged(error)
+
+    def _is_whole(self, now: up_lock.Holder) -> None:
+        self.damage = None
+        before, self._first = self._first, self._first or now
+        held = _is_held(self._path)
+        age = time.time() - now.renewed
+        self.is_sure = True
+        if held:
+            self.found = Presence(Sign.HELD, now, self._path.parent)
+        elif held is False and now.boot == boot_id():
+            self.found = None
+        elif 0 <= age <= FRESH_SECONDS or (before is not None and before.renewed != now.renewed):
+            self.found = Presence(Sign.ELSEWHERE, now, self._path.parent)
+        else:
+            self.is_sure = abs(age) > WATCHED_SECONDS  # else the clocks of two hosts may differ
+            restarted = now.host == platform.node() and now.boot != boot_id()
+            self.found = None if restarted else Presence(Sign.SILENT, now, self._path.parent, max(0.0, age))
+
+    def _is_damaged(self, error: Damaged) -> None:
+        self.found, self.damage = None, error
+        if error.is_others or not _is_regular(self._path):
+            self.damage = None if error.is_others else error
+            self.is_sure = True
+        elif _is_held(self._path):
+            up = self._path.name.removeprefix(".up-").removesuffix(up_lock.LOCK)
+            holder = up_lock.Holder(up, platform.node(), boot_id(), 0, state=UNREADABLE)
+            self.found = Presence(Sign.HELD, holder, self._path.parent)
+
+
+def _watched(paths: Sequence[Path]) -> list[_Lock]:
+    """A look at each lock. Those that leave a doubt are watched together until their holders must have renewed them."""
+    locks = [_Lock(path) for path in paths]
+    until = time.monotonic() + 2 * up_lock.RENEW_SECONDS
+    while (doubtful := [lock for lock in locks if not lock.is_sure]) and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+        for lock in doubtful:
+            lock.look()
+    return locks
+
+
+def _is_regular(path: Path) -> bool:
     try:
-        holder = up_lock.read(path)
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        return None
-    held = _is_held(path)
-    if held:
-        return Presence(Sign.HELD, holder, path.parent)
-    if held is False and holder.boot == boot_id():
-        return None
-    return _by_time(path, holder)
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def _is_held(path: Path) -> bool | None:
     """Whether a process holds the flock, as far as this kernel knows; None if the file system has none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -112,25 +185,3 @@ def _is_held(path: Path) -> bool | None:
     finally:
         os.close(descriptor)
     return False
-
-
-def _by_time(path: Path, holder: up_lock.Holder) -> Presence | None:
-    """Of a lock that this kernel cannot ask: by the time in it. Where the clocks of two hosts differ, it is watched
-    until it is renewed."""
-    age = time.time() - holder.renewed
-    until = time.monotonic() + 2 * up_lock.RENEW_SECONDS
-    while not 0 <= age <= FRESH_SECONDS and abs(age) <= WATCHED_SECONDS and time.monotonic() < until:
-        time.sleep(LOOK_SECONDS)
-        try:
-            now = up_lock.read(path)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            continue
-        if now.renewed != holder.renewed:
-            return Presence(Sign.ELSEWHERE, now, path.parent)
-    if 0 <= age <= FRESH_SECONDS:
-        return Presence(Sign.ELSEWHERE, holder, path.parent)
-    if holder.host == platform.node() and holder.boot != boot_id():
-        return None  # this machine was started again since
-    return Presence(Sign.SILENT, holder, path.parent, max(0.0, age))

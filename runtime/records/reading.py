@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+
+from runtime.records.files import Lines
 
 FILE = "events.jsonl"
 LONGEST = 1e12  # seconds of a run; what is beyond is damage
+MOST = 1e100  # of numbers: more than single precision has, and charts can still be drawn
 # fields as versions before 2026-11-25 called them
 RENAMED = {
     "images/s": "images_per_second",
@@ -26,16 +30,15 @@ RENAMED = {
 
 def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """The events of a run directory in order, each with `t`, `actor`, `event` and its fields; `damaged` hears every
-    line that is none. A last line without its end is still being written, or a run was killed in it. OSError."""
-    with (directory / FILE).open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if not line.endswith("\n"):
-                return
-            found = event_of(line)
-            if found is None:
-                damaged(line.rstrip("\n"))
-            else:
-                yield found
+    line that is none. A last line without its end is still being written, or a run was killed in it. Damaged,
+    Missing."""
+    for raw in Lines(directory / FILE).whole():
+        line = raw.decode(errors="replace")
+        found = event_of(line)
+        if found is None:
+            damaged(line.rstrip("\n"))
+        else:
+            yield found
 
 
 def event_of(line: str) -> dict[str, Any] | None:
@@ -47,6 +50,19 @@ def event_of(line: str) -> dict[str, Any] | None:
         return modern(found) if whole else None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether it is a finite number; a journal that was tampered with may hold anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST
+
+
+def is_path(value: object) -> TypeGuard[str]:
+    """Whether it is a text that a file can be called: no NUL, no half of a character."""
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def modern(event: Mapping[str, Any]) -> dict[str, Any]:

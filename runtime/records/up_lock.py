@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import platform
 import secrets
@@ -24,9 +25,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from runtime import regular
 from runtime.machine import owned
 from runtime.machine.boot import boot_id
+from runtime.records import files
 
 RENEW_SECONDS, LISTEN_SECONDS = 2.0, 0.25
 SIZE = 2048  # bytes of the file, always: it is written in one piece
@@ -54,17 +55,18 @@ def path_of(folder: Path, up: str, suffix: str = LOCK) -> Path:
 
 
 def read(path: Path) -> Holder:
-    """What the file of a lock says. OSError; ValueError if it is damaged."""
-    said = json.loads(regular.read_bytes(path, SIZE))
+    """What the file of a lock says. Damaged; Missing if there is none."""
+    said = files.read_json(path)
     try:
         holder = Holder(**said)
         texts = (holder.up, holder.host, holder.boot, holder.run, holder.state)
-        whole = all(isinstance(text, str) for text in texts) and Path(holder.run).name == holder.run
         renewed = float(holder.renewed)
-    except TypeError:
+        whole = all(isinstance(text, str) and text.isprintable() for text in texts) and math.isfinite(renewed)
+        whole = whole and Path(holder.run).name == holder.run and path == path_of(path.parent, holder.up)
+    except (TypeError, ValueError, OverflowError):
         whole = False
     if not whole:
-        raise ValueError("it is not the lock of an `up`")
+        raise files.damaged(path, "found other fields")
     return replace(holder, renewed=renewed)
 
 
@@ -165,7 +167,7 @@ def wish_of(folder: Path, up: str) -> bool | None:
     with os.fdopen(descriptor, "rb") as file:
         try:
             said: Any = json.loads(file.read(SIZE))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return bool(said.get("now")) if isinstance(said, dict) else None
 
@@ -182,7 +184,7 @@ def ask_to_end(folder: Path, up: str, *, now: bool) -> None:
 def sweep(folder: Path) -> None:
     """Remove the locks of this kernel that no process holds: their `up` was killed."""
     for path in folder.glob(f".up-*{LOCK}"):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, files.Damaged):
             holder = read(path)
             if holder.boot != boot_id() and holder.host != platform.node():
                 continue

@@ -8,8 +8,9 @@ what lies before moment 0: spans that began earlier begin there.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,14 @@ import msgspec
 
 from runtime.machine.files import replace
 from runtime.machine.owned import open_file
+from runtime.records.files import Damaged, LeftOut, Lines, Missing, damaged, read_json
 from runtime.tracing.part import line
 
 FILE = "trace.json"
 FOLDER = "trace"  # of the parts
 CLOCKS = "clocks.json"
+TIMED = {"X": ("ts", "dur"), "s": ("ts",), "f": ("ts",)}  # kinds of events, and their fields in microseconds
+MOST = 1e15  # of these microseconds, 30 years; what is beyond is damage
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Clock:
 @dataclass(frozen=True)
 class Merged:
     """What became a trace. `missing`: processes that left no part; `backward`: messages that came before they were
-    sent, by clocks that are not quite right."""
+    sent, by clocks that are not quite right; `notes`: lines of the parts that are damaged and left out."""
 
     path: Path
     spans: int
@@ -51,6 +55,7 @@ class Merged:
     processes: int
     missing: tuple[str, ...]
     backward: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -79,18 +84,20 @@ def write_clocks(directory: Path, number: int, origin: float, clocks: dict[str, 
 
 def is_unmerged(directory: Path) -> bool:
     """Is there a trace that has parts only?"""
-    return (directory / FOLDER / CLOCKS).exists()
+    folder = directory / FOLDER
+    return os.path.lexists(folder / CLOCKS) or (os.path.lexists(folder) and not folder.is_dir())
 
 
 def merge(directory: Path) -> Merged:
-    """Make trace.json of the newest trace of a run, and remove its parts. Takes seconds for a million spans. OSError,
-    ValueError if the folder of the parts is not ours."""
+    """Make trace.json of the newest trace of a run, and remove its parts, but for one that cannot be read. Takes
+    seconds for a million spans. OSError if it cannot be written; Damaged if the clocks cannot be read, and then nothing
+    was changed."""
     folder = directory / FOLDER
-    told = json.loads((folder / CLOCKS).read_text())
-    clocks = {process: Clock(*clock) for process, clock in told["clocks"].items()}
-    parts = {process: part_of(directory, process, told["number"]) for process in clocks}
-    found = {process: path for process, path in parts.items() if path.exists()}
-    lines = {process: partial(_shifted, path, clocks[process], told["origin"]) for process, path in found.items()}
+    number, origin, clocks = _clocks(folder / CLOCKS)
+    parts = {process: part_of(directory, process, number) for process in clocks}
+    notes = list[str]()
+    found = {process: path for process, path in parts.items() if _is_readable(path, notes)}
+    lines = {process: partial(_shifted, path, clocks[process], origin) for process, path in found.items()}
     flows, backward = _whole(event for events in lines.values() for event in events())
     half = directory / f".{FILE}.{os.getpid()}"
     spans, used = 0, set()
@@ -100,10 +107,10 @@ def merge(directory: Path) -> Merged:
         for events in lines.values():
             for event in events():
                 if event["ph"] in "sf":
-                    if (number := flows.get(event["id"])) is None:
+                    if (flow := flows.get(event["id"])) is None:
                         continue
-                    event["id"] = number
-                    used.add(number)
+                    event["id"] = flow
+                    used.add(flow)
                 spans += event["ph"] == "X"
                 file.write(before + line(event).removesuffix(b",\n"))
                 before = b",\n"
@@ -113,19 +120,61 @@ def merge(directory: Path) -> Merged:
     for path in found.values():
         path.unlink()
     missing = tuple(process for process in clocks if process not in found)
-    return Merged(directory / FILE, spans, len(used), len(found), missing, backward)
+    return Merged(directory / FILE, spans, len(used), len(found), missing, backward, tuple(notes))
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Of a part. A line that a death has cut is left out."""
-    with path.open("rb") as file:
-        for text in file:
-            try:
-                event = msgspec.json.decode(text.removesuffix(b",\n"))
-            except msgspec.DecodeError:
-                continue
-            if isinstance(event, dict) and "ph" in event:
-                yield event
+def _is_readable(path: Path, notes: list[str]) -> bool:
+    """Whether there is a part that can be read; `notes` tells what is damaged."""
+    damaged = LeftOut(path)
+    try:
+        for _ in _events(path, damaged):
+            pass
+    except Missing:
+        return False
+    except Damaged as error:
+        notes.append(str(error))
+        return False
+    notes += damaged.notes
+    return True
+
+
+def _clocks(path: Path) -> tuple[int, float, dict[str, Clock]]:
+    """What `write_clocks` wrote: the number of the trace, its moment 0, and the clock of each process. Damaged."""
+    told = read_json(path)
+    try:
+        numbers = msgspec.convert(told["clocks"], dict[str, tuple[float, float]])
+        number, origin = msgspec.convert((told["number"], told["origin"]), tuple[int, float])
+    except (KeyError, msgspec.ValidationError) as error:
+        raise damaged(path, error) from None
+    if not all(map(math.isfinite, (origin, *(each for clock in numbers.values() for each in clock)))):
+        raise damaged(path, "a clock that is not a finite number")
+    if wrong := next((process for process in numbers if Path(process).name != process), ""):
+        raise damaged(path, f"a process called {wrong!r}")
+    return number, origin, {process: Clock(*clock) for process, clock in numbers.items()}
+
+
+def _events(path: Path, damaged: Callable[[str], None] = lambda line: None) -> Iterator[dict[str, Any]]:
+    """Of a part; `damaged` hears of lines that are none. The last line may have been cut by a death. Damaged."""
+    for raw in Lines(path).whole():
+        event = _event(raw.removesuffix(b",\n"))
+        if event is not None:
+            yield event
+        elif raw != b"[\n":
+            damaged(raw.decode(errors="replace").rstrip("\n"))
+
+
+def _event(text: bytes) -> dict[str, Any] | None:
+    """None if it is not an event of a part."""
+    try:
+        event: dict[str, Any] = msgspec.json.decode(text)
+        kind = event["ph"]
+        if kind == "M":
+            return event if isinstance(event["name"], str) else None
+        timed = TIMED[kind]
+        whole = all(-MOST < event[field] < MOST for field in timed) and (kind == "X" or isinstance(event["id"], str))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return event if whole else None
 
 
 def _shifted(path: Path, clock: Clock, origin: float) -> Iterator[dict[str, Any]]:

@@ -251,12 +251,24 @@ def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_ite
     [
         ("no JSON", "events.jsonl is not that of a run: "),
         ("[1]", "events.jsonl is not that of a run: "),
-        ('{"t": 1.0, "event": "test", "accuracy": 0.5}', "events.jsonl is not that of a run: 'iteration'"),
-        ('{"t": 1.0, "event": "test", "iteration": 1, "accuracy": "good"}', "events.jsonl is not that of a run: "),
-        ('{"t": 1.0, "event": "regrouped", "iteration": 1}', "events.jsonl is not that of a run: 'momentum'"),
-        ('{"t": 1.0, "event": "progress", "iteration": "1/9", "loss": 2.0}', "found no test, which would tell of"),
         (
-            '{"t": 1.0, "event": "test", "iteration": 1, "loss": 0.5}',
+            '{"t": 1.0, "actor": "lead", "event": "test", "accuracy": 0.5}',
+            "events.jsonl is not that of a run: 'iteration'",
+        ),
+        (
+            '{"t": 1.0, "actor": "lead", "event": "test", "iteration": 1, "accuracy": "good"}',
+            "events.jsonl is not that of a run: ",
+        ),
+        (
+            '{"t": 1.0, "actor": "lead", "event": "regrouped", "iteration": 1}',
+            "events.jsonl is not that of a run: 'momentum'",
+        ),
+        (
+            '{"t": 1.0, "actor": "lead", "event": "progress", "iteration": "1/9", "loss": 2.0}',
+            "events.jsonl: found no test, which would tell of",
+        ),
+        (
+            '{"t": 1.0, "actor": "lead", "event": "test", "iteration": 1, "loss": 0.5}',
             "its tests have no score 'accuracy', expected one",
         ),
     ],

@@ -111,7 +111,7 @@ def run_directory(directory: Path, cluster: Path, groups: int) -> Path:
     text = cluster.read_text().replace("groups = 1", f"groups = {groups}")
     (directory / "config.toml").write_text(text)
     events = [{"t": 2.0 + 0.5 * n, "event": "progress", "iteration": f"{5 * n}/10"} for n in range(3)]
-    (directory / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    (directory / "events.jsonl").write_text("".join(f"{json.dumps({'actor': 'lead', **event})}\n" for event in events))
     labels = [f"conv_compute/{way} {layer}" for way in ("forward", "backward") for layer in ("conv1", "conv2")]
     durations = {label: [0.03, 0.03] for label in labels} | {"fc_server/fc TRAIN": [0.001], "conv_compute/read": [0.0]}
     (directory / "service-times.json").write_text(json.dumps(durations))
@@ -157,8 +157,8 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
     said += [(600.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
     said += [(601.0, "regrouped", {"groups": 2, "batch": 128})]  # with another batch no iteration is one of this plan
     said += [(601.0 + 0.7 * n, "progress", {"iteration": f"{n + 10}/20"}) for n in range(1, 9)]
-    lines = [json.dumps({"t": t, "event": name, **fields}) for t, name, fields in said]
-    (run / "events.jsonl").write_text("\n".join(lines))
+    lines = [json.dumps({"t": t, "actor": "lead", "event": name, **fields}) for t, name, fields in said]
+    (run / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
     chart = tmp_path / "he.svg"
     words = ("--profile", str(run / "service-times.json"), "--chart", str(chart), "--measured", str(run))
     out = told(capsys, str(cluster), *words)

@@ -104,7 +104,7 @@ def test_damaged_lines_are_counted_and_the_first_is_shown(tmp_path: Path) -> Non
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join([*lines[:2], '{"t": 1, "ev<b>\n', "\x00\x01\n", *lines[2:]]) + '{"half')
     text = report(directory)
-    assert "2 damaged lines of its journals are left out: {&#34;t&#34;: 1, &#34;ev&lt;b&gt;" in text
+    assert "events.jsonl: 2 damaged lines are left out: {&#34;t&#34;: 1, &#34;ev&lt;b&gt;" in text
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
 
 
@@ -192,8 +192,8 @@ def test_a_journal_of_odd_values_has_a_report_too(tmp_path: Path) -> None:
     for name in ("plan.json", "tuning.json", "config.toml", "trace.json"):
         (directory / name).write_text('{"placement": {"topology": []}, "choice": [')
     text = report(directory)
-    assert "damaged lines of its journals are left out" in text
-    assert "plan.json cannot be read" in text
+    assert "damaged lines are left out" in text
+    assert all(f"{name}: it is damaged: " in text for name in ("plan.json", "config.toml"))
 
 
 def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
@@ -283,7 +283,11 @@ def test_a_trace_in_one_line_is_read_too_and_one_without_iterations_is_none(tmp_
     assert found is not None
     assert (found.first, found.last) == (0, 2)
     (tmp_path / "trace.json").write_text("[\n]")
-    assert gantt(tmp_path) is None
+    damaged: list[str] = []
+    assert gantt(tmp_path, damaged.append) is None
+    (tmp_path / "trace.json").write_text('[\n{"ph": "X"},\n{"ph"\nnull,\n{"half')
+    assert gantt(tmp_path, damaged.append) is None
+    assert damaged == ['{"ph"', "null,"]
 
 
 def test_without_a_trace_the_report_says_which_command_makes_one(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ BROKEN = {
     ),
     "a start that is not there": (
         f"{AUTO}[train.tuning]\nstart = 'none.json'\n",
-        "cluster.toml:5: train.tuning.start: {folder}/none.json: cannot be read: No such file or directory",
+        "cluster.toml:5: train.tuning.start: {folder}/none.json: found no such file; expected the record of a run ",
     ),
 }
 FILES = {

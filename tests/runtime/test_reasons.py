@@ -22,10 +22,10 @@ from nets.files import checkpoint, hdf5
 from nets.files.binary import read_message
 from nets.schema import caffe_pb2
 from runtime import reasons
-from runtime.attached.attach import plan_in
 from runtime.attached.finding import directories, listens
 from runtime.config.file import load
 from runtime.errors import ConvoyError
+from runtime.plan.run_plan import RunPlan
 
 
 @contextmanager
@@ -62,7 +62,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a net": load_net,
     "a solver": load_solver,
     "cluster.toml": load,
-    "a plan": lambda path: plan_in(path.parent),
+    "a plan": lambda path: RunPlan.read(path.parent),
 }
 
 

@@ -55,7 +55,7 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
             async for line in _lines(looked, follow, console):
                 fields = event_of(line)
                 if fields is None:
-                    console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
+                    console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line, 500)}")
                     continue
                 t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
                 fields.pop("unix_seconds", None)
@@ -71,20 +71,19 @@ async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[s
     """Whole lines of the journal. It is looked at once more after the run is over."""
     from runtime.attached.following import followed
     from runtime.cluster.operators.words import JOURNAL
+    from runtime.records.files import Lines
 
     await looked.refresh(JOURNAL)
     async with followed(looked, follow) as end:
-        with (looked.directory / JOURNAL).open() as journal:  # nothing else waits for this loop
-            left, goes_on = "", True
-            while goes_on:
-                goes_on = follow and await looked.lives()
-                await looked.refresh(JOURNAL)
-                *whole, left = (left + journal.read()).split("\n")
-                for line in whole:
-                    yield line
-                if goes_on:
-                    await asyncio.sleep(LOOK_SECONDS)
-                    console.check()
-            await end()
-            for line in (left + journal.read()).split("\n")[:-1]:
-                yield line
+        journal, goes_on = Lines(looked.directory / JOURNAL), True
+        while goes_on:
+            goes_on = follow and await looked.lives()
+            await looked.refresh(JOURNAL)
+            for line in journal.whole():  # nothing else waits for this loop
+                yield line.decode(errors="replace").rstrip("\n")
+            if goes_on:
+                await asyncio.sleep(LOOK_SECONDS)
+                console.check()
+        await end()
+        for line in journal.whole():
+            yield line.decode(errors="replace").rstrip("\n")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from runtime.cli.arguments import HERE, Connection
+
+if TYPE_CHECKING:
+    from runtime.report.console import Teller
 
 LOOK_SECONDS = 0.2  # between two looks at logs that are followed
 
@@ -41,16 +45,16 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
     from runtime.cli.watch.looking import named, seen_by
     from runtime.cli.watch.tails import Tails
     from runtime.cluster.operators.words import LOGS
-    from runtime.plan.run_plan import RunPlan
     from runtime.report.console import Teller
 
     seen, process = seen_by(run, process, connection)
     async with seen as looked, followed(looked, follow) as end:
-        names = [spec.name for spec in RunPlan.read(looked.directory).placement.processes]
+        console = Teller()
+        tails = Tails(looked.directory, process, console.warn)
+        names = _processes(looked.directory, console) or tails.names()
         if process is not None:
             named(process, names, "process")
-        console, tails = Teller(), Tails(looked.directory, process)
-        width = len(process) if process is not None else max(map(len, names))
+        width = len(process) if process is not None else max(map(len, names), default=0)
         lives = follow
         while True:
             lives = lives and await looked.lives()
@@ -62,3 +66,16 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
                 return
             await asyncio.sleep(LOOK_SECONDS)
             console.check()
+
+
+def _processes(directory: Path, console: Teller) -> list[str]:
+    """The names of the processes by the plan of the run; none if that is damaged, which the person is told."""
+    from runtime.plan.run_plan import placement_in
+    from runtime.records.files import Damaged
+
+    try:
+        placement = placement_in(directory)
+    except Damaged as error:
+        console.warn(str(error))
+        return []
+    return [] if placement is None else [spec.name for spec in placement.processes]

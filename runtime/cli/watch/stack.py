@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.records import reading
+from runtime.records.files import LeftOut
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
 
@@ -62,7 +63,10 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
             place = looked.place
             raise ActorStopped(f"the run in {place} is over; what its processes wrote is in {place / 'logs'}")
         await looked.refresh(JOURNAL)
-        greetings = await asyncio.to_thread(_greetings, looked.directory)
+        damaged = LeftOut(looked.directory / JOURNAL)
+        greetings = await asyncio.to_thread(_greetings, looked.directory, damaged)
+        for note in damaged.notes:
+            console.warn(note)
         look, client = Look(0.0, {}), None
         try:
             client = await stack.enter_async_context(looked.client())
@@ -140,9 +144,12 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
             yield f"  waits for {peer} ({kind}) for {spoken(seconds)}, too"
 
 
-def _greetings(directory: Path) -> dict[str, dict[str, Any]]:
-    """By process; from the journal, which also tells of a run whose `up` is stuck."""
-    with suppress(OSError):
-        told = reading.events(directory, lambda line: None)
-        return {event["process"]: event for event in told if event["event"] == "process"}
-    return {}
+def _greetings(directory: Path, damaged: LeftOut) -> dict[str, dict[str, Any]]:
+    """By process; from the journal, which also tells of a run whose `up` is stuck. Damaged."""
+    told = [event for event in reading.events(directory, damaged) if event["event"] == "process"]
+    kinds = {"process": str, "pid": int, "host": str}
+    return {
+        event["process"]: event
+        for event in told
+        if all(isinstance(event.get(field), kind) for field, kind in kinds.items())
+    }

@@ -6,41 +6,39 @@ A line without a time belongs to the one above it. Logs are read as streams: of 
 from __future__ import annotations
 
 import heapq
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from runtime.records.files import Damaged, Lines, Missing
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+")
 
 
 class Tail:
-    """One log, read from its beginning and, each time again, from where it was read to."""
+    """One log, read from its beginning and, each time again, from where it was read to. `damaged` hears once why it
+    cannot be read."""
 
-    def __init__(self, path: Path) -> None:
-        self.name, self._path = path.stem, path
-        self._at, self._left = 0, b""
+    def __init__(self, path: Path, damaged: Callable[[str], None]) -> None:
+        self.name, self._lines, self._damaged = path.stem, Lines(path), damaged
         self._time = ""
+        self._complained = False
 
     def __repr__(self) -> str:
-        return f"<tail of {self._path}, read to {self._at}>"
+        return f"<tail: {self._lines!r}>"
 
     def lines(self, *, last: bool = False) -> Iterator[tuple[str, str, str]]:
         """(time, name, line) of what is new; `last`: also a line that has no end."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._at)
-                for raw in file:
-                    self._at += len(raw)
-                    whole, self._left = self._left + raw, b""
-                    if not whole.endswith(b"\n"):
-                        self._left = whole
-                        break
-                    yield self._told(whole)
-        except OSError:  # it is not there yet, or not any more
-            return
-        if last and self._left:
-            left, self._left = self._left, b""
-            yield self._told(left)
+            for raw in self._lines.rest() if last else self._lines.whole():
+                yield self._told(raw)
+        except Missing:  # it is not there yet, or not any more
+            pass
+        except Damaged as error:
+            if not self._complained:
+                self._complained = True
+                self._damaged(str(error))
 
     def _told(self, raw: bytes) -> tuple[str, str, str]:
         text = raw.decode(errors="replace").rstrip("\r\n")
@@ -50,17 +48,28 @@ class Tail:
 
 
 class Tails:
-    """Those of all processes of a run directory, or of one of them."""
+    """Those of all processes of a run directory, or of one of them. `damaged` hears of each that cannot be read."""
 
-    def __init__(self, directory: Path, process: str | None = None) -> None:
-        self._folder, self._process = directory / "logs", process
+    def __init__(self, directory: Path, process: str | None, damaged: Callable[[str], None]) -> None:
+        self._folder, self._process, self._damaged = directory / "logs", process, damaged
         self._tails: dict[str, Tail] = {}
+        if os.path.lexists(self._folder):
+            try:
+                any(self._folder.iterdir())  # glob() finds nothing in a folder that cannot be read
+            except OSError as error:
+                damaged(
+                    f"{self._folder}: it cannot be read: {error.strerror}; expected the folder of the logs of a run"
+                )
+
+    def names(self) -> list[str]:
+        """The processes that have a log."""
+        return sorted(path.stem for path in self._folder.glob("*.log"))
 
     def lines(self, *, last: bool = False) -> Iterator[tuple[str, str]]:
         """(name, line) of what is new."""
         for path in sorted(self._folder.glob("*.log")):
             if self._process is None or path.stem == self._process:
-                self._tails.setdefault(path.stem, Tail(path))
+                self._tails.setdefault(path.stem, Tail(path, self._damaged))
         found = [tail.lines(last=last) for tail in self._tails.values()]
         for _, name, line in heapq.merge(*found, key=lambda told: told[0]):
             yield name, line

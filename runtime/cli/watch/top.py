@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,8 @@ from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
 from runtime.cli.watch.sheet import sheet
 from runtime.records import reading
+from runtime.records.files import Damaged, LeftOut
+from runtime.records.reading import is_number
 
 STAMPS = ("t", "unix_seconds", "actor", "event")
 WIDE = 1000  # columns: a file or pipe has all
@@ -53,9 +55,9 @@ async def _shown(run: Path | None, connection: Connection, once: bool, as_json: 
     console = Teller()
     async with seen(run, connection) as looked, looked.client() as client, Looking(client) as looking:
         await looked.refresh(JOURNAL)
-        name, directory = looked.name, looked.directory
+        name, latest = looked.name, await asyncio.to_thread(_latest, looked.directory, console.warn)
         if as_json or once or not console.console.is_terminal:
-            async with aclosing(_looks(looking, directory, asyncio.Event())) as looks:
+            async with aclosing(_looks(looking, latest, asyncio.Event())) as looks:
                 events, found = await anext(looks)
             if as_json:
                 actors = [row.plain() for row in found]
@@ -68,13 +70,13 @@ async def _shown(run: Path | None, connection: Connection, once: bool, as_json: 
                     console.say(line)
             return 0
         try:
-            await _live(looking, name, directory, console)
+            await _live(looking, name, latest, console)
         except ActorStopped as over:
             console.say(str(over))
     return 0
 
 
-async def _live(looking: Looking, name: str, directory: Path, console: Any) -> None:
+async def _live(looking: Looking, name: str, latest: dict[str, dict[str, Any]], console: Any) -> None:
     """Until a key or Ctrl-C ends it, or the run is over."""
     from rich.live import Live
 
@@ -82,24 +84,24 @@ async def _live(looking: Looking, name: str, directory: Path, console: Any) -> N
     from runtime.report.console import as_lines
 
     with pressed() as ended, Live(console=console.console, screen=True, auto_refresh=False) as live:
-        async with aclosing(_looks(looking, directory, ended)) as looks:
+        async with aclosing(_looks(looking, latest, ended)) as looks:
             async for events, found in looks:
                 width, height = console.console.size
                 lines = sheet(f"{name}   q: end", events, found, width, height)
                 live.update(as_lines(lines), refresh=True)
 
 
-async def _looks(looking: Looking, directory: Path, ended: asyncio.Event) -> AsyncGenerator[Shown, None]:
+async def _looks(
+    looking: Looking, events: dict[str, dict[str, Any]], ended: asyncio.Event
+) -> AsyncGenerator[Shown, None]:
     """One after another, until the end is wanted or the run is over."""
     homes = looking.client.placement.process_of()
     before: Look = await looking.look(REFRESH_SECONDS)
-    events = await asyncio.to_thread(_latest, directory)
     hearing = asyncio.create_task(_hear(looking, events))
     try:
         while not await _within(ended, REFRESH_SECONDS):
             after = await looking.look(REFRESH_SECONDS)
-            use = events.get("prediction", {})
-            yield events, rows(before, after, homes, use.get("predicted_use", {}))
+            yield events, rows(before, after, homes, _predicted(events))
             before = after
     finally:
         hearing.cancel()
@@ -119,10 +121,21 @@ async def _within(ended: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-def _latest(directory: Path) -> dict[str, dict[str, Any]]:
+def _predicted(events: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """The share of the time that each actor was predicted to compute."""
+    use = events.get("prediction", {}).get("predicted_use")
+    return {actor: share for actor, share in use.items() if is_number(share)} if isinstance(use, dict) else {}
+
+
+def _latest(directory: Path, warn: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """The fields of the last of each event so far."""
     found: dict[str, dict[str, Any]] = {}
-    with suppress(OSError):
-        for event in reading.events(directory, lambda line: None):
+    damaged = LeftOut(directory / reading.FILE)
+    try:
+        for event in reading.events(directory, damaged):
             found[event["event"]] = {name: value for name, value in event.items() if name not in STAMPS}
+    except Damaged as error:
+        warn(str(error))
+    for note in damaged.notes:
+        warn(note)
     return found

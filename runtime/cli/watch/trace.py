@@ -13,6 +13,7 @@ from runtime.reasons import reason
 
 if TYPE_CHECKING:
     from runtime.attached.seen import Seen
+    from runtime.tracing.merging import Merged
 
 
 def trace(
@@ -43,10 +44,14 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
     from runtime.errors import ConfigError, ProgramFailed, Refused
     from runtime.report.console import Teller
 
-    say = Teller().say
+    console = Teller()
+    say = console.say
     async with seen(run, connection) as looked:
         if not await looked.lives():
-            say(await _of_one_that_is_over(action, looked))
+            merged = await _of_one_that_is_over(action, looked)
+            for note in merged.notes:
+                console.warn(note)
+            say(str(merged))
             return 0
         try:
             async with looked.client() as client:
@@ -63,7 +68,7 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
     return 0
 
 
-async def _of_one_that_is_over(action: str, looked: Seen) -> str:
+async def _of_one_that_is_over(action: str, looked: Seen) -> Merged:
     from runtime.errors import ActorStopped, ProgramFailed
     from runtime.tracing.merging import is_unmerged, merge
 
@@ -71,6 +76,6 @@ async def _of_one_that_is_over(action: str, looked: Seen) -> str:
         why = "" if action == "start" else ": it was not traced"
         raise ActorStopped(f"the run in {looked.place} is over{why}")
     try:
-        return str(await asyncio.to_thread(merge, looked.directory))
-    except (OSError, ValueError) as error:
+        return await asyncio.to_thread(merge, looked.directory)
+    except OSError as error:
         raise ProgramFailed(f"no trace of {looked.name}: {error}") from None
