@@ -134,6 +134,7 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     for folder in (temporary, sockets):
         folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
+    gc.collect()  # what earlier tests left would be closed meanwhile
     before = descriptors()
     made = Survivor(sockets)
     await made.open()

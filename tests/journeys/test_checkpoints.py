@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from roles import Options, resumed
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
+from runtime.records.identity import Identity
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -150,8 +152,10 @@ def run_before(cluster: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Pat
     train(cluster)
     for path in cluster.parent.glob("*.safetensors"):
         path.rename(directory / path.name)
-    (directory / "config.toml").write_text(cluster.read_text())
+    (directory / "config.toml").write_text(f'program = "roles"\n{cluster.read_text()}')
     (directory / "events.jsonl").touch()
+    began = datetime.strptime(name[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
+    Identity.new("roles", began).write(directory)
     return directory
 
 
@@ -214,7 +218,10 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
     ("words", "text"),
     [
         (["--resume"], "--resume: found no checkpoint to go on from in runs, among 0 runs of this name\n"),
-        (["--resume", "gone"], "--resume gone: found no such folder, expected a run directory, as those in runs\n"),
+        (
+            ["--resume", "gone"],
+            "--resume gone: found no such folder, expected a run directory, as those in runs, or the name of a run there\n",
+        ),
         (["--resume", "a", "b"], "--resume a b: expected at most one run directory\n"),
     ],
 )

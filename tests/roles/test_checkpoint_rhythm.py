@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.checkpoints.newest import newest, runs_below
+from roles.checkpoints.newest import newest
 from roles.checkpoints.rhythm import MOST_EXPOSED, NEVER, Rhythm, Timing
 
 
@@ -43,13 +43,6 @@ def test_one_that_came_by_time_and_is_then_asked_for_is_removed_no_more() -> Non
     assert rhythm.written(one, for_good=True) == []
     assert rhythm.written(other, for_good=False) == []
     assert rhythm.written(third, for_good=False) == [other]
-
-
-def test_runs_are_searched_from_the_newest_on_and_those_of_other_names_are_not(tmp_path: Path) -> None:
-    names = ["20260101-000000-roles", "20260102-000000-roles", "20260102-000000-roles-10", "20260102-000000-roles-9"]
-    for name in [*names, "20270101-000000-other", "notes", "20270101-000000-roles-x"]:
-        (tmp_path / name).mkdir()
-    assert [path.name for path in runs_below(tmp_path, "roles")] == [names[2], names[3], names[1], names[0]]
 
 
 @pytest.mark.parametrize(("bad", "found"), [((), 12345678), ((12345678,), 9999999), ((12345678, 9999999), None)])
