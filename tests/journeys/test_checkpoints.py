@@ -220,7 +220,8 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
         (["--resume"], "--resume: found no checkpoint to go on from in runs, among 0 runs of this name\n"),
         (
             ["--resume", "gone"],
-            "--resume gone: found no such folder, expected a run directory, as those in runs, or the name of a run there\n",
+            "--resume gone: found no such folder, expected a run directory, as those in runs, "
+            "or the name of a run there\n",
         ),
         (["--resume", "a", "b"], "--resume a b: expected at most one run directory\n"),
     ],
