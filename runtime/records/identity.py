@@ -23,6 +23,7 @@ from runtime.records import reading
 
 FILE = "run.json"
 LARGEST = 1 << 20  # bytes of run.json, config.toml, and a line of a journal
+LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # a begin later than this is damage
 FIRST_EVENTS = 20  # of which one has the time of the day, but on virtual time
 CONFIG = "config.toml"
 
@@ -72,10 +73,10 @@ def _json(path: Path) -> Identity | None:
     try:
         said: dict[str, Any] = json.loads(regular.read_bytes(path, LARGEST))
         began = datetime.fromisoformat(said["began"])
+        seconds = began.timestamp()
         texts = {name: said[name] for name in ("id", "name", "continues", "up")}
-        if began.tzinfo is None or not all(isinstance(text, str) for text in texts.values()):
-            return None
-        return Identity(began=began.timestamp(), **texts)
+        whole = began.tzinfo is not None and all(isinstance(text, str) for text in texts.values())
+        return Identity(began=seconds, **texts) if whole and 0 <= seconds < LATEST else None
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -100,9 +101,9 @@ def _journalled(directory: Path) -> float:
         for _ in range(FIRST_EVENTS):
             event = reading.event_of(lines.readline(LARGEST).decode(errors="replace"))
             stamp = None if event is None else event.get("unix_seconds")
-            if event is not None and isinstance(stamp, (int, float)) and 0 <= stamp < reading.LONGEST:
+            if event is not None and isinstance(stamp, (int, float)) and event["t"] <= stamp < LATEST:
                 return float(stamp - event["t"])
-    return path.stat().st_mtime
+    return min(max(path.stat().st_mtime, 0.0), LATEST)
 
 
 def configured(directory: Path) -> dict[str, Any]:
