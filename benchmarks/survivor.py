@@ -84,12 +84,12 @@ class Survivor:
     @property
     def directories(self) -> list[Path]:
         """Of its runs, in order."""
-        return sorted(self.runs.iterdir(), key=_began)
+        return sorted(self.runs.glob("[!.]*"), key=_began)
 
     @property
     def newest(self) -> Path:
         """The directory of the run under way."""
-        return max(self.runs.iterdir(), key=_began)
+        return max(self.runs.glob("[!.]*"), key=_began)
 
     def pids(self) -> dict[str, int]:
         """Of the run under way."""
@@ -136,7 +136,7 @@ class Survivor:
 
     def stop(self) -> None:
         """Leave nothing of it: its processes end with it, the stopped ones too."""
-        pids = self.pids() if self.runs.exists() and any(self.runs.iterdir()) else {}
+        pids = self.pids() if any(self.runs.glob("[!.]*")) else {}
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             self.process.send_signal(signal.SIGCONT)
             for _ in range(2):

@@ -8,16 +8,15 @@ None          there is no lock: `up` is over
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from runtime.machine.boot import boot_id
-from runtime.records import up_lock
+from runtime.records import lock_file
 from runtime.records.identity import identity_of
 
 FRESH_SECONDS = 15.0  # since the last renewal of a lock that lives
@@ -38,7 +37,7 @@ class Presence:
     """Of one `up`. `age`: seconds since its last sign."""
 
     sign: Sign
-    holder: up_lock.Holder
+    holder: lock_file.Holder
     folder: Path
     age: float = 0.0
 
@@ -48,16 +47,22 @@ class Presence:
         return self.sign is not Sign.SILENT
 
     @property
-    def run(self) -> Path:
-        """The directory of the present run."""
-        return self.folder / self.holder.run
+    def run(self) -> Path | None:
+        """The directory of the present run; None if `up` has made none yet, or it was removed."""
+        directory = self.folder / self.holder.run
+        return directory if self.holder.run and directory.is_dir() else None
+
+    @property
+    def file(self) -> Path:
+        """The file of the lock."""
+        return lock_file.path_of(self.folder, self.holder.up)
 
     @property
     def words(self) -> str:
         """What it is at, for people who cannot reach the run itself."""
         if self.sign is Sign.SILENT:
             return f"{self.holder.host}: last sign {self.age:.0f} s ago"
-        if self.holder.state != up_lock.RUNNING:
+        if self.holder.state != lock_file.RUNNING:
             return self.holder.state
         return f"runs on {self.holder.host}"
 
@@ -73,23 +78,28 @@ def presence_of(directory: Path) -> Presence | None:
 
 def presence_by(folder: Path, up: str) -> Presence | None:
     """The presence of the `up` with this id, whose runs are in this folder. As `presence_of`."""
-    return _presence(up_lock.path_of(folder, up))
+    return _presence(lock_file.path_of(folder, up))
 
 
 def presences(folder: Path) -> list[Presence]:
-    """Of each `up` whose runs are in this folder. OSError."""
-    found = (_presence(path) for path in sorted(folder.glob(f".up-*{up_lock.LOCK}")))
-    return [presence for presence in found if presence is not None]
+    """Of each `up` whose runs are in this folder, but for those of other users. OSError."""
+    paths = sorted(folder.glob(f".up-*{lock_file.LOCK}"))
+    with ThreadPoolExecutor() as pool:  # each may have to be watched for seconds
+        return [presence for presence in pool.map(_presence_of_ours, paths) if presence is not None]
+
+
+def _presence_of_ours(path: Path) -> Presence | None:
+    try:
+        return _presence(path)
+    except OSError:
+        return None
 
 
 def _presence(path: Path) -> Presence | None:
-    try:
-        holder = up_lock.read(path)
-    except FileNotFoundError:
+    holder = _read(path)
+    if holder is None:
         return None
-    except ValueError:
-        return None
-    held = _is_held(path)
+    held = lock_file.is_held(path)
     if held:
         return Presence(Sign.HELD, holder, path.parent)
     if held is False and holder.boot == boot_id():
@@ -97,36 +107,31 @@ def _presence(path: Path) -> Presence | None:
     return _by_time(path, holder)
 
 
-def _is_held(path: Path) -> bool | None:
-    """Whether a process holds the flock, as far as this kernel knows; None if the file system has none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return False
+def _read(path: Path) -> lock_file.Holder | None:
+    """What the lock says; None if it is gone, or damaged. An `up` that lives mends the damage when it renews the
+    lock."""
+    until = time.monotonic() + 2 * lock_file.RENEW_SECONDS
+    while True:
+        try:
+            return lock_file.read(path)
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            if lock_file.is_held(path) is False or time.monotonic() > until:
+                return None
+        time.sleep(LOOK_SECONDS)
 
 
-def _by_time(path: Path, holder: up_lock.Holder) -> Presence | None:
+def _by_time(path: Path, holder: lock_file.Holder) -> Presence | None:
     """Of a lock that this kernel cannot ask: by the time in it. Where the clocks of two hosts differ, it is watched
     until it is renewed."""
     age = time.time() - holder.renewed
-    until = time.monotonic() + 2 * up_lock.RENEW_SECONDS
+    until = time.monotonic() + 2 * lock_file.RENEW_SECONDS
     while not 0 <= age <= FRESH_SECONDS and abs(age) <= WATCHED_SECONDS and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
-        try:
-            now = up_lock.read(path)
-        except FileNotFoundError:
+        now = _read(path)
+        if now is None:
             return None
-        except (OSError, ValueError):
-            continue
         if now.renewed != holder.renewed:
             return Presence(Sign.ELSEWHERE, now, path.parent)
     if 0 <= age <= FRESH_SECONDS:

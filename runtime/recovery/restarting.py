@@ -24,7 +24,8 @@ from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
 from runtime.records.identity import identity_of
-from runtime.records.up_lock import BETWEEN, RUNNING, UpLock
+from runtime.records.lock_file import BETWEEN, RUNNING
+from runtime.records.up_lock import UpLock
 from runtime.recovery.following import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.healed import Healed
 from runtime.recovery.restarts import Restart, Restarts
@@ -93,10 +94,11 @@ class Restarting:
     async def _ended(self) -> ConvoyError | None:
         while True:
             error = await self._seen_through()
-            self._tell_lock(BETWEEN)
             if self._over.is_set() or self._run.asked_to_end:
                 await self._drop(self._next)
                 return error
+            if self._lock is not None:
+                self._lock.says(BETWEEN)
             following = await self._scaled() or await self._as_before(error) or await self._anew(error)
             if following is None:
                 return error
@@ -104,7 +106,8 @@ class Restarting:
 
     async def _seen_through(self) -> ConvoyError | None:
         await self._run.start()
-        self._tell_lock(RUNNING)
+        if self._over.is_set():  # asked for before there was anything to wind down
+            await self._run.wind_down()
         if self._healed is not None:
             self._healed.follow()
         self._console.say(f"run directory {self._run.directory}")
@@ -115,10 +118,6 @@ class Restarting:
         if self._run.operators_at:
             self._console.say(f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}")
         return await self._run.ended()
-
-    def _tell_lock(self, state: str) -> None:
-        if self._lock is not None:
-            self._lock.says(state, self._run.directory.name)
 
     # -- what follows
 
@@ -220,6 +219,8 @@ class Restarting:
 
     def _made(self, directory: RunDirectory) -> Run:
         checked, console = self._checked, self._console
+        if self._lock is not None:
+            self._lock.says(RUNNING, directory.path.name)
         return Run(
             checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
             early=self._early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
