@@ -41,14 +41,16 @@ SCALED = "scaled"  # the event
 
 @dataclass(frozen=True)
 class Next:
-    """The run that is to follow the present one, its directory, what its journal begins with; is it another than the
-    present one, so that this one may follow if it cannot begin? what of the present one is in `memory`, for it."""
+    """The run that is to follow the present one, its directory, what its journal begins with; the `wish` that it is
+    scaled by; is it another than the present one, so that this one may follow if it cannot begin? what of the present
+    one is in `memory`, for it."""
 
     checked: Checked
     directory: RunDirectory
     event: str
     fields: dict[str, Any]
     other: bool = True
+    wish: Scale | None = None
     memory: Memory | None = None
 
 
@@ -171,7 +173,10 @@ class Restarting:
             if memory is not None:
                 checked, told = await asyncio.to_thread(healed, found.checked, memory.path, directory)
             else:
-                checked, told = await asyncio.to_thread(goes_on, found.checked, directory, saved=saved)
+                left = self._checked.loaded.options
+                checked, told = await asyncio.to_thread(
+                    goes_on, found.checked, directory, saved=saved, wish=found.wish, left=left
+                )
         except ConfigError as error:  # its net or data are no more what they were
             await self._drop(found)
             text = f"{directory}: all is saved there, and nothing can go on from it; mend this, then up --resume"
@@ -287,7 +292,8 @@ class Restarting:
         machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
         wished = {"workers": wish.workers, "groups": wish.groups, **machines}
         fields = {key: said for key, said in wished.items() if said}
-        return Next(checked, self._directory_of(checked, self._run.directory), SCALED, fields, other=bool(fields))
+        directory = self._directory_of(checked, self._run.directory)
+        return Next(checked, directory, SCALED, fields, other=bool(fields), wish=wish)
 
     def _without_leaving(self, machine: str) -> Scale:
         """What is to be done about a machine that was told to go. ConvoyError: nothing can."""

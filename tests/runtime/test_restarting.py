@@ -9,14 +9,16 @@ import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from runtime.cluster.clients import Scale
 from runtime.errors import ConvoyError, RoleDied, with_silent
 from runtime.plan.topology import Placement
-from runtime.recovery import restarting
+from runtime.recovery import following, restarting
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.recovering import cluster_of
@@ -147,3 +149,30 @@ async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_
     runs = restarting.Restarting(checked, RunConsole(Console(file=io.StringIO()), live=False), None, None)
     assert await asyncio.wait_for(runs.ended(), 10) is None
     assert len(made) == 2
+
+
+def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_scaled_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Back to the number in cluster.toml, too: `resumed` keeps another one, which it finds in the run before."""
+
+    class Program:
+        @staticmethod
+        def resumed(config: object, options: int, place: Path) -> tuple[int, list[str]]:
+            return (3, ["scaled     as it was"]) if options == 2 else (options, [])
+
+        @staticmethod
+        def scaled(config: object, options: int, workers: int, groups: int) -> int:
+            return workers
+
+        @staticmethod
+        def plan(config: object, options: int) -> int:
+            return options
+
+    monkeypatch.setattr(following, "planned", lambda topology: topology)
+    monkeypatch.setattr(following, "settled", lambda checked, chosen: chosen.options)
+    checked: Any = SimpleNamespace(loaded=SimpleNamespace(config=None, options=2, program=Program))
+    place = Path()
+    assert following.goes_on(checked, place, wish=Scale(workers=2), left=3) == (2, [])
+    assert following.goes_on(checked, place, wish=Scale(without=("b",)), left=3) == (3, [])
+    assert following.goes_on(checked, place) == (3, ["scaled     as it was"])
