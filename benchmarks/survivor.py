@@ -42,7 +42,7 @@ def events(directory: Path, kind: str) -> list[dict[str, Any]]:
     return [event for line in lines if line.endswith("\n") and (event := json.loads(line))["event"] == kind]
 
 
-class _Heard:
+class Heard:
     """The lines of a pipe, each with when it came."""
 
     def __init__(self, pipe: IO[str]) -> None:
@@ -78,7 +78,7 @@ class Survivor:
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self._out, self._err = _Heard(self.process.stdout), _Heard(self.process.stderr)
+        self._out, self._err = Heard(self.process.stdout), Heard(self.process.stderr)
         self._read = {id(self._out): 0, id(self._err): 0}
 
     @property
@@ -155,7 +155,7 @@ class Survivor:
         lines = sorted((*self._out.lines, *self._err.lines))
         return "".join(line for _, line in lines[-SHOWN:])
 
-    def _next(self, heard: _Heard, pattern: str, timeout: float) -> tuple[float, str]:
+    def _next(self, heard: Heard, pattern: str, timeout: float) -> tuple[float, str]:
         deadline, key = time.monotonic() + timeout, id(heard)
         while True:
             with heard.more:

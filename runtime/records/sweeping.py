@@ -34,10 +34,10 @@ def _is_left_lock(path: Path) -> bool:
 
 
 def _is_left_part(path: Path) -> bool:
-    """A lock that is being made has no name yet: that part is left if it is old."""
+    """A lock that is being made has no name yet: that part is left if it is old, and nobody holds it."""
     if path.suffix == LOCK or path.with_suffix(LOCK).exists():
         return False
-    return path.suffix != NEW or _is_old(path)
+    return path.suffix != NEW or (_is_old(path) and is_held(path) is False)
 
 
 def _is_old(path: Path) -> bool:
