@@ -12,6 +12,7 @@ HOUR = 3600
 MOST_WORKERS = 3
 SKEWS = (0, 8, -8, 200, -200)  # seconds between the clocks of two hosts
 BACKOFFS = (1, 30)
+SERIES = 0.3  # of trials: several runs of each name, and one that goes on
 FAR = {True: "node2", False: "node3"}  # hosts with boots of their own: where a far `up` lives, and a far command
 
 
@@ -95,11 +96,25 @@ class _Drawing:
     def trial(self, steps: int) -> Trial:
         """The starts, the steps, and a `down` of what still lives."""
         starts = self._starts()
-        drawn = [self._step() for _ in range(steps)]
+        drawn = self._series() if self._chance.random() < SERIES else [self._step() for _ in range(steps)]
         lives = [name for name, state in self._state.items() if state != "gone"]
         last = [replace(self._command("down", name), named=True) for name in lives]
         stopped = [Step("continue", name) for name, state in self._state.items() if state == "stopped"]
         return Trial(self._seed, tuple(starts), (*drawn, *stopped, *last))
+
+    def _series(self) -> list[Step]:
+        """Several runs of each name, which end, and the first name is gone on from: which run is the newest?"""
+        chance, found = self._chance, []
+        clocks = [self._fault("clock", next(iter(self._state))) if chance.random() < 0.5 else None for _ in range(2)]
+        for name in self._state:
+            kind = chance.choice(("kill", "scale", "scale"))
+            change = self._fault(kind, name) if kind in _FAULTS else self._command(kind, name)
+            end = chance.choice(("down", "down", "kill-up")) if name not in self._far else "down"
+            ends = self._fault(end, name) if end in _FAULTS else self._command(end, name)
+            found += [replace(change, waits=True, place=Place()), replace(ends, named=True)]
+        name = next(iter(self._state))
+        order = [clocks[0], *found, clocks[1], self._command("resume", name), self._command("status", name)]
+        return [step for step in order if step is not None]
 
     def _starts(self) -> list[Start]:
         chance = self._chance
@@ -187,7 +202,7 @@ _LOOKS = {"ps": 3, "status": 3, "events": 0.5, "report": 0.2}
 _WAYS: dict[str, dict[str, float]] = {
     "trains": {
         **_LOOKS, "save": 2, "scale": 2, "down": 1, "down-now": 0.5,
-        "kill": 3, "stop": 0.3, "kill-up": 0.7, "stop-up": 0.4, "hold": 1.2, "clock": 1, "lose": 0.5,
+        "kill": 3, "stop": 0.3, "kill-up": 0.7, "stop-up": 0.6, "hold": 2.5, "clock": 1, "lose": 0.5,
     },
     "held": {
         **_LOOKS, "ps": 4, "status": 4, "save": 1, "scale": 0.7, "down": 2, "down-now": 1, "release": 2, "clock": 1,

@@ -64,7 +64,7 @@ def played(trial: Trial, world: World) -> Told:
                 break
         else:
             play.finish()
-            play.told.wrong += world.left(play.killed)
+            play.told.wrong += world.left(play.killed, play.alone)
     except Gone as gone:
         play.told.wrong.append(str(gone))
     finally:
@@ -77,7 +77,7 @@ class _Play:
     def __init__(self, trial: Trial, world: World) -> None:
         self._trial, self._world = trial, world
         self._chance = random.Random(f"played {trial.seed}")
-        self.told, self.killed = Told(trial), Counter[str]()
+        self.told, self.killed, self.alone = Told(trial), Counter[str](), 0
         self._ups: dict[str, Up] = {}
         self._truth = Truth(host())
         self._starts = {start.name: start for start in trial.starts}
@@ -190,6 +190,7 @@ class _Play:
             raise Gone(f"`up` of {step.name} outlives SIGKILL")
         self._happened(step)
         self.killed[step.name] += 1
+        self.alone += up.place.pids
         self._hear(step.name, GONE)
         self._vanished(step.name)
 

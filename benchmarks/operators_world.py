@@ -212,9 +212,10 @@ class World:
                         found.append(int(entry.name))
         return sorted(found)
 
-    def left(self, killed: Mapping[str, int]) -> Iterator[str]:
+    def left(self, killed: Mapping[str, int], alone: int) -> Iterator[str]:
         """What is left when all has ended. `killed`: names whose `up` was killed, and how often: what only the next
-        `up` removes is theirs."""
+        `up` removes is theirs. `alone`: how many of them took all processes of their PID namespace with them, so that
+        none was there to remove their sockets."""
         until = time.monotonic() + GONE_SECONDS
         while (pids := self.pids()) and time.monotonic() < until:
             time.sleep(0.05)
@@ -222,7 +223,9 @@ class World:
             with suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 yield f"process {pid} is left: {words[:200]}"
-        yield from (f"temporary file is left: {path.relative_to(self.folder)}" for path in self._temporary())
+        temporary = self._temporary()
+        if len(temporary) > alone or any(not path.name.startswith("convoy-sockets-1-") for path in temporary):
+            yield from (f"temporary file is left: {path.relative_to(self.folder)}" for path in temporary)
         locks = sorted(path.name for path in self.runs.glob(".*"))
         if len(locks) > sum(killed.values()) or any(not name.endswith(".lock") for name in locks):
             yield f"left beside the runs: {locks}, after {dict(killed)} were killed"
