@@ -98,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
 
             records = {"mutants": mutants(means)}
         else:
-            records = {"trials": trials(means, range(said.seed, said.seed + said.trials), said.jobs)}
+            records = {f"trials from {said.seed}": trials(means, range(said.seed, said.seed + said.trials), said.jobs)}
     for path in write(said.results, "operators", machine(), records):
         print(path)
     return 1 if any(record.status == "failed" for record in records.values()) else 0

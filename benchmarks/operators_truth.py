@@ -117,8 +117,8 @@ def broken(answer: Answer) -> Iterator[str]:
         yield f"an exit code that no page names: {answer}"
     if "Traceback" in answer.out + answer.err or "Exception ignored" in answer.err:
         yield f"a traceback: {answer}"
-    if answer.code not in (0, None) and not answer.err.strip():
-        yield f"no word on stderr: {answer}"
+    if answer.code not in (0, None) and not (answer.out + answer.err).strip():
+        yield f"it fails without a word: {answer}"
 
 
 # -- looking
