@@ -9,11 +9,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.operators_draw import Trial
+from benchmarks.operators_draw import Start, Trial
 from benchmarks.report import ROOT, Record
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ FIRST_SEED, MOST_TRIALS, JOBS = 1, 6, 4
 @dataclass(frozen=True)
 class Mutant:
     """What breaks a promise, and which trials are about it: those that draw `steps` in this order, with so many `ups`.
-    `far`: something is looked at from another host; `apart`: where `down` reaches no socket."""
+    `far`: something is looked at from another host; `apart`: where `down` reaches no socket; `back`: a run is scaled, and
+    then back to what its cluster.toml says."""
 
     promise: str
     name: str
@@ -37,6 +39,7 @@ class Mutant:
     ups: int = 1
     far: bool = False
     apart: bool = False
+    back: bool = False
 
     def is_met(self, trial: Trial) -> bool:
         """Whether this trial is about it."""
@@ -46,7 +49,16 @@ class Mutant:
         told = all(any(kind in wanted.split("|") for kind in kinds) for wanted in self.steps)
         ends = any(step.place.private_tmp and not step.place.far and "down" in step.kind for step in trial.steps)
         apart = here and (ends or any(start.place.private_tmp for start in trial.starts))
-        return told and len(trial.starts) >= self.ups and (not self.far or (far and here)) and (apart or not self.apart)
+        met = (far and here, self.far), (apart, self.apart), (any(map(partial(_back, trial), trial.starts)), self.back)
+        return told and len(trial.starts) >= self.ups and all(is_so or not wanted for is_so, wanted in met)
+
+
+def _back(trial: Trial, start: Start) -> bool:
+    """Whether this run is scaled by commands that reach it, and then back."""
+    steps = [step for step in trial.steps if (step.kind, step.name) == ("scale", start.name)]
+    numbers = [step.number for step in steps if not step.place.private_tmp]
+    reached = not start.place.private_tmp and len(numbers) > 1
+    return reached and numbers[0] != start.workers == numbers[1]
 
 
 DOWN = "down with exit 0: `up` has ended"
@@ -140,7 +152,7 @@ MUTANTS = (
         DONE, "a run that was scaled is not scaled back", "runtime/recovery/following.py",
         "    options = checked.loaded.options if wish is None else left\n",
         "    options, wish = checked.loaded.options, None\n",
-        ("scale", "scale"),
+        back=True,
     ),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.operators_draw import MOST_WORKERS, Place, Start, Step, Trial
@@ -129,7 +129,9 @@ class _Play:
             up.close()
 
     def do(self, step: Step) -> None:
-        """One step."""
+        """One step. From afar an `up` that was killed may seem to live: the run is named there."""
+        if step.place.far and any(up.was_killed for up in self._truth.ups.values()):
+            step = replace(step, named=True)
         if step.kind in ("down", "down-now"):
             self._down(step, self._truth.ups[step.name])
             return
@@ -190,6 +192,7 @@ class _Play:
             raise Gone(f"`up` of {step.name} outlives SIGKILL")
         self._happened(step)
         self.killed[step.name] += 1
+        up.was_killed = True
         self.alone += up.place.pids
         self._hear(step.name, GONE)
         self._vanished(step.name)
@@ -295,7 +298,7 @@ class _Play:
         running = None if meant is None else self._ups[meant.name]
         ended = meant is not None and meant.lives and (answer.code == 0 or meant.state == CHANGING)
         is_gone = running is not None and (running.ends_within(GONE_WITHIN) if ended else running.has_ended)
-        self.told.wrong += wrong_down(self._truth, meant, answer, is_gone=is_gone, now=now)
+        self.told.wrong += wrong_down(self._truth, meant, step.place, answer, is_gone=is_gone, now=now)
         if meant is not None and meant.lives and is_gone:
             assert running is not None
             self.told.wrong += _ended_well(meant, running.answer())
@@ -329,7 +332,7 @@ class _Play:
         if taken is None:
             self._note(answer)
             return
-        self._truth.ups[step.name].place = step.place
+        self._truth.ups[step.name].place, self._truth.ups[step.name].was_killed = step.place, False
         self.told.commands["up --resume: begins"] += 1
         if self.told.wrong:
             return

@@ -44,13 +44,15 @@ class Answer:
 @dataclass
 class Known:
     """One name: what its `up` is at. `runs`: the names of its run directories in the order in which they began, of all
-    that had this name. `present`: those of the `up` that lives."""
+    that had this name. `present`: those of the `up` that lives. `was_killed`: an `up` that is gone left its lock, which
+    another host can judge by its time only."""
 
     name: str
     place: Place = field(default_factory=Place)
     state: str = TRAINS
     runs: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
+    was_killed: bool = False
 
     @property
     def lives(self) -> bool:
@@ -143,8 +145,15 @@ def wrong_ps(truth: Truth, asked: Place, answer: Answer) -> Iterator[str]:
         if len(mine) != 1:
             yield f"the run of a silent host is listed {len(mine)} times: {answer}"
         found = [run for run in found if run not in mine]
+    found = [run for run in found if not _seems_to_live(truth, asked, run["directory"], run["state"])]
     if found:
         yield f"listed, though nothing of it lives: {[run['directory'] for run in found]}: {answer}"
+
+
+def _seems_to_live(truth: Truth, asked: Place, directory: str, state: str) -> bool:
+    """To another host an `up` that was killed lives for some seconds, and is silent then."""
+    killed = [up for up in truth.ups.values() if up.was_killed and Path(directory).name in up.runs]
+    return bool(killed) and asked.far and state.startswith(("runs on", "between", f"{truth.host}: last sign", "node"))
 
 
 def _begins(run: dict[str, Any], up: Known) -> bool:
@@ -172,7 +181,8 @@ def wrong_status(truth: Truth, up: Known | None, asked: Place, answer: Answer) -
             yield f"status tells of {said['name']}, the newest of {up.name} is {up.runs[-1]}: {answer}"
         if up.lives and not _said(said["state"], truth.words_for(up, asked)):
             yield f"{up.name} ({up.state}, {up.place}) is called {said['state']!r} from {asked}: {answer}"
-        if not up.lives and (said["state"] in AT_WORK or said["state"].startswith(("runs on", "between"))):
+        lives = said["state"] in AT_WORK or said["state"].startswith(("runs on", "between"))
+        if not up.lives and lives and not _seems_to_live(truth, asked, said["directory"], said["state"]):
             yield f"{up.name} is called {said['state']!r}, though its `up` has ended: {answer}"
 
 
@@ -185,7 +195,9 @@ def _undecided(truth: Truth, answer: Answer) -> Iterator[str]:
 # -- ending
 
 
-def wrong_down(truth: Truth, up: Known | None, answer: Answer, *, is_gone: bool, now: bool) -> Iterator[str]:
+def wrong_down(
+    truth: Truth, up: Known | None, asked: Place, answer: Answer, *, is_gone: bool, now: bool
+) -> Iterator[str]:
     """Exit 0 means that `up` has ended; of one that trains or waits, nothing else is right. `is_gone`: whether its
     process ended within a few seconds."""
     if up is None:
@@ -197,7 +209,8 @@ def wrong_down(truth: Truth, up: Known | None, answer: Answer, *, is_gone: bool,
         yield f"down of {up.name}, which {up.state}: {answer}"
     if up.state == CHANGING and not is_gone:
         yield f"down of {up.name}, and its `up` goes on: {answer}"
-    if up.state == GONE and (answer.code != 0 or "was over before" not in answer.out):
+    unknown = up.was_killed and asked.far and answer.code == 1
+    if up.state == GONE and not unknown and (answer.code != 0 or "was over before" not in answer.out):
         yield f"down of {up.name}, which was over: {answer}"
     if up.state == TRAINS and answer.code == 0 and not now and "last checkpoint: none" in answer.out:
         yield f"down saved nothing: {answer}"

@@ -142,7 +142,7 @@ def test_a_command_that_hangs_or_ends_without_words_is_wrong(wrong: Answer, why:
 )
 def test_an_up_that_lives_is_listed_with_what_it_is_at(state: str, asked: Place, words: str, is_right: bool) -> None:
     assert (list(wrong_ps(truth(exp=state), asked, listed(("r-exp", words)))) == []) is is_right
-    said = answer(0, json.dumps({"name": "r-exp", "state": words}))
+    said = answer(0, json.dumps({"name": "r-exp", "directory": "r-exp", "state": words}))
     known = truth(exp=state)
     assert (list(wrong_status(known, known.ups["exp"], asked, said)) == []) is is_right
 
@@ -168,7 +168,7 @@ def test_status_tells_of_the_newest_run_of_a_name_and_of_none_that_is_over_as_if
     known.ups["exp"].runs.append("r-newer")
 
     def judged(name: str, state: str) -> list[str]:
-        said = answer(0, json.dumps({"name": name, "state": state}))
+        said = answer(0, json.dumps({"name": name, "directory": name, "state": state}))
         return list(wrong_status(known, known.ups["exp"], HERE, said))
 
     assert judged("r-newer", "finished") == []
@@ -194,19 +194,31 @@ def test_status_tells_of_the_newest_run_of_a_name_and_of_none_that_is_over_as_if
 def test_down_with_exit_0_means_that_up_has_ended(state: str, code: int, is_gone: bool, is_right: bool) -> None:
     known = truth(exp=state)
     said = answer(code, "r-exp has ended; last checkpoint: x", "" if code == 0 else "no")
-    assert (list(wrong_down(known, known.ups["exp"], said, is_gone=is_gone, now=False)) == []) is is_right
+    assert (list(wrong_down(known, known.ups["exp"], HERE, said, is_gone=is_gone, now=False)) == []) is is_right
 
 
 def test_down_saves_and_says_what_was_over_and_knows_nothing_of_a_silent_host() -> None:
     known = truth(exp=TRAINS, over=GONE)
     none = answer(0, "r-exp has ended; last checkpoint: none")
-    assert list(wrong_down(known, known.ups["exp"], none, is_gone=True, now=False)) != []
-    assert list(wrong_down(known, known.ups["exp"], none, is_gone=True, now=True)) == []
+    assert list(wrong_down(known, known.ups["exp"], HERE, none, is_gone=True, now=False)) != []
+    assert list(wrong_down(known, known.ups["exp"], HERE, none, is_gone=True, now=True)) == []
     before = answer(0, "r-over was over before; last checkpoint: none")
-    assert list(wrong_down(known, known.ups["over"], before, is_gone=True, now=False)) == []
-    assert list(wrong_down(known, known.ups["over"], none, is_gone=True, now=False)) != []
+    assert list(wrong_down(known, known.ups["over"], HERE, before, is_gone=True, now=False)) == []
+    assert list(wrong_down(known, known.ups["over"], HERE, none, is_gone=True, now=False)) != []
     assert list(wrong_down_of_lost(answer(1, err=f"{LOST}: last sign 9 s ago: nobody knows"))) == []
     assert list(wrong_down_of_lost(answer(0))) != []
+
+
+def test_to_another_host_an_up_that_was_killed_may_seem_to_live_and_here_it_may_not() -> None:
+    known, far = truth(exp=GONE), Place(private_tmp=True, host="node3", far=True)
+    up, seen = known.ups["exp"], listed(("r-exp", "runs on here"))
+    silent = answer(1, err="the run r-exp does not answer: its `up` gives no sign of life")
+    for killed in (False, True):
+        up.was_killed = killed
+        assert (list(wrong_ps(known, far, seen)) == []) is killed
+        assert (list(wrong_down(known, up, far, silent, is_gone=True, now=False)) == []) is killed
+        assert list(wrong_ps(known, HERE, seen)) != []
+        assert list(wrong_down(known, up, HERE, silent, is_gone=True, now=False)) != []
 
 
 def test_save_and_scale_that_say_0_have_done_it() -> None:
