@@ -155,5 +155,5 @@ def real(cluster: Path, seconds: float = 600.0) -> list[dict[str, Any]]:
     )
     if done.returncode:
         raise RuntimeError(done.stderr or f"exit status {done.returncode}")
-    newest = max((cluster.parent / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    newest = max((cluster.parent / "runs").glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns)
     return [json.loads(line) for line in (newest / "events.jsonl").read_text().splitlines()]

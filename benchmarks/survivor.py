@@ -42,7 +42,7 @@ def events(directory: Path, kind: str) -> list[dict[str, Any]]:
     return [event for line in lines if line.endswith("\n") and (event := json.loads(line))["event"] == kind]
 
 
-class _Heard:
+class Heard:
     """The lines of a pipe, each with when it came."""
 
     def __init__(self, pipe: IO[str]) -> None:
@@ -78,18 +78,18 @@ class Survivor:
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self._out, self._err = _Heard(self.process.stdout), _Heard(self.process.stderr)
+        self._out, self._err = Heard(self.process.stdout), Heard(self.process.stderr)
         self._read = {id(self._out): 0, id(self._err): 0}
 
     @property
     def directories(self) -> list[Path]:
         """Of its runs, in order."""
-        return sorted(self.runs.iterdir(), key=_began)
+        return sorted(self.runs.glob("[!.]*"), key=_began)
 
     @property
     def newest(self) -> Path:
         """The directory of the run under way."""
-        return max(self.runs.iterdir(), key=_began)
+        return max(self.runs.glob("[!.]*"), key=_began)
 
     def pids(self) -> dict[str, int]:
         """Of the run under way."""
@@ -150,7 +150,7 @@ class Survivor:
 
     def stop(self) -> None:
         """Leave nothing of it: its processes end with it, the stopped ones too."""
-        pids = self.pids() if self.runs.exists() and any(self.runs.iterdir()) else {}
+        pids = self.pids() if any(self.runs.glob("[!.]*")) else {}
         with suppress(subprocess.TimeoutExpired, ProcessLookupError):
             self.process.send_signal(signal.SIGCONT)
             for _ in range(2):
@@ -169,7 +169,7 @@ class Survivor:
         lines = sorted((*self._out.lines, *self._err.lines))
         return "".join(line for _, line in lines[-SHOWN:])
 
-    def _next(self, heard: _Heard, pattern: str, timeout: float) -> tuple[float, str]:
+    def _next(self, heard: Heard, pattern: str, timeout: float) -> tuple[float, str]:
         deadline, key = time.monotonic() + timeout, id(heard)
         while True:
             with heard.more:

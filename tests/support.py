@@ -177,7 +177,7 @@ def in_the_middle(cluster: Path, *arguments: str) -> Iterator[tuple[subprocess.P
 
 def run_directory(cluster: Path) -> Path:
     """The newest run directory beside cluster.toml."""
-    return max((cluster.parent / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    return max((cluster.parent / "runs").glob("[!.]*"), key=lambda path: path.stat().st_mtime_ns)
 
 
 def events(directory: Path, kind: str) -> list[dict[str, Any]]:

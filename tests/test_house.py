@@ -33,6 +33,7 @@ TIME_OF_DAY = {
     "runtime/machine/loop.py",
     "runtime/records/up_lock.py",  # its thread renews the time for other hosts, also where the loop is blocked
     "runtime/records/presence.py",  # a command's look at that time
+    "runtime/records/sweeping.py",  # how old a file is that a killed process left
 }
 CALLS_OF_TIME = {"time", "sleep", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
 

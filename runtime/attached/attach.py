@@ -42,8 +42,8 @@ from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, R
 from runtime.messages.message import Envelope, Message, Save
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.records.lock_file import RUNNING
 from runtime.records.presence import Sign
-from runtime.records.up_lock import RUNNING
 from runtime.report.events import Event, Events
 from runtime.suggest import hint
 from runtime.transport import Endpoints, Transport

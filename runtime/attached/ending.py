@@ -17,8 +17,9 @@ from runtime.attached.standing import journal, said
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.reasons import reason
 from runtime.records.files import Damaged
-from runtime.records.presence import Presence, presence_by, presence_of
-from runtime.records.up_lock import RUNNING, ask_to_end
+from runtime.records.lock_file import RUNNING
+from runtime.records.presence import FRESH_SECONDS, Presence, presence_by, presence_of
+from runtime.records.wishes import ask_to_end, withdraw
 
 LOOK_SECONDS = 0.1
 
@@ -37,48 +38,73 @@ async def end(seen: Seen, *, now: bool) -> Ended:
     not answer, or if its host is silent, so that nobody knows whether it is over."""
     error, answers = "", await seen.answers()
     try:
-        presence = await asyncio.to_thread(presence_of, seen.directory) if seen.is_here else None
+        presence = await asyncio.to_thread(_presence, seen.directory) if seen.is_here else None
     except Damaged:  # the lock: the socket is enough
         if not answers:
             raise
         presence = None
+    asked = answers
     if answers:
         try:
             async with seen.client() as client:
                 error = await client.end(now=now)
         except ActorStopped:  # the run has ended meanwhile, and perhaps another follows
+            asked = False
             if presence is None:
                 raise
     if presence is None:
         return Ended(seen.place, error, before=not answers)
-    last = await _released(presence, now=now, asked=answers)
-    return Ended(last.run if last.holder.run else seen.place, error or _failure(last))
+    try:
+        last = await _released(presence, now=now, asked=asked)
+    finally:
+        withdraw(presence.folder, presence.holder.up)
+    return Ended(last.run or seen.place, error or _failure(last))
 
 
 async def _released(presence: Presence, *, now: bool, asked: bool) -> Presence:
     """Wait until the lock is free; what it said last. `asked`: the present run was asked to end already, and only one
-    that follows it would have to be."""
-    last, up = presence, presence.holder.up
+    that follows it would have to be. ConvoyError if `up` does not renew its lock meanwhile."""
+    last, up, clock = presence, presence.holder.up, asyncio.get_running_loop().time
+    renewed = clock()
     while True:
         if not last.lives:
-            raise ConvoyError(f"{last.words}: whether the run {last.holder.run} is over is known on its host only")
+            raise ConvoyError(
+                f"{last.words}: whether the run {last.holder.run} is over is known on its host only; if that host is "
+                f"gone for good, remove {last.file}"
+            )
         if not asked or last.holder.run != presence.holder.run:
             asked, presence = True, last
             await asyncio.to_thread(_ask, last.folder, up, now)
         found = await asyncio.to_thread(presence_by, last.folder, up)
         if found is None:
             return last
+        if found.holder.renewed != last.holder.renewed:
+            renewed = clock()
+        elif clock() - renewed > FRESH_SECONDS:
+            whose = f"process {last.holder.pid} on {last.holder.host}"
+            raise ConvoyError(f"the run {last.holder.run} does not answer: its `up`, {whose}, gives no sign of life")
         last = found
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def _presence(directory: Path) -> Presence | None:
+    try:
+        return presence_of(directory)
+    except OSError as error:
+        raise ConvoyError(f"{directory}: {reason(error)}") from None
 
 
 def _ask(folder: Path, up: str, now: bool) -> None:
     try:
         ask_to_end(folder, up, now=now)
+    except FileNotFoundError:  # the lock is gone: it has ended meanwhile
+        pass
     except OSError as error:
         raise ConvoyError(f"{folder}: the run cannot be asked to end: {reason(error)} ({error.filename})") from None
 
 
 def _failure(last: Presence) -> str:
     """What the last run failed with, unless `up` was between two runs, where the earlier failure is no news."""
-    return said(journal(last.run), "failed", "error") if last.holder.state == RUNNING else ""
+    if last.run is None or last.holder.state != RUNNING:
+        return ""
+    return said(journal(last.run), "failed", "error")

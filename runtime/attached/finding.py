@@ -13,7 +13,7 @@ from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.reasons import reason
 from runtime.records.identity import identity_of
-from runtime.records.presence import Presence, presence_of, presences
+from runtime.records.presence import Presence, Sign, presence_of, presences, unheard
 from runtime.records.reading import FILE as JOURNAL
 from runtime.records.runs import KnownRun, runs_in
 
@@ -34,10 +34,10 @@ def directories(below: Path) -> list[KnownRun]:
 
 @dataclass(frozen=True)
 class Alive:
-    """A run that lives, or whose host has been silent. `directory`: of the present run, which may not be there yet;
+    """A run that lives, or whose host has been silent. `directory`: of the present run; None if `up` has made none yet;
     `presence`: None of a run of an earlier version."""
 
-    directory: Path
+    directory: Path | None
     presence: Presence | None
 
     @property
@@ -45,25 +45,30 @@ class Alive:
         """Whether its host gives no sign of it, so that nobody knows whether it lives."""
         return self.presence is not None and not self.presence.lives
 
+    @property
+    def words(self) -> str:
+        """What is known of one that does not answer."""
+        if self.presence is None or self.presence.sign is Sign.HELD:
+            return "does not answer"
+        return self.presence.words
 
-def _unheard(text: str) -> None:
-    """Nobody is there to hear of a damaged lock."""
 
-
-async def live(below: Path, damaged: Callable[[str], None] = _unheard) -> list[Alive]:
+async def live(below: Path, damaged: Callable[[str], None] = unheard) -> list[Alive]:
     """The runs of a folder that live: their `up` holds its lock, on whichever host, or somebody listens at their
     sockets, whether he answers or is stopped. Those whose host has been silent come last. `damaged` hears of locks that
     cannot be read. ConvoyError if the folder cannot be read."""
     found = await asyncio.to_thread(directories, below)
-    is_one = [run.directory for run in found] == [below]
-    there = await asyncio.to_thread(presences, below.parent if is_one else below, damaged)
-    taken = {presence.run for presence in there}
-    knocked = [run.directory for run in found if run.directory not in taken]
+    if [run.directory for run in found] == [below]:
+        presence = await asyncio.to_thread(present_in, below)
+        there = [] if presence is None else [Alive(below, presence)]
+    else:
+        there = [Alive(presence.run, presence) for presence in await asyncio.to_thread(presences, below, damaged)]
+    known = {alive.directory for alive in there}
+    knocked = [run.directory for run in found if run.directory not in known]
     answers = await asyncio.gather(*map(asyncio.to_thread, [listens] * len(knocked), knocked))
-    living = [Alive(path, None) for path, answered in zip(knocked, answers, strict=True) if answered]
-    living += [Alive(presence.run, presence) for presence in there if not is_one or presence.run == below]
-    places = {run.directory: place for place, run in enumerate(found)}
-    return sorted(living, key=lambda run: (run.is_silent, places.get(run.directory, len(places))))
+    there += [Alive(path, None) for path, answered in zip(knocked, answers, strict=True) if answered]
+    places: dict[Path | None, int] = {run.directory: place for place, run in enumerate(found)}
+    return sorted(there, key=lambda run: (run.is_silent, places.get(run.directory, len(places))))
 
 
 async def meant(run: Path | None, below: Path) -> Path:
@@ -77,10 +82,13 @@ async def meant(run: Path | None, below: Path) -> Path:
                 [f"{below}: found no run there, expected the folder of run directories, or a run by its path"]
             )
         return _only(await live(below), found, f"in {below}")
-    for path in (run, below / run):
-        if path.is_dir():
-            return _checked(path)
+    folders = [path for path in (run, below / run) if path.is_dir()]
+    for path in folders:
+        if _is_run(path):
+            return path
     named = [known for known in await asyncio.to_thread(directories, below) if known.identity.name == str(run)]
+    if not named and folders:
+        raise ConfigError([f"{folders[0]}: found no run.json and no {JOURNAL} in it, expected a run directory"])
     if not named:
         expected = f"expected a run directory, or the name of a run in {below}"
         raise ConfigError([f"{run}: found no such folder and no run of this name, {expected}"])
@@ -90,7 +98,7 @@ async def meant(run: Path | None, below: Path) -> Path:
 
 def _only(alive: Sequence[Alive], found: Sequence[KnownRun], which: str) -> Path:
     """The one that lives, else the newest. ConfigError if several live."""
-    living = [run.directory for run in alive if not run.is_silent and run.directory.is_dir()]
+    living = [run.directory for run in alive if not run.is_silent and run.directory is not None]
     if len(living) > 1:
         names = ", ".join(path.name for path in living)
         raise ConfigError([f"{len(living)} live runs {which}: {names}; say which"])
@@ -132,10 +140,9 @@ def listens(directory: Path) -> bool:
     return True
 
 
-def _checked(path: Path) -> Path:
+def _is_run(path: Path) -> bool:
+    """Whether this folder is a run directory. ConvoyError if it is another user's."""
     try:
-        if (path / FILE).exists() or identity_of(path) is not None:
-            return path
+        return (path / FILE).exists() or identity_of(path) is not None
     except OSError:
         raise ConvoyError(f"the run in {path} is another user's") from None
-    raise ConfigError([f"{path}: found no run.json and no {JOURNAL} in it, expected a run directory"])

@@ -20,8 +20,8 @@ from runtime.attached.far import FarClient
 from runtime.attached.finding import PATIENCE, listens, meant, present_in
 from runtime.cluster.operators.card import Card
 from runtime.errors import ConvoyError
+from runtime.records.lock_file import BETWEEN
 from runtime.records.presence import Presence
-from runtime.records.up_lock import BETWEEN
 
 FAR_SECONDS = 10.0  # in which a run elsewhere lets a client in
 DIAL_AGAIN_SECONDS = 0.25

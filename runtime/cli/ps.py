@@ -71,17 +71,25 @@ async def _one(alive: Alive) -> dict[str, Any]:
     from runtime.attached.seen import Here
     from runtime.attached.standing import standing
     from runtime.errors import ConvoyError
-    from runtime.records.presence import UNREADABLE
 
+    if alive.directory is None:
+        return _without_directory(alive)
     at = {"name": alive.directory.name, "directory": str(alive.directory)}
-    if alive.presence is not None and not (alive.presence.holder.run and alive.directory.is_dir()):
-        starts = alive.presence.lives and alive.presence.holder.state != UNREADABLE  # it has no run directory yet
-        words = "starting" if starts else alive.presence.words
-        return {**at, "name": f"up {alive.presence.holder.up}", "state": words}
     try:
         return await standing(Here(alive.directory))
     except ConvoyError as error:
-        return {**at, "state": "does not answer", "error": str(error)}
+        return {**at, "state": alive.words, "error": str(error)}
+
+
+def _without_directory(alive: Alive) -> dict[str, Any]:
+    """An `up` that has made no run directory yet, or whose directory was removed."""
+    from runtime.records.presence import UNREADABLE
+
+    presence = alive.presence
+    assert presence is not None
+    starts = presence.lives and not presence.holder.run and presence.holder.state != UNREADABLE
+    words = "starting" if starts else presence.words
+    return {"name": f"up {presence.holder.up}", "directory": str(presence.folder), "state": words}
 
 
 def _line(run: dict[str, Any]) -> str:

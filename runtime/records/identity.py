@@ -23,7 +23,7 @@ from runtime.machine import owned
 from runtime.records import files, reading
 
 FILE = "run.json"
-LATEST = 1e11  # seconds since 1970 of a begin, the year 5138: what is beyond is damage
+LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # a begin later than this is damage
 FIRST_EVENTS = 20  # of which one has the time of the day, but on virtual time
 CONFIG = "config.toml"
 
@@ -112,9 +112,9 @@ def _journalled(directory: Path) -> float:
     for line in itertools.islice(files.Lines(path).rest(), FIRST_EVENTS):
         event = reading.event_of(line.decode(errors="replace"))
         stamp = None if event is None else event.get("unix_seconds")
-        if event is not None and isinstance(stamp, (int, float)) and 0 <= stamp - event["t"] < LATEST:
+        if event is not None and isinstance(stamp, (int, float)) and event["t"] <= stamp < LATEST:
             return float(stamp - event["t"])
-    return path.stat().st_mtime
+    return min(max(path.stat().st_mtime, 0.0), LATEST)
 
 
 def configured(directory: Path) -> dict[str, Any]:

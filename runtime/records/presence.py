@@ -10,8 +10,6 @@ A lock that is damaged is written again by its holder within two seconds: so lon
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
 import stat
 import time
@@ -21,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 from runtime.machine.boot import boot_id
-from runtime.records import up_lock
+from runtime.records import lock_file
 from runtime.records.files import Damaged, Missing
 from runtime.records.identity import identity_of
 
@@ -44,7 +42,7 @@ class Presence:
     """Of one `up`. `age`: seconds since its last sign."""
 
     sign: Sign
-    holder: up_lock.Holder
+    holder: lock_file.Holder
     folder: Path
     age: float = 0.0
 
@@ -54,16 +52,22 @@ class Presence:
         return self.sign is not Sign.SILENT
 
     @property
-    def run(self) -> Path:
-        """The directory of the present run."""
-        return self.folder / self.holder.run
+    def run(self) -> Path | None:
+        """The directory of the present run; None if `up` has made none yet, or it was removed."""
+        directory = self.folder / self.holder.run
+        return directory if self.holder.run and directory.is_dir() else None
+
+    @property
+    def file(self) -> Path:
+        """The file of the lock."""
+        return lock_file.path_of(self.folder, self.holder.up)
 
     @property
     def words(self) -> str:
         """What it is at, for people who cannot reach the run itself."""
         if self.sign is Sign.SILENT:
             return f"{self.holder.host}: last sign {self.age:.0f} s ago"
-        if self.holder.state != up_lock.RUNNING:
+        if self.holder.state != lock_file.RUNNING:
             return self.holder.state
         return f"runs on {self.holder.host}"
 
@@ -77,21 +81,25 @@ def presence_of(directory: Path) -> Presence | None:
         return presence_by(whole.parent, identity.up)
     if identity is None or identity.id:  # no run directory, or a run that no `up` has started
         return None
-    found = presences(whole.parent, damaged=lambda text: None)
-    return next((presence for presence in found if presence.run.name == whole.name), None)
+    found = presences(whole.parent)
+    return next((presence for presence in found if presence.holder.run == whole.name), None)
 
 
 def presence_by(folder: Path, up: str) -> Presence | None:
     """The presence of the `up` with this id, whose runs are in this folder. As `presence_of`."""
-    (lock,) = _watched([up_lock.path_of(folder, up)])
+    (lock,) = _watched([lock_file.path_of(folder, up)])
     if lock.found is None and lock.damage is not None:
         raise lock.damage
     return lock.found
 
 
-def presences(folder: Path, damaged: Callable[[str], None]) -> list[Presence]:
+def unheard(text: str) -> None:
+    """Nobody hears of a damaged lock."""
+
+
+def presences(folder: Path, damaged: Callable[[str], None] = unheard) -> list[Presence]:
     """Of each `up` whose runs are in this folder; `damaged` hears of locks that cannot be read. OSError."""
-    locks = _watched(sorted(folder.glob(f".up-*{up_lock.LOCK}")))
+    locks = _watched(sorted(folder.glob(f".up-*{lock_file.LOCK}")))
     for lock in locks:
         if lock.damage is not None:
             damaged(str(lock.damage))
@@ -104,7 +112,7 @@ class _Lock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._first: up_lock.Holder | None = None  # what it said when it could be read first
+        self._first: lock_file.Holder | None = None  # what it said when it could be read first
         self.found: Presence | None = None
         self.damage: Damaged | None = None
         self.is_sure = False
@@ -116,16 +124,16 @@ class _Lock:
     def look(self) -> None:
         """Once more."""
         try:
-            self._is_whole(up_lock.read(self._path))
+            self._is_whole(lock_file.read(self._path))
         except Missing:
             self.found, self.damage, self.is_sure = None, None, True
         except Damaged as error:
             self._is_damaged(error)
 
-    def _is_whole(self, now: up_lock.Holder) -> None:
+    def _is_whole(self, now: lock_file.Holder) -> None:
         self.damage = None
         before, self._first = self._first, self._first or now
-        held = _is_held(self._path)
+        held = lock_file.is_held(self._path)
         age = time.time() - now.renewed
         self.is_sure = True
         if held:
@@ -144,16 +152,16 @@ class _Lock:
         if error.is_others or not _is_regular(self._path):
             self.damage = None if error.is_others else error
             self.is_sure = True
-        elif _is_held(self._path):
-            up = self._path.name.removeprefix(".up-").removesuffix(up_lock.LOCK)
-            holder = up_lock.Holder(up, platform.node(), boot_id(), 0, state=UNREADABLE)
+        elif lock_file.is_held(self._path):
+            up = self._path.name.removeprefix(".up-").removesuffix(lock_file.LOCK)
+            holder = lock_file.Holder(up, platform.node(), boot_id(), 0, state=UNREADABLE)
             self.found = Presence(Sign.HELD, holder, self._path.parent)
 
 
 def _watched(paths: Sequence[Path]) -> list[_Lock]:
     """A look at each lock. Those that leave a doubt are watched together until their holders must have renewed them."""
     locks = [_Lock(path) for path in paths]
-    until = time.monotonic() + 2 * up_lock.RENEW_SECONDS
+    until = time.monotonic() + 2 * lock_file.RENEW_SECONDS
     while (doubtful := [lock for lock in locks if not lock.is_sure]) and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
         for lock in doubtful:
@@ -166,22 +174,3 @@ def _is_regular(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
-
-
-def _is_held(path: Path) -> bool | None:
-    """Whether a process holds the flock, as far as this kernel knows; None if the file system has none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,8 @@ def next_begin(folder: Path, clock: float) -> tuple[float, KnownRun | None]:
     runs = runs_in(folder)
     if not runs or runs[-1].identity.began < clock:
         return clock, None
-    return runs[-1].identity.began + 1e-6, runs[-1]
+    last = runs[-1].identity.began
+    return max(last + 1e-6, math.nextafter(last, math.inf)), runs[-1]
 
 
 def _identity(path: Path) -> Identity | None:

@@ -43,11 +43,7 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
     options, program = checked.loaded.options, checked.loaded.program
     if not hasattr(program, "resumed"):
         raise ConfigError([f"program '{whole.program}' does not say where a run goes on: it has no resumed()"])
-    if wish.workers or wish.groups:
-        change: Callable[..., Any] | None = getattr(program, "scaled", None)
-        if change is None:
-            raise ConfigError([f"program '{whole.program}' does not say what other workers are: it has no scaled()"])
-        options = change(whole, options, wish.workers, wish.groups)
+    options = _with_workers(program, whole, options, wish)
     names = [machine.name for machine in whole.machine]
     for name in (*wish.without, *wish.including):
         if name not in names:
@@ -61,11 +57,15 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
     return dataclasses.replace(found, warnings=more)
 
 
-def goes_on(checked: Checked, place: Path, *, saved: bool = False) -> tuple[Checked, list[str]]:
+def goes_on(
+    checked: Checked, place: Path, *, saved: bool = False, wish: Scale | None = None, left: Any = None
+) -> tuple[Checked, list[str]]:
     """What begins where the run in this directory, or memory, has come to; a line for where that is, and one for each
     checkpoint that was skipped. Before its first checkpoint that is where it began itself; ConfigError, if it has
-    `saved` one."""
-    config, options, program = checked.loaded.config, checked.loaded.options, checked.loaded.program
+    `saved` one. `wish`: what `checked` was scaled by; `left`: the options of the run before. The wish comes last: it
+    counts more than what that run had been scaled to."""
+    config, program = checked.loaded.config, checked.loaded.program
+    options = checked.loaded.options if wish is None else left
     with kept_warnings():  # they were told when it was planned first
         try:
             options, told = program.resumed(config, options, place)
@@ -73,6 +73,8 @@ def goes_on(checked: Checked, place: Path, *, saved: bool = False) -> tuple[Chec
             if saved:
                 raise
             return checked, [AS_BEFORE]
+        if wish is not None:
+            options = _with_workers(program, config, options, wish)
         topology = planned(program.plan(config, options))
     return settled(checked, Chosen(options, topology, (RESTART, {}))), told
 
@@ -89,6 +91,16 @@ def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, li
     except ConfigError as error:
         found, told = goes_on(checked, directory)
         return found, [f"{NOT_HEALED}{error.problems[0]}", *told]
+
+
+def _with_workers(program: Any, config: ClusterConfig, options: Any, wish: Scale) -> Any:
+    """The options with the workers and groups that are wished for. ConfigError in words if that cannot be."""
+    if not (wish.workers or wish.groups):
+        return options
+    change: Callable[..., Any] | None = getattr(program, "scaled", None)
+    if change is None:
+        raise ConfigError([f"program '{config.program}' does not say what other workers are: it has no scaled()"])
+    return change(config, options, wish.workers, wish.groups)
 
 
 def _but(machines: Collection[Machine], without: Collection[str]) -> tuple[Machine, ...]:

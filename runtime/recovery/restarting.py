@@ -24,7 +24,8 @@ from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
 from runtime.records.identity import identity_of
-from runtime.records.up_lock import BETWEEN, RUNNING, UpLock
+from runtime.records.lock_file import BETWEEN, RUNNING
+from runtime.records.up_lock import UpLock
 from runtime.recovery.following import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.healed import Healed
 from runtime.recovery.restarts import Restart, Restarts
@@ -40,14 +41,16 @@ SCALED = "scaled"  # the event
 
 @dataclass(frozen=True)
 class Next:
-    """The run that is to follow the present one, its directory, what its journal begins with; is it another than the
-    present one, so that this one may follow if it cannot begin? what of the present one is in `memory`, for it."""
+    """The run that is to follow the present one, its directory, what its journal begins with; the `wish` that it is
+    scaled by; is it another than the present one, so that this one may follow if it cannot begin? what of the present
+    one is in `memory`, for it."""
 
     checked: Checked
     directory: RunDirectory
     event: str
     fields: dict[str, Any]
     other: bool = True
+    wish: Scale | None = None
     memory: Memory | None = None
 
 
@@ -93,10 +96,11 @@ class Restarting:
     async def _ended(self) -> ConvoyError | None:
         while True:
             error = await self._seen_through()
-            self._tell_lock(BETWEEN)
             if self._over.is_set() or self._run.asked_to_end:
                 await self._drop(self._next)
                 return error
+            if self._lock is not None:
+                self._lock.says(BETWEEN)
             following = await self._scaled() or await self._as_before(error) or await self._anew(error)
             if following is None:
                 return error
@@ -104,7 +108,8 @@ class Restarting:
 
     async def _seen_through(self) -> ConvoyError | None:
         await self._run.start()
-        self._tell_lock(RUNNING)
+        if self._over.is_set():  # asked for before there was anything to wind down
+            await self._run.wind_down()
         if self._healed is not None:
             self._healed.follow()
         self._console.say(f"run directory {self._run.directory}")
@@ -115,10 +120,6 @@ class Restarting:
         if self._run.operators_at:
             self._console.say(f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}")
         return await self._run.ended()
-
-    def _tell_lock(self, state: str) -> None:
-        if self._lock is not None:
-            self._lock.says(state, self._run.directory.name)
 
     # -- what follows
 
@@ -172,7 +173,10 @@ class Restarting:
             if memory is not None:
                 checked, told = await asyncio.to_thread(healed, found.checked, memory.path, directory)
             else:
-                checked, told = await asyncio.to_thread(goes_on, found.checked, directory, saved=saved)
+                left = self._checked.loaded.options
+                checked, told = await asyncio.to_thread(
+                    goes_on, found.checked, directory, saved=saved, wish=found.wish, left=left
+                )
         except ConfigError as error:  # its net or data are no more what they were
             await self._drop(found)
             text = f"{directory}: all is saved there, and nothing can go on from it; mend this, then up --resume"
@@ -220,6 +224,8 @@ class Restarting:
 
     def _made(self, directory: RunDirectory) -> Run:
         checked, console = self._checked, self._console
+        if self._lock is not None:
+            self._lock.says(RUNNING, directory.path.name)
         return Run(
             checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
             early=self._early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
@@ -286,7 +292,8 @@ class Restarting:
         machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
         wished = {"workers": wish.workers, "groups": wish.groups, **machines}
         fields = {key: said for key, said in wished.items() if said}
-        return Next(checked, self._directory_of(checked, self._run.directory), SCALED, fields, other=bool(fields))
+        directory = self._directory_of(checked, self._run.directory)
+        return Next(checked, directory, SCALED, fields, other=bool(fields), wish=wish)
 
     def _without_leaving(self, machine: str) -> Scale:
         """What is to be done about a machine that was told to go. ConvoyError: nothing can."""

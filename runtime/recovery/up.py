@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from runtime.cluster.launcher import Early
 from runtime.errors import ConvoyError
-from runtime.records.up_lock import CHOOSING, UpLock
+from runtime.records.lock_file import CHOOSING, RUNNING
+from runtime.records.up_lock import UpLock
 from runtime.recovery.restarting import Restarting
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
@@ -51,9 +52,9 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> E
     config = checked.loaded.config
     with locked(config, console.warn) as lock:
         directory = directory_of(config, asyncio.get_running_loop().time, up=lock)
+        if lock is not None:
+            lock.says(RUNNING if checked.choice is None else CHOOSING, directory.path.name)
         if checked.choice is not None:
-            if lock is not None:
-                lock.says(CHOOSING, directory.path.name)
             choosing = Choosing(checked, checked.choice, directory, Watchers(directory, console), early)
             checked, code = await _settled(choosing, directory, console, lock)
             if checked.choice is not None:

@@ -66,8 +66,7 @@ class RunDirectory:
             began = self._next_begin(below)
             self.path = _make_unique(below / f"{stamp}-{name}")
             self.identity = Identity.new(name, began, up=up, continues=continues)
-            self.identity.write(self.path)
-            self._journal = self._opened(FILE)
+            self._journal = self._begun()
         except OSError as error:
             text = f"run.directory {below}: no run directory can be made there: {reason(error)}"
             raise LaunchError(f"{text} ({error.filename})") from None
@@ -178,6 +177,15 @@ class RunDirectory:
         if first:
             made.append(first)
         return made
+
+    def _begun(self) -> Journal:
+        """Its first files, or nothing of it."""
+        try:
+            self.identity.write(self.path)
+            return self._opened(FILE)
+        except BaseException:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def _opened(self, name: str) -> Journal:
         return Journal(self.path / name, lambda text: self.on_trouble(text))

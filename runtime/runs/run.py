@@ -26,7 +26,7 @@ from runtime.machine.versions import versions
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import in_words
-from runtime.records.up_lock import RUNNING
+from runtime.records.lock_file import RUNNING
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory

@@ -159,6 +159,17 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
 
 
 @pytest.mark.slow
+def test_a_run_is_scaled_back_to_what_cluster_toml_says(tmp_path: Path, survivor: Starts) -> None:
+    run = two_workers(tmp_path, survivor)
+    for workers in (3, 2):
+        scaled(run, workers=workers)
+        run.until(rf"scaled +workers {workers} ")
+        run.until("progress ")
+        assert f"\nworkers = {workers}\n" in (run.newest / "config.toml").read_text()
+        assert sum(name.startswith("conv-0-") for name in run.pids()) == workers
+
+
+@pytest.mark.slow
 def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts) -> None:
     run = survivor(configure(tmp_path, "single", iterations=1_000_000, paced=True))
     run.until("progress ")

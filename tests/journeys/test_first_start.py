@@ -23,7 +23,7 @@ def test_a_first_start_tells_what_it_compiles_and_ends_with_the_numbers_of_every
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        newest = max((tmp_path / "runs").iterdir(), key=lambda run: (run / "plan.json").stat().st_mtime_ns)
+        newest = max((tmp_path / "runs").glob("[!.]*"), key=lambda run: (run / "plan.json").stat().st_mtime_ns)
         events = [json.loads(line) for line in (newest / "events.jsonl").read_text().splitlines()]
         told = [event for event in events if event["event"] == "preparing"]
         losses.append([event["loss"] for event in events if event["event"] == "progress"])

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from runtime.records import files, presence, up_lock
+from runtime.records import files, lock_file, presence, up_lock
+from runtime.records.lock_file import Holder, path_of
 from runtime.records.presence import UNREADABLE, Sign, presence_by, presence_of, presences
 from runtime.records.runs import runs_in
-from runtime.records.up_lock import Holder, UpLock, path_of, wish_of
+from runtime.records.up_lock import UpLock
+from runtime.records.wishes import wish_of
 
 FAR = Holder("far", "another-host", "another-boot", 1, "run", renewed=1.0)
 
@@ -27,8 +29,8 @@ def write(path: Path, content: bytes) -> None:
 INSTEAD: dict[str, Callable[[Path], None]] = {
     "empty": lambda path: write(path, b""),
     "garbage": lambda path: write(path, b"\xff\x00garbage"),
-    "huge": lambda path: write(path, b" " * (up_lock.SIZE + 1)),
-    "deep": lambda path: write(path, b"[" * up_lock.SIZE),
+    "huge": lambda path: write(path, b" " * (lock_file.SIZE + 1)),
+    "deep": lambda path: write(path, b"[" * lock_file.SIZE),
     "a list": lambda path: write(path, b"[]"),
     "other fields": lambda path: write(path, b'{"up": 1}'),
     "another up": lambda path: write(path, json.dumps(dataclasses.asdict(FAR)).encode()),
@@ -46,6 +48,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Locks that leave a doubt are watched for a moment only; the pauses between two looks."""
     pauses: list[float] = []
     monkeypatch.setattr(up_lock, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(lock_file, "RENEW_SECONDS", 0.05)
     monkeypatch.setattr(presence.time, "sleep", pauses.append)
     return pauses
 
@@ -55,7 +58,7 @@ def test_a_lock_that_cannot_be_read_is_told_and_the_others_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], soon: list[float], kind: str
 ) -> None:
     with UpLock(tmp_path, print) as lock:
-        lock.says(up_lock.CHOOSING)
+        lock.says(lock_file.CHOOSING)
         INSTEAD[kind](path_of(tmp_path, "bad"))
         notes: list[str] = []
         found = presences(tmp_path, notes.append)
@@ -73,13 +76,13 @@ def test_a_lock_that_cannot_be_read_is_told_and_the_others_count(
 
 @pytest.mark.parametrize("kind", INSTEAD)
 def test_a_wish_that_cannot_be_read_is_none(tmp_path: Path, kind: str) -> None:
-    INSTEAD[kind](path_of(tmp_path, "me", up_lock.END))
+    INSTEAD[kind](path_of(tmp_path, "me", lock_file.END))
     assert wish_of(tmp_path, "me") in (None, False)
 
 
 def test_a_damaged_lock_that_is_held_counts_as_held_and_is_whole_soon(tmp_path: Path) -> None:
     with UpLock(tmp_path, print) as lock:
-        path_of(tmp_path, lock.up).write_bytes(b"\x00" * up_lock.SIZE)
+        path_of(tmp_path, lock.up).write_bytes(b"\x00" * lock_file.SIZE)
         found = presence_by(tmp_path, lock.up)
     assert found is not None
     assert (found.sign, found.holder.pid) == (Sign.HELD, os.getpid())
@@ -102,10 +105,10 @@ def test_the_up_of_a_run_whose_identity_is_damaged_is_found_by_its_lock(tmp_path
     (run / "run.json").write_text('{"id": "half')
     (run / "events.jsonl").write_text('{"t": 0.0, "unix_seconds": 1.0, "actor": "a", "event": "began"}\n')
     with UpLock(tmp_path, print) as lock:
-        lock.says(up_lock.RUNNING, "other")
+        lock.says(lock_file.RUNNING, "other")
         assert presence_of(run) is None
-        lock.says(up_lock.RUNNING, "one")
-        while up_lock.read(path_of(tmp_path, lock.up)).run != "one":
+        lock.says(lock_file.RUNNING, "one")
+        while lock_file.read(path_of(tmp_path, lock.up)).run != "one":
             os.sched_yield()
         found = presence_of(run)
     assert found is not None

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import io
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from runtime.errors import RoleDied, with_silent
+from runtime.cluster.clients import Scale
+from runtime.errors import ConvoyError, RoleDied, with_silent
 from runtime.plan.topology import Placement
-from runtime.recovery import restarting
+from runtime.recovery import following, restarting
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.recovering import cluster_of
@@ -109,3 +113,66 @@ async def test_the_next_run_does_not_try_machines_that_fell_silent_if_it_can_do_
     assert isinstance(await restarting.Restarting(checked, console, None, None).ended(), RoleDied)
     assert made == [set("abc"), set(places)]
     assert told in shown.getvalue() + capsys.readouterr().err
+
+
+async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`down` and Ctrl-C come at any moment: also when the run that follows is made, but not yet started."""
+    monkeypatch.chdir(tmp_path)
+    made: list[Early] = []
+
+    class Early(Dying):
+        def __init__(self, *given: object, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.is_started, self.wound_down = False, asyncio.Event()
+            made.append(self)
+
+        async def start(self) -> None:
+            if len(made) > 1:
+                with suppress(ConvoyError):  # as signals do
+                    await runs.wind_down("for the test")
+            self.is_started = True
+
+        async def wind_down(self, reason: str = "") -> None:
+            if not self.is_started:
+                raise ConvoyError("this run was not started")
+            self.wound_down.set()
+
+        async def ended(self) -> Any:
+            if len(made) == 1:
+                return await super().ended()
+            return await self.wound_down.wait() and None
+
+    monkeypatch.setattr(restarting, "Run", Early)
+    checked = check(cluster_of(tmp_path, "sync", RESTARTS))
+    runs = restarting.Restarting(checked, RunConsole(Console(file=io.StringIO()), live=False), None, None)
+    assert await asyncio.wait_for(runs.ended(), 10) is None
+    assert len(made) == 2
+
+
+def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_scaled_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Back to the number in cluster.toml, too: `resumed` keeps another one, which it finds in the run before."""
+
+    class Program:
+        @staticmethod
+        def resumed(config: object, options: int, place: Path) -> tuple[int, list[str]]:
+            return (3, ["scaled     as it was"]) if options == 2 else (options, [])
+
+        @staticmethod
+        def scaled(config: object, options: int, workers: int, groups: int) -> int:
+            return workers
+
+        @staticmethod
+        def plan(config: object, options: int) -> int:
+            return options
+
+    monkeypatch.setattr(following, "planned", lambda topology: topology)
+    monkeypatch.setattr(following, "settled", lambda checked, chosen: chosen.options)
+    checked: Any = SimpleNamespace(loaded=SimpleNamespace(config=None, options=2, program=Program))
+    place = Path()
+    assert following.goes_on(checked, place, wish=Scale(workers=2), left=3) == (2, [])
+    assert following.goes_on(checked, place, wish=Scale(without=("b",)), left=3) == (3, [])
+    assert following.goes_on(checked, place) == (3, ["scaled     as it was"])

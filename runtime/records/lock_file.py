@@ -1,0 +1,83 @@
+"""The file of a lock of `up`, `.up-ID.lock` next to the run directories: what it says, and whether it is held.
+
+Its owner holds an flock on it, and writes into it who holds it, which run is the present one, and every two seconds the
+time. A process on the same kernel asks the flock; a process on another host of a shared file system reads the time. A
+file `.up-ID.end` beside it asks `up` to end, from wherever the folder is reached.
+
+    .up-ID.lock   {"up": ID, "host": .., "boot": .., "pid": .., "run": .., "state": .., "renewed": ..}
+    .up-ID.end    {"now": false}
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runtime.records import files
+
+RENEW_SECONDS = 2.0
+SIZE = 2048  # bytes of the file, always: it is written in one piece
+LOCK, END, NEW = ".lock", ".end", ".new"
+RUNNING, BETWEEN, CHOOSING = "running", "between two runs", "choosing a preset"  # what `up` is at
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What the file of a lock says: the host and the process that hold it, the name of the present run directory, what
+    `up` is at, and when that was renewed, in seconds since 1970."""
+
+    up: str
+    host: str
+    boot: str
+    pid: int
+    run: str = ""
+    state: str = RUNNING
+    renewed: float = 0.0
+
+
+def path_of(folder: Path, up: str, suffix: str = LOCK) -> Path:
+    """The file of a lock, or of the wish that it ends."""
+    return folder / f".up-{up}{suffix}"
+
+
+def read(path: Path) -> Holder:
+    """What the file of a lock says. Damaged; Missing if there is none."""
+    said = files.read_json(path)
+    try:
+        holder = Holder(**said)
+        texts = (holder.up, holder.host, holder.boot, holder.run, holder.state)
+        renewed = float(holder.renewed)
+        whole = all(isinstance(text, str) and text.isprintable() for text in texts) and math.isfinite(renewed)
+        whole = whole and type(holder.pid) is int and path == path_of(path.parent, holder.up) and _is_name(holder.run)
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise files.damaged(path, "found other fields")
+    return replace(holder, renewed=renewed)
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether a process holds the flock of this file, as far as this kernel knows; None if nobody can ask."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that ask never take each other for an `up`
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _is_name(run: str) -> bool:
+    """Whether this can be the name of a folder, or is empty."""
+    return not {"/", "\0"} & {*run} and run not in (".", "..")

@@ -1,0 +1,50 @@
+"""What killed processes left of their locks: which files these are, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from runtime.machine.boot import boot_id
+from runtime.records.files import Damaged
+from runtime.records.lock_file import LOCK, NEW, is_held, read
+
+LEFT_SECONDS = 600.0  # after its last change a file that no kernel can be asked about counts as left
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left: locks of this kernel that no process holds, then files beside no lock."""
+    for is_left in (_is_left_lock, _is_left_part):
+        for path in folder.glob(".up-*"):
+            with contextlib.suppress(OSError):
+                if is_left(path):
+                    path.unlink()
+
+
+def _is_left_lock(path: Path) -> bool:
+    if path.suffix != LOCK or is_held(path) is not False:
+        return False
+    try:
+        holder = read(path)
+    except Damaged:
+        return _is_old(path)
+    return holder.boot == boot_id() or (holder.host == platform.node() and _is_old(path))
+
+
+def _is_left_part(path: Path) -> bool:
+    """A lock that is being made has no name yet: that part is left if it is old, and nobody holds it."""
+    if path.suffix == LOCK or path.with_suffix(LOCK).exists():
+        return False
+    return path.suffix != NEW or (_is_old(path) and is_held(path) is False)
+
+
+def _is_old(path: Path) -> bool:
+    return abs(time.time() - path.stat().st_mtime) > LEFT_SECONDS
+
+
+def beside(lock: Path) -> Iterator[Path]:
+    """What stands beside a lock: a wish, and parts of wishes."""
+    return (path for path in lock.parent.glob(f"{lock.stem}.*") if path != lock)

@@ -1,0 +1,46 @@
+"""Wishes that an `up` ends: a file `.up-ID.end` beside its lock, which reaches it wherever its folder is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from runtime.machine import owned
+from runtime.records.lock_file import END, SIZE, path_of
+
+
+def wish_of(folder: Path, up: str) -> bool | None:
+    """Whether somebody who may write to the files of this `up` wants it to end: False: well, True: at once."""
+    try:
+        descriptor = owned.open_file(path_of(folder, up, END), os.O_RDONLY)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            said: Any = json.loads(file.read(SIZE))
+        except (OSError, ValueError, RecursionError):
+            return None
+    return bool(said.get("now")) if isinstance(said, dict) else None
+
+
+def ask_to_end(folder: Path, up: str, *, now: bool) -> None:
+    """Ask the `up` that holds this lock to end. OSError; FileNotFoundError if the lock is gone."""
+    lock = path_of(folder, up)
+    if lock.stat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is another user's", str(lock))
+    part = path_of(folder, up, f".{secrets.token_hex(4)}")
+    descriptor = owned.open_file(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(json.dumps({"now": now}))
+    part.rename(path_of(folder, up, END))
+
+
+def withdraw(folder: Path, up: str) -> None:
+    """Nobody waits for the end of this `up` any more: it has ended, or gave no sign."""
+    with contextlib.suppress(OSError):
+        path_of(folder, up, END).unlink()
