@@ -80,8 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         PS, "ps ignores locks", "runtime/attached/finding.py",
-        "        there = [Alive(presence.run, presence) for presence in await asyncio.to_thread(presences, below, damaged)]\n",
-        "        there = []\n",
+        "        there = [Alive(presence.run, presence) for presence in", "        there = [] and [0 for presence in",
         ("hold", "ps"),
     ),
     Mutant(

@@ -86,7 +86,7 @@ def test_a_file_that_is_there_is_not_called_missing_or_wrong_when_no_descriptor_
 def test_whether_a_run_is_live_is_not_known_when_no_descriptor_is_left(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
     assert not listens(tmp_path)
-    with none_left(), pytest.raises(ConvoyError, match="plan.json: it cannot be read: Too many open files"):
+    with none_left(), pytest.raises(ConvoyError, match=r"plan\.json: it cannot be read: Too many open files"):
         listens(tmp_path)
     with none_left(), pytest.raises(ConvoyError, match="Too many open files"):
         directories(tmp_path)
