@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runtime.machine import owned
+from runtime.machine.files import replace
 from runtime.records import files, reading
 
 FILE = "run.json"
@@ -52,11 +52,7 @@ class Identity:
     def write(self, directory: Path) -> None:
         """Write run.json, whole or not at all. OSError."""
         data = {**dataclasses.asdict(self), "began": self.moment}
-        part = directory / f".{FILE}"
-        descriptor = owned.open_file(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(data, indent=1) + "\n")
-        part.replace(directory / FILE)
+        replace(directory / FILE, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def identity_of(directory: Path) -> Identity | None:
