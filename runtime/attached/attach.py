@@ -271,7 +271,10 @@ class Client:
         if presence is None:
             return None
         if presence.sign is Sign.HELD and presence.holder.state == RUNNING:
-            return ConvoyError(f"the run {self.called} begins or ends just now, or lives in another container")
+            why = "it begins or ends just now, or is in another container"
+            return ConvoyError(
+                f"the run {self.called} {presence.words}, and its sockets cannot be reached from here: {why}"
+            )
         return ConvoyError(f"the run {self.called} cannot be reached: {presence.words}")
 
     def _ended(self) -> ConvoyError:

@@ -16,7 +16,7 @@ from runtime.plan.run_plan import placement_in
 from runtime.records.files import Damaged, LeftOut, Missing
 from runtime.records.identity import configured, identity_of, recorded
 from runtime.records.presence import Sign
-from runtime.records.reading import FILE, events, is_number
+from runtime.records.reading import FILE, events, is_number, torn
 from runtime.report.course import ENDING, ENDS, Course, after
 from runtime.report.picture import HEADLINE
 from runtime.transport import host
@@ -56,6 +56,8 @@ async def standing(seen: Seen) -> dict[str, Any]:
         presence = None
     if presence is not None and not (presence.sign is Sign.SILENT and after(told).result != KILLED):
         found["state"] = presence.words
+    if presence is None and not await seen.answers():
+        notes += await asyncio.to_thread(_read, notes, torn, seen.directory) or ()
     if placement is None:
         return found
     found["program"] = placement.topology.program
@@ -135,6 +137,8 @@ def last_checkpoint(found: dict[str, Any], where: Path) -> str:
     """In words, of what `standing` has found; `where`: before the name of its own."""
     if found["checkpoint"]:
         return str(where / found["checkpoint"])
+    if any(JOURNAL in note for note in found["damaged"]):
+        return f"not known, since {JOURNAL} is damaged"
     before = Path(found["began_with"])
     return f"none since it began with {Path(before.parent.name, before.name)}" if found["began_with"] else "none"
 

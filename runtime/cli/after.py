@@ -12,6 +12,7 @@ from typing import Any
 from runtime.attached.standing import journal, said
 from runtime.errors import ConfigError, ProgramFailed
 
+FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that somebody ended
 TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
 
 
@@ -30,7 +31,7 @@ class After:
         """What is told of a run that ended with this exit code; the exit code of all. `directory`: of the run, if one
         was begun; `saved`: else the checkpoint after which nothing was left to do."""
         saved = saved if directory is None else _last_checkpoint(directory)
-        if code and directory is not None and self._resumes:
+        if directory is not None and self._resumes and (code or journal(directory).keys() & FROM_OUTSIDE):
             before = directory if saved is not None else _with_a_checkpoint_before(directory)
             if before is not None:
                 say(f"go on     {self.again(before)}")

@@ -41,7 +41,7 @@ KINDS = {
     "said.toml": Kind("what cluster.toml said before the run was scaled", "without it the run counts as not scaled"),
     "plan.json": Kind(
         "the plan of a run by this version of Convoy",
-        "`status`, `events`, `logs`, `report` and `down` work without it",
+        "`ps`, `status`, `events`, `logs`, `report` and `down` work without it",
         256 << 20,
     ),
     "versions.json": Kind("the versions that a run used", "nothing else needs it"),

@@ -41,6 +41,20 @@ def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str
             yield found
 
 
+def torn(directory: Path) -> list[str]:
+    """What is wrong with the end of a journal that nobody writes any more, in one line; an empty list if nothing is:
+    every run that began has an event, and every event ends its line. Damaged, Missing."""
+    path = directory / FILE
+    last = b""
+    for last in Lines(path).rest():
+        pass
+    if not last:
+        return [f"{path}: it is empty; expected the journal of a run, so what happened in the run is not known"]
+    if not last.endswith(b"\n"):
+        return [f"{path}: its last line has no end and is left out: `up` was killed, or the file was cut"]
+    return []
+
+
 def event_of(line: str) -> dict[str, Any] | None:
     """The event of a line; None if it is damaged."""
     try:

@@ -72,6 +72,7 @@ async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[s
     from runtime.attached.following import followed
     from runtime.cluster.operators.words import JOURNAL
     from runtime.records.files import Lines
+    from runtime.records.reading import torn
 
     await looked.refresh(JOURNAL)
     async with followed(looked, follow) as end:
@@ -87,3 +88,6 @@ async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[s
         await end()
         for line in journal.whole():
             yield line.decode(errors="replace").rstrip("\n")
+        if not await looked.lives():
+            for note in await asyncio.to_thread(torn, looked.directory):
+                console.warn(note)

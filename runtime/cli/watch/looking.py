@@ -15,6 +15,7 @@ from runtime.attached.attach import Client
 from runtime.attached.seen import Seen
 from runtime.cli.arguments import Connection, runs_here, seen
 from runtime.errors import ConfigError
+from runtime.records.runs import run_directory
 from runtime.suggest import hint
 
 State = Mapping[str, Any]  # of a process, see `actors.snapshot`
@@ -74,7 +75,7 @@ def seen_by(
     name in the only live run, or the newest, or the one that `--connect` leads to."""
     if run is None or name is not None:
         return seen(run, connection), name
-    is_run = connection.connect is None and any(map(Path.is_dir, (Path(run), runs_here() / run)))
+    is_run = connection.connect is None and run_directory(Path(run), runs_here()) is not None
     return (seen(run, connection), None) if is_run else (seen(None, connection), run)
 
 

@@ -62,6 +62,14 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
         if not await looked.lives():
             place = looked.place
             raise ActorStopped(f"the run in {place} is over; what its processes wrote is in {place / 'logs'}")
+        if (
+            not await looked.answers()
+        ):  # its processes are not of this host or container: their numbers say nothing here
+            presence = await looked.presence()
+            raise ConvoyError(
+                f"the run in {looked.place} {presence.words if presence is not None else 'is over'}: its processes "
+                "cannot be looked at from here; do it there, or with --connect"
+            )
         await looked.refresh(JOURNAL)
         damaged = LeftOut(looked.directory / JOURNAL)
         greetings = await asyncio.to_thread(_greetings, looked.directory, damaged)
