@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from nets import NetError, is_folder
@@ -9,10 +10,13 @@ from nets.files import checkpoint
 from nets.reasons import reason
 from roles.checkpoints.best import FILE
 
+NUMBERED = re.compile(r"checkpoint-(\d{1,18})\.safetensors")  # a copy of a person's has another name
+
 
 def newest_first(run: Path) -> list[Path]:
     """The numbered checkpoints in a run directory."""
-    return sorted(run.glob("checkpoint-*.safetensors"), key=lambda path: (len(path.name), path.name), reverse=True)
+    numbers = {path: said[1] for path in run.iterdir() if (said := NUMBERED.fullmatch(path.name))}
+    return sorted(numbers, key=lambda path: int(numbers[path]), reverse=True)
 
 
 def meant(run: Path) -> tuple[Path, str]:

@@ -9,6 +9,9 @@ neither           nothing: its host is silent        nobody knows
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from runtime.attached.standing import journal, said
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.reasons import reason
 from runtime.records.files import Damaged
-from runtime.records.lock_file import RUNNING
+from runtime.records.lock_file import END, RUNNING, is_locked, path_of
 from runtime.records.presence import FRESH_SECONDS, Presence, presence_by, presence_of
 from runtime.records.wishes import ask_to_end, withdraw
 
@@ -43,29 +46,46 @@ async def end(seen: Seen, *, now: bool) -> Ended:
         if not answers:
             raise
         presence = None
-    asked = answers
-    if answers:
+    with _opened(presence) as lock:
+        asked = answers
+        if answers:
+            try:
+                async with seen.client() as client:
+                    error = await client.end(now=now)
+            except ActorStopped:  # the run has ended meanwhile, and perhaps another follows
+                asked = False
+                if presence is None:
+                    raise
+        if presence is None:
+            return Ended(seen.place, error, before=not answers)
         try:
-            async with seen.client() as client:
-                error = await client.end(now=now)
-        except ActorStopped:  # the run has ended meanwhile, and perhaps another follows
-            asked = False
-            if presence is None:
-                raise
-    if presence is None:
-        return Ended(seen.place, error, before=not answers)
+            last = await _released(presence, lock, now=now, asked=asked)
+        finally:
+            withdraw(presence.folder, presence.holder.up)
+        return Ended(last.run or seen.place, error or _failure(last))
+
+
+@contextmanager
+def _opened(presence: Presence | None) -> Iterator[int | None]:
+    """The open file of a lock: it tells whether `up` lives, also if the file was moved or removed. None if it cannot be
+    opened."""
+    descriptor = None
+    if presence is not None:
+        with suppress(OSError):
+            descriptor = os.open(presence.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        last = await _released(presence, now=now, asked=asked)
+        yield descriptor
     finally:
-        withdraw(presence.folder, presence.holder.up)
-    return Ended(last.run or seen.place, error or _failure(last))
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-async def _released(presence: Presence, *, now: bool, asked: bool) -> Presence:
-    """Wait until the lock is free; what it said last. `asked`: the present run was asked to end already, and only one
-    that follows it would have to be. ConvoyError if `up` does not renew its lock meanwhile."""
+async def _released(presence: Presence, lock: int | None, *, now: bool, asked: bool) -> Presence:
+    """Wait until the lock is free; what it said last. `lock`: its open file; `asked`: the present run was asked to end
+    already, and only one that follows it would have to be. ConvoyError if `up` does not renew its lock meanwhile."""
+    wished = False
     last, up, clock = presence, presence.holder.up, asyncio.get_running_loop().time
-    renewed = clock()
+    renewed, wish = clock(), path_of(presence.folder, up, END)
     while True:
         if not last.lives:
             raise ConvoyError(
@@ -73,11 +93,15 @@ async def _released(presence: Presence, *, now: bool, asked: bool) -> Presence:
                 f"gone for good, remove {last.file}"
             )
         if not asked or last.holder.run != presence.holder.run:
-            asked, presence = True, last
+            asked, presence, wished = True, last, True
+            await asyncio.to_thread(_ask, last.folder, up, now)
+        elif wished and not wish.exists():  # somebody else has withdrawn it
             await asyncio.to_thread(_ask, last.folder, up, now)
         found = await asyncio.to_thread(presence_by, last.folder, up)
         if found is None:
-            return last
+            if lock is None or not is_locked(lock):
+                return last
+            found = last  # the folder was moved, or the file removed, which its holder mends
         if found.holder.renewed != last.holder.renewed:
             renewed = clock()
         elif clock() - renewed > FRESH_SECONDS:

@@ -63,8 +63,8 @@ async def live(below: Path, damaged: Callable[[str], None] = unheard) -> list[Al
         there = [] if presence is None else [Alive(below, presence)]
     else:
         there = [Alive(presence.run, presence) for presence in await asyncio.to_thread(presences, below, damaged)]
-    known = {alive.directory for alive in there}
-    knocked = [run.directory for run in found if run.directory not in known]
+    # without an `up` of its own a run is an earlier version's, or its run.json is damaged: only its socket tells
+    knocked = [run.directory for run in found if not run.identity.up]
     answers = await asyncio.gather(*map(asyncio.to_thread, [listens] * len(knocked), knocked))
     there += [Alive(path, None) for path, answered in zip(knocked, answers, strict=True) if answered]
     places: dict[Path | None, int] = {run.directory: place for place, run in enumerate(found)}

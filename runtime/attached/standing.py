@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,7 +58,7 @@ async def standing(seen: Seen) -> dict[str, Any]:
     if presence is not None and not (presence.sign is Sign.SILENT and after(told).result != KILLED):
         found["state"] = presence.words
     if presence is None and not await seen.answers():
-        notes += await asyncio.to_thread(_read, notes, torn, seen.directory) or ()
+        await asyncio.to_thread(_look_at_the_end, seen.directory, notes)
     if placement is None:
         return found
     found["program"] = placement.topology.program
@@ -76,6 +77,12 @@ async def standing(seen: Seen) -> dict[str, Any]:
         doing = {actor: _doing(known.actors.get(actor, {})) for actor in spec.actors}
         found["processes"][spec.name] = {**facts, "cpu_seconds": processor, "rss_bytes": memory, "actors": doing}
     return found
+
+
+def _look_at_the_end(directory: Path, notes: list[str]) -> None:
+    """`notes` tells what is wrong with the end of a journal that nobody writes any more."""
+    with suppress(Damaged):  # told already
+        notes += torn(directory)
 
 
 def _read(notes: list[str], read: Callable[[Path], T], directory: Path) -> T | None:

@@ -4,6 +4,7 @@ addresses    which of its addresses it uses
 private      the private folder of a run on it
 owned        files and folders of this user, which nobody else can replace
 boot         the boot of its kernel
+forks        what forked children do not keep
 files        secrets, and the files of a run directory
 descriptors  how many sockets and files a process may have
 memory       how much there is; whether the kernel killed for it

@@ -16,10 +16,12 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runtime.machine.boot import boot_id
 from runtime.records import files
 
 RENEW_SECONDS = 2.0
 SIZE = 2048  # bytes of the file, always: it is written in one piece
+LONGEST_NAME = 255  # bytes of a file's name
 LOCK, END, NEW = ".lock", ".end", ".new"
 RUNNING, BETWEEN, CHOOSING = "running", "between two runs", "choosing a preset"  # what `up` is at
 
@@ -27,7 +29,8 @@ RUNNING, BETWEEN, CHOOSING = "running", "between two runs", "choosing a preset" 
 @dataclass(frozen=True)
 class Holder:
     """What the file of a lock says: the host and the process that hold it, the name of the present run directory, what
-    `up` is at, and when that was renewed, in seconds since 1970."""
+    `up` is at, and when that was renewed, in seconds since 1970. `inode`: of the file, as its holder sees it; a process
+    that sees another one looks through another mount, where the flock may not count."""
 
     up: str
     host: str
@@ -36,6 +39,7 @@ class Holder:
     run: str = ""
     state: str = RUNNING
     renewed: float = 0.0
+    inode: str = ""
 
 
 def path_of(folder: Path, up: str, suffix: str = LOCK) -> Path:
@@ -48,7 +52,7 @@ def read(path: Path) -> Holder:
     said = files.read_json(path)
     try:
         holder = Holder(**said)
-        texts = (holder.up, holder.host, holder.boot, holder.run, holder.state)
+        texts = (holder.up, holder.host, holder.boot, holder.run, holder.state, holder.inode)
         renewed = float(holder.renewed)
         whole = all(isinstance(text, str) and text.isprintable() for text in texts) and math.isfinite(renewed)
         whole = whole and type(holder.pid) is int and path == path_of(path.parent, holder.up) and _is_name(holder.run)
@@ -57,6 +61,19 @@ def read(path: Path) -> Holder:
     if not whole:
         raise files.damaged(path, "found other fields")
     return replace(holder, renewed=renewed)
+
+
+def inode_of(about: os.stat_result) -> str:
+    """Which file that is, on this kernel."""
+    return f"{about.st_dev}:{about.st_ino}"
+
+
+def is_same(path: Path, holder: Holder) -> bool:
+    """Whether this kernel sees the very file that the holder has locked."""
+    try:
+        return holder.boot == boot_id() and holder.inode in ("", inode_of(path.lstat()))
+    except OSError:
+        return False
 
 
 def is_held(path: Path) -> bool | None:
@@ -68,16 +85,23 @@ def is_held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
+        return is_locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(descriptor: int) -> bool | None:
+    """The same of a file that is open, also if it has been removed."""
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that ask never take each other for an `up`
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
     except BlockingIOError:
         return True
     except OSError:
         return None
-    finally:
-        os.close(descriptor)
     return False
 
 
 def _is_name(run: str) -> bool:
     """Whether this can be the name of a folder, or is empty."""
-    return not {"/", "\0"} & {*run} and run not in (".", "..")
+    return not {"/", "\0"} & {*run} and run not in (".", "..") and len(os.fsencode(run)) <= LONGEST_NAME

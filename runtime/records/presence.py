@@ -77,8 +77,10 @@ def presence_of(directory: Path) -> Presence | None:
     it is. OSError if the directory is another user's; Damaged if its lock is damaged and nobody here holds it. May take
     seconds, where the clocks of two hosts differ."""
     identity, whole = identity_of(directory), directory.resolve()
-    if identity is not None and identity.up:
-        return presence_by(whole.parent, identity.up)
+    if identity is not None and identity.up:  # a link may lead to a run directory that was moved away
+        beside = directory.absolute().parent
+        found_beside = None if beside == whole.parent else presence_by(beside, identity.up)
+        return found_beside or presence_by(whole.parent, identity.up)
     if identity is None or identity.id:  # no run directory, or a run that no `up` has started
         return None
     found = presences(whole.parent)
@@ -138,13 +140,13 @@ class _Lock:
         self.is_sure = True
         if held:
             self.found = Presence(Sign.HELD, now, self._path.parent)
-        elif held is False and now.boot == boot_id():
+        elif held is False and lock_file.is_same(self._path, now):
             self.found = None
         elif 0 <= age <= FRESH_SECONDS or (before is not None and before.renewed != now.renewed):
             self.found = Presence(Sign.ELSEWHERE, now, self._path.parent)
         else:
-            self.is_sure = abs(age) > WATCHED_SECONDS  # else the clocks of two hosts may differ
-            restarted = now.host == platform.node() and now.boot != boot_id()
+            restarted = now.host == platform.node()  # and not a host of the same name, which would renew it
+            self.is_sure = abs(age) > WATCHED_SECONDS and not restarted  # else the clocks of two hosts may differ
             self.found = None if restarted else Presence(Sign.SILENT, now, self._path.parent, max(0.0, age))
 
     def _is_damaged(self, error: Damaged) -> None:

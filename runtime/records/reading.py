@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -45,9 +46,7 @@ def torn(directory: Path) -> list[str]:
     """What is wrong with the end of a journal that nobody writes any more, in one line; an empty list if nothing is:
     every run that began has an event, and every event ends its line. Damaged, Missing."""
     path = directory / FILE
-    last = b""
-    for last in Lines(path).rest():
-        pass
+    last = next(iter(deque(Lines(path).rest(), maxlen=1)), b"")
     if not last:
         return [f"{path}: it is empty; expected the journal of a run, so what happened in the run is not known"]
     if not last.endswith(b"\n"):

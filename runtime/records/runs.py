@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.records import reading
 from runtime.records.identity import Identity, identity_of
 
 
@@ -18,14 +19,27 @@ class KnownRun:
 
 
 def runs_in(folder: Path) -> list[KnownRun]:
-    """The runs of a folder, the newest last; a run directory that is another user's is left out. OSError if the folder
-    cannot be read; an empty list if there is none."""
+    """The runs of a folder, the newest last; a run directory that is another user's is left out, and so is a link, such
+    as `latest`. OSError if the folder cannot be read; an empty list if there is none."""
     try:
-        paths = list(folder.iterdir())
+        paths = [path for path in folder.iterdir() if not path.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = [KnownRun(path, said) for path in paths if (said := _identity(path)) is not None]
-    return sorted(found, key=lambda run: (run.identity.began, run.directory.name))
+    return sorted(found, key=_order)
+
+
+def _order(run: KnownRun) -> tuple[float, float, int, str]:
+    """By the begin. Of copies of one run directory the one that was written last comes last, then the one with the
+    shortest name: copies are called X.bak."""
+    return run.identity.began, _written(run.directory), -len(run.directory.name), run.directory.name
+
+
+def _written(directory: Path) -> float:
+    try:
+        return (directory / reading.FILE).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def runs_named(folder: Path, name: str) -> list[KnownRun]:

@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from runtime.machine.boot import boot_id
 from runtime.records.files import Damaged
-from runtime.records.lock_file import LOCK, NEW, is_held, read
+from runtime.records.lock_file import LOCK, NEW, is_held, is_same, read
 
 LEFT_SECONDS = 600.0  # after its last change a file that no kernel can be asked about counts as left
 
@@ -31,7 +30,7 @@ def _is_left_lock(path: Path) -> bool:
         holder = read(path)
     except Damaged:
         return _is_old(path)
-    return holder.boot == boot_id() or (holder.host == platform.node() and _is_old(path))
+    return is_same(path, holder) or (holder.host == platform.node() and _is_old(path))
 
 
 def _is_left_part(path: Path) -> bool:

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from runtime.machine import owned
+from runtime.machine import forks, owned
 from runtime.machine.boot import boot_id
 from runtime.reasons import reason
-from runtime.records.lock_file import NEW, RENEW_SECONDS, SIZE, Holder, path_of
+from runtime.records.lock_file import NEW, RENEW_SECONDS, SIZE, Holder, inode_of, path_of
 from runtime.records.sweeping import beside, sweep
 from runtime.records.wishes import wish_of
 
@@ -34,10 +34,10 @@ class UpLock:
     long as somebody asks for the end; `tell` hears in words what goes wrong. OSError if the folder takes no file."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
-        self._folder, self._tell = folder, tell
+        self._folder, self._tell = folder.absolute(), tell  # the working directory of a script may change
         self.on_wish: Callable[[bool], None] = lambda now: None
         self._holder = Holder(secrets.token_hex(8), platform.node(), boot_id(), os.getpid())
-        self._path = path_of(folder, self.up)
+        self._path = path_of(self._folder, self.up)
         self._writing, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
         self._complained = False
 
@@ -52,16 +52,7 @@ class UpLock:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         sweep(self._folder)
-        part = path_of(self._folder, self.up, NEW)
-        self._descriptor = owned.open_file(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        try:
-            self._take()
-            os.pwrite(self._descriptor, self._content(), 0)
-            part.rename(self._path)  # nobody sees a lock that is not held yet
-        except BaseException:
-            os.close(self._descriptor)
-            part.unlink(missing_ok=True)
-            raise
+        self._descriptor = self._made()
         self._thread = threading.Thread(target=self._keep, daemon=True, name="lock of up")
         self._thread.start()
         return self
@@ -69,17 +60,36 @@ class UpLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._holder.pid:  # a forked child of a script: the lock is its parent's
+            return
         self._over.set()
         self._news.set()
         self._thread.join()
         for path in (*beside(self._path), self._path):
             with contextlib.suppress(OSError):
                 path.unlink()
-        os.close(self._descriptor)
+        forks.close(self._descriptor)
 
-    def _take(self) -> None:
+    def _made(self) -> int:
+        """A new file, which nobody sees before it is locked; its descriptor. OSError."""
+        part = path_of(self._folder, self.up, NEW)
+        descriptor = owned.open_file(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take(descriptor)
+            with self._writing:
+                self._holder = replace(self._holder, inode=inode_of(os.fstat(descriptor)))
+                os.pwrite(descriptor, self._content(), 0)
+            part.rename(self._path)
+        except BaseException:
+            os.close(descriptor)
+            part.unlink(missing_ok=True)
+            raise
+        forks.keep_from_children(descriptor)
+        return descriptor
+
+    def _take(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             alone = "only the time in its lock tells others whether this `up` lives"
             self._tell(f"{self._folder}: {reason(error)}: {alone}")
@@ -105,9 +115,14 @@ class UpLock:
 
     def _renew(self) -> None:
         """Each time through a descriptor of its own: closing that is what shows the time to other hosts of a network
-        file system."""
+        file system. A lock that somebody has removed is made again."""
         try:
-            descriptor = owned.open_file(self._path, os.O_WRONLY)
+            try:
+                descriptor = owned.open_file(self._path, os.O_WRONLY)
+            except FileNotFoundError:
+                before, self._descriptor = self._descriptor, self._made()
+                forks.close(before)
+                return
             try:
                 with self._writing:
                     os.pwrite(descriptor, self._content(), 0)

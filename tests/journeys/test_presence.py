@@ -149,7 +149,7 @@ async def test_a_run_whose_sockets_cannot_be_reached_is_told_and_ended_through_i
         assert await asyncio.to_thread(main, ["ps", str(tmp_path)]) == 0
         assert f" runs on {host} " in capsys.readouterr().out
         assert await asyncio.to_thread(main, ["save", str(run.directory)]) == 1
-        assert "lives in another container" in capsys.readouterr().err
+        assert "or is in another container" in capsys.readouterr().err
         assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
         assert capsys.readouterr().out == f"{run.directory.name} has ended; last checkpoint: none\n"
         assert await run.ended() is None

@@ -262,10 +262,12 @@ def test_a_lock_that_can_no_longer_be_renewed_says_so_once(tmp_path: Path) -> No
     said: list[str] = []
     with UpLock(tmp_path, said.append) as lock:
         path_of(tmp_path, lock.up).unlink()
+        path_of(tmp_path, lock.up).mkdir()
         for state in ("one", "two"):
             lock.says(state)
             _until(lambda: len(said) > 0)
-    assert len(said) == 1 and said[0].startswith(f"{path_of(tmp_path, lock.up)}: No such file or directory: ")
+        path_of(tmp_path, lock.up).rmdir()
+    assert len(said) == 1 and said[0].startswith(f"{path_of(tmp_path, lock.up)}: Is a directory: ")
 
 
 # -- wishes

@@ -27,6 +27,7 @@ from ops.cpu.codegen.target import host
 
 VARIABLE = "CONVOY_KERNEL_CACHE"
 KEPT_DAYS = 30
+DIGEST_BYTES = 32
 OBJECT = ".o"  # machine code, as linkers know it
 FOLDERS = "[0-9a-f]" * 16  # a version's, as `_fingerprint` names it
 TEMPORARY = 9  # names that are tried in the temporary folder, where another user may have taken some
@@ -115,7 +116,7 @@ class Kept:
             return None
         try:
             with os.fdopen(open_file(self._path, os.O_RDONLY), "rb") as file:
-                return file.read() or None  # of a disk that was full, or lost its power
+                return _checked(file.read())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -129,12 +130,18 @@ class Kept:
         new = self._path.with_suffix(f".{os.getpid()}.{os.urandom(4).hex()}")
         try:
             with os.fdopen(open_file(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-                file.write(code)
+                file.write(hashlib.sha256(code).digest() + code)
             new.replace(self._path)
         except OSError as error:
             _not_kept(self._path.parent, error)
             with suppress(OSError):
                 new.unlink()
+
+
+def _checked(data: bytes) -> bytes | None:
+    """The code behind its SHA-256; None if it is damaged: of a disk that was full, or a machine that lost its power."""
+    code = data[DIGEST_BYTES:]
+    return code if hashlib.sha256(code).digest() == data[:DIGEST_BYTES] else None
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from runtime.cluster import birth
 from runtime.cluster.birth import Born
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.errors import LaunchError
-from runtime.machine import namespaces
+from runtime.machine import forks, namespaces
 from runtime.machine.owned import open_file
 from runtime.machine.versions import identity
 from runtime.plan.topology import ProcessSpec
@@ -56,7 +56,7 @@ class LocalProcess(Launched):
     def let_go(self) -> None:
         """Its end is known, or does not matter any more."""
         self._unwatch()
-        os.close(self.lifeline)
+        forks.close(self.lifeline)
 
     def end(self, status: int) -> None:
         """Its end is known."""
@@ -234,6 +234,7 @@ class LocalLauncher(Launcher):
             os.close(writable)
             said = "".join(f"\n    {line}" for line in nursery.last_lines())
             raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{_how(nursery)}{said}")
+        forks.keep_from_children(writable)
         launched = LocalProcess(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
         nursery.children[pid] = launched
         launched.watch()

@@ -1,0 +1,187 @@
+"""Locks and runs whose files somebody moves, copies, links or removes, and processes that fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.cpu.codegen.store import Kept
+from roles.checkpoints.meant import newest_first
+from runtime.attached.ending import end
+from runtime.attached.finding import live
+from runtime.attached.seen import Here
+from runtime.machine import forks
+from runtime.records import lock_file, presence
+from runtime.records.identity import Identity
+from runtime.records.lock_file import path_of, read
+from runtime.records.presence import Sign, presence_of, presences
+from runtime.records.runs import runs_in
+from runtime.records.sweeping import sweep
+from runtime.records.up_lock import UpLock
+
+
+def until(seen: Callable[[], object]) -> None:
+    """The lock's thread works meanwhile; the test's limit of time ends what never comes."""
+    while not seen():
+        os.sched_yield()
+
+
+def run_in(folder: Path, name: str, up: str = "", began: float = 1.0) -> Path:
+    """A run directory."""
+    directory = folder / name
+    directory.mkdir()
+    Identity.new("exp", began, up=up).write(directory)
+    (directory / "events.jsonl").write_text('{"t": 0.0, "actor": "a", "event": "began"}\n')
+    return directory
+
+
+def test_a_lock_that_somebody_removes_is_made_again_by_its_holder(tmp_path: Path) -> None:
+    with UpLock(tmp_path, print) as lock:
+        directory = run_in(tmp_path, "one", lock.up)
+        lock.says(lock_file.BETWEEN, "one")
+        path_of(tmp_path, lock.up).unlink()
+        until(path_of(tmp_path, lock.up).exists)
+        found = presence_of(directory)
+        assert found is not None and found.sign is Sign.HELD
+        assert read(path_of(tmp_path, lock.up)).state == lock_file.BETWEEN
+    assert list(tmp_path.glob(".up-*")) == []
+
+
+def test_a_forked_child_of_a_script_neither_keeps_nor_removes_the_lock_of_its_parent(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+from runtime.records.up_lock import UpLock
+with UpLock(Path(sys.argv[1]), print) as lock:
+    pid = os.fork()
+    if pid == 0:
+        if sys.argv[2] == "leaves":
+            sys.exit(0)
+        signal.pause()
+    if sys.argv[2] == "leaves":
+        os.waitpid(pid, 0)
+    print(pid, flush=True)
+    signal.pause()
+"""
+    for how in ("leaves", "stays"):
+        words = [sys.executable, "-c", script, str(tmp_path), how]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            (found,) = presences(tmp_path)
+            assert found.sign is Sign.HELD
+            parent.kill()
+            parent.wait()
+            assert presences(tmp_path) == [], "a child that lives keeps nothing"
+            if how == "stays":
+                os.kill(child, signal.SIGKILL)
+        sweep(tmp_path)
+
+
+def test_a_descriptor_that_is_kept_from_children_is_closed_in_them_alone() -> None:
+    readable, writable = os.pipe()
+    forks.keep_from_children(writable)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.fstat(writable)
+        except OSError:
+            forks.close(writable)  # nothing
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    forks.close(writable)
+    assert os.read(readable, 1) == b"", "nobody else has it"
+    os.close(readable)
+
+
+def test_a_lock_works_on_where_the_working_directory_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with UpLock(Path("runs"), print) as lock:
+        monkeypatch.chdir("/")
+        lock.says(lock_file.RUNNING, "later")
+        until(lambda: read(path_of(tmp_path / "runs", lock.up)).run == "later")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+async def test_down_waits_for_an_up_whose_folder_is_moved_meanwhile(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "runs", tmp_path / "moved"
+    folder.mkdir()
+    with UpLock(folder, lambda text: None) as lock:
+        directory = run_in(folder, "one", lock.up)
+        lock.says(lock_file.BETWEEN, "one")
+        asking = asyncio.create_task(end(Here(directory), now=False))
+        while not path_of(folder, lock.up, lock_file.END).exists():
+            await asyncio.sleep(0)
+        folder.rename(moved)
+        done, _ = await asyncio.wait([asking], timeout=0.5)
+        assert not done, "`up` holds its lock still"
+        moved.rename(folder)
+    assert (await asking).run == directory
+
+
+async def test_a_wish_that_somebody_withdraws_is_asked_again(tmp_path: Path) -> None:
+    with UpLock(tmp_path, print) as lock:
+        directory = run_in(tmp_path, "one", lock.up)
+        lock.says(lock_file.BETWEEN, "one")
+        wish = path_of(tmp_path, lock.up, lock_file.END)
+        asking = asyncio.create_task(end(Here(directory), now=False))
+        for _ in range(2):
+            while not wish.exists():
+                await asyncio.sleep(0)
+            wish.unlink()
+    await asking
+
+
+def test_a_copy_of_a_run_directory_is_not_newer_than_the_run(tmp_path: Path) -> None:
+    first = run_in(tmp_path, "20260101-000000-exp")
+    shutil.copytree(first, tmp_path / "20260101-000000-exp.bak")
+    assert runs_in(tmp_path)[-1].directory == first
+
+
+async def test_a_link_to_a_run_and_a_copy_of_it_are_no_further_live_runs(tmp_path: Path) -> None:
+    with UpLock(tmp_path, print) as lock:
+        directory = run_in(tmp_path, "one", lock.up)
+        lock.says(lock_file.RUNNING, "one")
+        until(lambda: read(path_of(tmp_path, lock.up)).run == "one")
+        (tmp_path / "latest").symlink_to("one")
+        shutil.copytree(directory, tmp_path / "one.bak")
+        assert [alive.directory for alive in await live(tmp_path)] == [directory]
+
+
+def test_a_lock_that_is_seen_through_another_mount_is_judged_by_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the flock does not count, though the kernel is the same."""
+    with UpLock(tmp_path, print) as lock:
+        monkeypatch.setattr(lock_file, "inode_of", lambda about: "another:mount")
+        monkeypatch.setattr(presence.lock_file, "is_held", lambda path: False)
+        (found,) = presences(tmp_path)
+        assert found.sign is Sign.ELSEWHERE
+        sweep(tmp_path)
+        assert path_of(tmp_path, lock.up).exists()
+
+
+def test_a_copy_of_a_checkpoint_under_a_name_of_a_persons_is_not_the_newest(tmp_path: Path) -> None:
+    for name in ("100-before-change", "0000300", "00000020"):
+        (tmp_path / f"checkpoint-{name}.safetensors").touch()
+    assert [path.name[11:-12] for path in newest_first(tmp_path)] == ["0000300", "00000020"]
+
+
+@pytest.mark.parametrize("harm", [lambda data: bytes(len(data)), lambda data: data[: len(data) // 2], lambda data: b""])
+def test_a_kernel_that_is_damaged_on_the_disk_is_compiled_again(tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+    kept = Kept(tmp_path, "kernel")
+    kept.write(b"machine code")
+    assert Kept(tmp_path, "kernel").read() == b"machine code"
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(harm(file.read_bytes()))
+    assert Kept(tmp_path, "kernel").read() is None
