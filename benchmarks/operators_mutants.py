@@ -27,8 +27,8 @@ FIRST_SEED, MOST_TRIALS, JOBS = 1, 6, 4
 @dataclass(frozen=True)
 class Mutant:
     """What breaks a promise, and which trials are about it: those that draw `steps` in this order, with so many `ups`.
-    `far`: something is looked at from another host; `apart`: where `down` reaches no socket; `back`: a run is scaled, and
-    then back to what its cluster.toml says."""
+    `far`: something is looked at from another host; `apart`: where `down` reaches no socket; `back`: a run is scaled,
+    and then back to what its cluster.toml says."""
 
     promise: str
     name: str
