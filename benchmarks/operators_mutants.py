@@ -70,7 +70,7 @@ DONE = "save and scale with exit 0: it is done"
 MUTANTS = (
     Mutant(
         DOWN, "down does not wait for the lock", "runtime/attached/ending.py",
-        "        last = await _released(presence, now=now, asked=asked)\n", "        last = presence\n",
+        "            last = await _released(presence, lock, now=now, asked=asked)\n", "            last = presence\n",
         ("hold", "down|down-now"),
     ),
     Mutant(
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         PS, "a lock that nobody holds counts as held", "runtime/records/lock_file.py",
-        "        os.close(descriptor)\n    return False\n", "        os.close(descriptor)\n    return True\n",
+        "        return None\n    return False\n", "        return None\n    return True\n",
         ("kill-up", "ps|status"),
     ),
     Mutant(
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         RESUME, "the newest is that whose folder's name comes last", "runtime/records/runs.py",
-        "key=lambda run: (run.identity.began, run.directory.name)", "key=lambda run: run.directory.name",
+        "sorted(found, key=_order)", "sorted(found, key=lambda run: run.directory.name)",
         ("clock", "resume"),
     ),
     Mutant(

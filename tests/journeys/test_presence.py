@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import runtime
 from benchmarks.survivor import Survivor
@@ -29,7 +31,10 @@ from runtime.plan.run_plan import RunPlan
 from runtime.records.identity import Identity
 from runtime.records.lock_file import BETWEEN, CHOOSING, SIZE, path_of, read
 from runtime.records.up_lock import UpLock
-from runtime.records.wishes import wish_of
+from runtime.records.wishes import ask_to_end, wish_of
+from runtime.recovery import up
+from runtime.report.console import RunConsole
+from runtime.report.rundir import RunDirectory
 from tests.journeys.adders import Add, Total, adders
 from tests.journeys.mortal_adders import FILE
 from tests.roles.test_auto_preset import PROFILE, VIRTUAL
@@ -238,13 +243,40 @@ async def test_two_ups_of_one_folder_are_told_apart_by_the_names_of_their_runs(
     assert list(Path("runs").glob(".up-*")) == []  # noqa: ASYNC240
 
 
+async def test_what_is_wished_beside_the_lock_while_presets_are_tried_ends_that_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    class Trying:
+        has_begun = over = False
+        checked = "as it was"
+
+        def __init__(self) -> None:
+            self.ended = asyncio.Event()
+
+        async def settled(self) -> None:
+            await self.ended.wait()
+
+        async def wind_down(self, reason: str = "") -> None:
+            self.over = True
+            self.ended.set()
+
+    with UpLock(tmp_path, print) as lock:
+        directory = RunDirectory(tmp_path, "exp", up=lock.up)
+        lock.says(CHOOSING, directory.path.name)
+        console = RunConsole(Console(file=io.StringIO()), live=False)
+        settled = asyncio.create_task(up._settled(Trying(), directory, console, lock))  # type: ignore[arg-type]
+        await asyncio.to_thread(ask_to_end, tmp_path, lock.up, now=False)
+        assert await asyncio.wait_for(settled, 20) == ("as it was", 0)
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
+
+
 @pytest.mark.slow  # it imports, plans and tries presets: 5 s
 def test_an_up_that_chooses_a_preset_says_so_and_is_ended_by_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, "auto", workers=2, iterations=1_000_000, paced=True)
-    up = Survivor(tmp_path / "cluster.toml", environment())
+    choosing = Survivor(tmp_path / "cluster.toml", environment())
     try:
         folder = tmp_path / "runs"
         for _ in range(6000):
@@ -255,11 +287,11 @@ def test_an_up_that_chooses_a_preset_says_so_and_is_ended_by_down(
         assert CHOOSING in capsys.readouterr().out
         assert main(["down"]) == 0
         assert "has ended; last checkpoint: none" in capsys.readouterr().out
-        assert up.process.wait(10) == 0
+        assert choosing.process.wait(10) == 0
         assert list(folder.iterdir()) == []
     finally:
-        up.process.kill()
-        up.end()
+        choosing.process.kill()
+        choosing.end()
 
 
 def test_a_run_on_virtual_time_holds_no_lock(tmp_path: Path) -> None:
