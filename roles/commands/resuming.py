@@ -23,6 +23,7 @@ from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
+from runtime.records.identity import identity_of
 from runtime.records.runs import runs_named
 
 
@@ -118,11 +119,14 @@ class _Search:
 
     def located(self, run: Path) -> Path:
         """A run by its path, by its folder in `run.directory`, or the newest of its name. ConfigError if it is none."""
-        for path in (run, self.directory / run):
-            if path.is_dir():
+        folders = [path for path in (run, self.directory / run) if path.is_dir()]
+        for path in folders:
+            if _is_run(path):
                 return path
         if named := self.runs(str(run)):
             return named[0]
+        if folders:
+            return folders[0]  # why nothing of it is taken is told as of any
         expected = f"expected a run directory, as those in {self.directory}, or the name of a run there"
         raise ConfigError([f"--resume {run}: found no such folder, {expected}"])
 
@@ -155,3 +159,10 @@ class _Search:
         other = f", of a run with preset '{before}'" if before != self._preset else ""
         instead = f", in place of train.resume = '{self._train.resume}'" if self._train.resume else ""
         return f"resumes    {file}: iteration {iteration}{other}{instead}"
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return identity_of(path) is not None
+    except PermissionError:  # another user's: that is told when it is read
+        return True
