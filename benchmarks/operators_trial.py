@@ -315,6 +315,9 @@ class _Play:
             time.sleep(0.02)
 
     def _resume(self, step: Step, up: Known) -> None:
+        if up.lives:  # the `down` before it had to ask which run was meant
+            self._continue(step, up)
+            self._down(Step("down", step.name), up)
         have = [run for run in up.runs if _has_checkpoint(self._world.runs / run)]
         running = Up(
             self._world, self._world.folder / step.name, step.place,

@@ -49,12 +49,14 @@ def runs_named(folder: Path, name: str) -> list[KnownRun]:
 
 def run_directory(said: Path, folder: Path) -> Path | None:
     """The directory of the run that a person named: a path, the name of a run directory in `folder`, or the name of a
-    run there, of which the newest is meant. OSError if the folder cannot be read."""
-    for path in (said, folder / said):
-        if path.is_dir():
+    run there, of which the newest is meant. A folder of this name that is not a run directory comes last. OSError if
+    the folder cannot be read."""
+    folders = [path for path in (said, folder / said) if path.is_dir()]
+    for path in folders:
+        if _identity(path) is not None:
             return path
     named = runs_named(folder, str(said))
-    return named[-1].directory if named else None
+    return named[-1].directory if named else next(iter(folders), None)
 
 
 def run_with(folder: Path, run_id: str) -> KnownRun | None:

@@ -320,9 +320,10 @@ def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earli
         '[train]\nmax_iter = 40\nkernels = "numpy"\n[train.strategy]\npreset = "single"\nworkers = 1\n'
         "[checkpoint]\nseconds = 0\n"
     )
-    for zone, iterations, more in (("XXX-2", 2, []), ("XXX-1", 3, []), ("XXX-1", 4, ["--resume"])):
+    (tmp_path / "exp").mkdir()  # a folder that is called as the run, and is not one
+    for zone, iterations, more in (("XXX-2", 2, []), ("XXX-1", 3, []), ("XXX-1", 4, ["--resume", "exp"])):
         done = subprocess.run(
-            runtime_command("up", "--set", f"train.max_iter={iterations}", *more),
+            runtime_command("up", "--set", f"train.max_iter={iterations}", "--set", "run.name=exp", *more),
             cwd=tmp_path, env={**environment(), "TZ": zone}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
