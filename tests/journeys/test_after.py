@@ -62,6 +62,20 @@ def test_a_run_that_ends_by_itself_is_tested_and_says_nothing_of_going_on(
     assert "go on" not in out
 
 
+@pytest.mark.parametrize("event", ["winding down", "stopped"])
+def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(tmp_path: Path, event: str) -> None:
+    """Its exit code is 0, as that of a run that ends by itself."""
+    said: list[str] = []
+    after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
+    lines = [{"t": 0.0, "actor": "a", "event": "checkpoint", "file": "checkpoint-0000003.safetensors"}]
+    for ended in ([], [{"t": 1.0, "actor": "supervisor", "event": event}]):
+        text = "".join(json.dumps(line) + "\n" for line in (*lines, *ended))
+        (tmp_path / "events.jsonl").write_text(text)
+        assert after.told(0, tmp_path, None, said.append) == 0
+        assert len(said) == len(ended)
+    assert said == [f"go on     python -m runtime up cluster.toml --resume {tmp_path}"]
+
+
 def test_a_run_that_ends_before_it_saved_anything_says_how_to_go_on_from_what_it_began_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,10 +15,16 @@ import pytest
 
 from ops.cpu.codegen.store import Kept
 from roles.checkpoints.meant import newest_first
+from runtime import launch
 from runtime.attached.ending import end
 from runtime.attached.finding import live
 from runtime.attached.seen import Here
+from runtime.attached.standing import last_checkpoint, standing
+from runtime.cli.arguments import HERE
+from runtime.cli.main import main
+from runtime.cli.watch.looking import seen_by
 from runtime.machine import forks
+from runtime.plan.run_plan import RunPlan
 from runtime.records import lock_file, presence
 from runtime.records.identity import Identity
 from runtime.records.lock_file import path_of, read
@@ -26,6 +32,7 @@ from runtime.records.presence import Sign, presence_of, presences
 from runtime.records.runs import runs_in
 from runtime.records.sweeping import sweep
 from runtime.records.up_lock import UpLock
+from tests.journeys.adders import Add, Total, adders
 
 
 def until(seen: Callable[[], object]) -> None:
@@ -169,6 +176,52 @@ def test_a_lock_that_is_seen_through_another_mount_is_judged_by_its_time(
         assert found.sign is Sign.ELSEWHERE
         sweep(tmp_path)
         assert path_of(tmp_path, lock.up).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "it is empty; expected the journal of a run"),
+        ('{"t": 0.0, "actor": "a", "event": "began"}\n{"t": 1.0, "ac', "its last line has no end and is left out"),
+        ('{"t": 0.0, "actor": "a", "event": "began"}\n', None),
+    ],
+)
+async def test_the_end_of_a_journal_that_nobody_writes_any_more_is_told(
+    tmp_path: Path, text: str, told: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = run_in(tmp_path, "one")
+    (directory / "events.jsonl").write_text(text)
+    found = await standing(Here(directory))
+    assert [told in note for note in found["damaged"]] == [True] if told else found["damaged"] == []
+    assert ("not known" in last_checkpoint(found, directory)) is (told is not None)
+    assert await asyncio.to_thread(main, ["events", str(directory)]) == 0
+    err = capsys.readouterr().err
+    assert told in err if told else err == ""
+
+
+def test_the_name_of_a_run_that_stands_alone_is_no_name_of_an_actor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    run_in(tmp_path / "runs", "20260101-000000-exp")
+    assert seen_by("exp", None, HERE)[1] is None
+    assert seen_by("conv-0-0", None, HERE)[1] == "conv-0-0"
+
+
+async def test_processes_of_a_run_in_another_container_are_not_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their numbers may be those of other processes here."""
+    async with launch(adders(), directory=tmp_path, processes="one") as run:
+        await run.ask("two", Add(number=1), Total)
+        socket = Path(RunPlan.read(run.directory).supervisor.control[0].removeprefix("unix://"))
+        socket.rename(socket.with_suffix(".away"))  # noqa: ASYNC240  # as in another container
+        assert await asyncio.to_thread(main, ["stack", str(run.directory)]) == 1
+        socket.with_suffix(".away").rename(socket)
+        await run.tell("one", Add(number=10))
+    told = capsys.readouterr()
+    assert "its processes cannot be looked at from here" in told.err and "pid" not in told.out
 
 
 def test_a_copy_of_a_checkpoint_under_a_name_of_a_persons_is_not_the_newest(tmp_path: Path) -> None:
