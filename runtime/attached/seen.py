@@ -23,7 +23,7 @@ from runtime.errors import ConvoyError
 from runtime.records.lock_file import BETWEEN
 from runtime.records.presence import Presence
 
-FAR_SECONDS = 10.0  # in which a run elsewhere lets a client in
+FAR_SECONDS = 25.0  # in which a run elsewhere lets a client in, who may wait behind strangers
 DIAL_AGAIN_SECONDS = 0.25
 
 

@@ -25,7 +25,7 @@ from runtime.transport.ports import Frames, Port
 from runtime.transport.zeromq import ZmqListener, ZmqPorts
 
 SCHEME = "curve://"
-OPERATOR_SECONDS = 5.0  # for a person who waits: then nothing answers there
+OPERATOR_SECONDS = 20.0  # for a person, who may wait behind strangers: then nothing answers there
 _MESSAGE, _GRANT, _LEAVES = b"message", b"grant", b"leaves"
 _NUMBER = struct.Struct("!Q")
 _LANE: Lane = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end

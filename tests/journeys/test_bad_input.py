@@ -369,10 +369,7 @@ def test_a_process_port_in_use_is_named_with_its_process(tmp_path: Path) -> None
         more = f'[links]\ntransport = "tcp"\n[[machine]]\nport = {port}\n'
         done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3
-    assert done.stderr == (
-        f"process 'coordinator' cannot listen on tcp://127.0.0.1:{port}: Address already in use "
-        f"(addr='tcp://127.0.0.1:{port}')\n"
-    )
+    assert done.stderr == (f"process 'coordinator' cannot listen on tcp://127.0.0.1:{port}: Address already in use\n")
 
 
 def test_an_unknown_command_is_told_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,7 @@ async def test_a_flood_of_strangers_keeps_no_operator_out(tmp_path: Path) -> Non
         try:
             for number, each in enumerate(flood):
                 each.sendall(os.urandom(2000) if number % 2 else b"\xff")
-            async with asyncio.timeout(30), There(card) as seen, seen.client() as client:
+            async with asyncio.timeout(60), There(card) as seen, seen.client() as client:
                 assert (await client.status()).processes
             assert (await run.ask("one", Add(number=1), Total, timeout=60)).total == 2
         finally:

@@ -56,7 +56,10 @@ def refused(done: subprocess.CompletedProcess[str], cause: str) -> None:
 
 def test_a_run_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("in the way")
-    refused(run_up(ending(tmp_path)), "run.directory runs: no run directory can be made there: File exists (runs)")
+    refused(
+        run_up(ending(tmp_path)),
+        f"run.directory runs: no run directory can be made there: File exists ({tmp_path / 'runs'})",
+    )
 
 
 def test_a_read_only_disk_is_told_in_one_line(tmp_path: Path, mount: Mount) -> None:

@@ -331,14 +331,14 @@ def test_a_disk_that_takes_no_record_ends_nothing(tmp_path: Path, caplog: pytest
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "expected a tuning.json that a run with a tuner wrote"),
-        ("[]", "expected a tuning.json that a run with a tuner wrote"),
+        ("", "expected the record of a run with a tuner"),
+        ("[]", "expected the record of a run with a tuner"),
         ('{"choice": {"groups": 1}}', "expected a tuning.json that a run with a tuner wrote"),
         ('{"choice": {"groups": 0, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "at least"),
         ('{"choice": {"groups": 1, "momentum": 1, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "< 1"),
         ('{"choice": {"groups": 1, "momentum": 0, "base_lr": NaN}, "saturated_groups": 0, "next_groups": 1}', "> 0"),
         ('{"choice": {"groups": 1e999, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "run"),
-        (None, "No such file"),
+        (None, "found no such file"),
     ],
 )
 def test_a_record_that_is_none_is_refused_in_words(tmp_path: Path, text: str | None, why: str) -> None:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from runtime.cli.main import main
 from runtime.cli.up import up
 from runtime.cluster import birth
 from runtime.cluster.launcher import LaunchPlan
-from runtime.cluster.launchers import LocalLauncher, Nursery
+from runtime.cluster.launchers import LocalLauncher, Nursery, local
 from runtime.cluster.launchers.local import LocalProcess
 from runtime.compute import threads
 from runtime.config.sections import Machine
@@ -55,12 +56,18 @@ from runtime.cli.interrupts import Interrupts
 Interrupts().hear()
 from runtime.cluster import birth
 birth.begin()
-from runtime.cluster.launchers import LocalLauncher, Nursery
+from runtime.cluster.launchers import local, LocalLauncher, Nursery, local
 from runtime.cluster.launcher import LaunchPlan
 from runtime.plan.topology import ProcessSpec
 async def born(nursery):
-    plan = Path(sys.argv[1], "plan.json")
-    os.mkfifo(plan)
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    local.open_file = lambda *of_its_log: os.dup(write)
     nursery.prepare("roles")
     launcher = LocalLauncher(LaunchPlan(Path(sys.argv[1]), "roles", (), nursery))
     launcher.begin()
@@ -70,7 +77,8 @@ async def born(nursery):
     told = {"parent": parent, "nursery": nursery.process.pid, "session": os.getsid(nursery.process.pid)}
     told["open"] = [os.readlink(entry) for entry in (home / "fd").iterdir()]
     told["caught"] = int(home.joinpath("status").read_text().partition("SigCgt:")[2].split()[0], 16)
-    plan.write_text("none")
+    os.close(write)
+    await asyncio.to_thread(open(read, "rb").read)
     told["status"] = await born.wait()
     await launcher.close()
     return told
@@ -118,9 +126,30 @@ def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_lib
     assert json.loads(done.stdout) == {"blas": [2], "numba": 2, "kernels": "2"}
 
 
-async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    os.mkfifo(plan)  # so that the process waits for it
+class FullLog:
+    """In place of the log of the next process a pipe that is full: it cannot tell that it has no plan, and waits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(self._write, bytes(4096))
+        os.set_blocking(self._write, True)
+        monkeypatch.setattr(local, "open_file", lambda *of_its_log: os.dup(self._write))
+
+    async def told(self) -> str:
+        """What the process tells, to its end."""
+        os.close(self._write)
+        with open(self._read, "rb") as file:  # noqa: ASYNC230
+            data = await asyncio.to_thread(file.read)
+        return data.replace(b"\0", b"").decode()
+
+
+async def test_processes_are_born_in_the_nursery_that_was_started_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = FullLog(monkeypatch)
     with Nursery.start() as nursery:
         nursery.prepare("roles")
         launcher = LocalLauncher(LaunchPlan(tmp_path, "roles", (Machine(),), nursery))
@@ -128,9 +157,8 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()), 1)
         assert isinstance(born, LocalProcess)
         assert parent_of(born.pid) == nursery.process.pid
-        await asyncio.to_thread(plan.write_text, "none")
+        assert "plan.json: found no such file" in await log.told()
         assert await born.wait() == 1  # that is no run to take part in
-        assert "JSONDecodeError" in "\n".join(born.last_lines())
         await launcher.close()
 
 
@@ -147,13 +175,13 @@ async def test_a_log_that_is_a_link_is_told_and_not_written(tmp_path: Path) -> N
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path) -> None:
+async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Nursery.start() as nursery:
         for folder in (tmp_path / "1", tmp_path / "2"):
             folder.mkdir()
             launcher = LocalLauncher(LaunchPlan(folder, "roles", (), nursery))
             launcher.begin()
-            assert await parent_of_born(launcher, folder) == nursery.process.pid
+            assert await parent_of_born(launcher, monkeypatch) == nursery.process.pid
             await launcher.close()
             assert nursery.barren() == ""
 
@@ -162,11 +190,13 @@ async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path) -> No
     ("harm", "why"),
     [("killed", "has ended (killed by SIGKILL"), ("stopped", "is stopped"), ("owes", "does not answer")],
 )
-async def test_a_nursery_that_can_bear_for_no_other_run_says_why(tmp_path: Path, harm: str, why: str) -> None:
+async def test_a_nursery_that_can_bear_for_no_other_run_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, why: str
+) -> None:
     with Nursery.start() as nursery:
         launcher, pid = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery)), nursery.process.pid
         launcher.begin()
-        await parent_of_born(launcher, tmp_path)
+        await parent_of_born(launcher, monkeypatch)
         if harm == "killed":
             nursery.process.kill()
             nursery.process.wait()
@@ -185,16 +215,15 @@ async def test_a_nursery_that_can_bear_for_no_other_run_says_why(tmp_path: Path,
         assert nursery.barren().startswith(f"the process that role processes are forked from (pid {pid}) {why}")
 
 
-async def parent_of_born(launcher: LocalLauncher, folder: Path) -> int:
+async def parent_of_born(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of a process that has lived."""
-    plan = folder / "plan.json"
-    os.mkfifo(plan)  # so that the process waits for it
+    log = FullLog(monkeypatch)
     born = await launcher.launch(A, 1)
     assert isinstance(born, LocalProcess)
     parent = parent_of(born.pid)
-    await asyncio.to_thread(plan.write_text, "none")
+    assert "plan.json: found no such file" in await log.told()
     assert await born.wait() == 1
-    plan.unlink()
+    monkeypatch.undo()
     return parent
 
 

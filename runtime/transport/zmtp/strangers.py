@@ -9,9 +9,9 @@ from collections import deque
 from typing import Protocol
 
 MOST = 24  # places, and one more for each further door; with frames of 1 MB at most, strangers have 30 MB
-SECONDS = 5.0  # for a proof; then ZeroMQ drops the connection
-DIAL_SECONDS = 30.0  # for the other end to answer: it may wait behind strangers, whose places are free again after 5 s
-PROVEN_AFTER = 6.0  # seconds: a connection that is still there was not dropped, so its peer has proven who it is
+SECONDS = 2.0  # for a proof; then ZeroMQ drops the connection
+DIAL_SECONDS = 30.0  # for the other end to answer: it may wait behind strangers, whose places are free again after 2 s
+PROVEN_AFTER = 3.0  # seconds: a connection that is still there was not dropped, so its peer has proven who it is
 
 
 class Waiting(Protocol):

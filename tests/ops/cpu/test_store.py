@@ -190,7 +190,7 @@ def test_code_of_another_user_is_neither_loaded_nor_replaced(machine: Machine, w
     os.chown(theirs, NOBODY, NOBODY, follow_symlinks=False)
     place.cache_clear()
     assert keep("a", b"mine") is None
-    assert (folder / "a.o").read_bytes() == b"code" or whose == "code"
+    assert (folder / "a.o").read_bytes().endswith(b"code") or whose == "code"
     (told,) = machine.told
     assert "another user's" in told or "it is a link" in told
     assert whose == "code" or told.endswith(f"; they are kept in {machine.fallback}")
@@ -245,7 +245,7 @@ def test_a_folder_without_a_marker_is_neither_used_nor_removed(machine: Machine)
     (folder / owned.MARKER).unlink()
     place.cache_clear()
     assert keep("a", b"mine") is None
-    assert (folder / "a.o").read_bytes() == b"code"
+    assert (folder / "a.o").read_bytes().endswith(b"code")
     assert "Convoy did not make it" in machine.told[0]
 
 
