@@ -68,7 +68,7 @@ def test_a_connection_that_outlived_the_time_for_a_proof_has_given_one() -> None
     come(strangers, door, 11, now=1.0)
     strangers.proven(door)  # it was 10: its place is still taken
     come(strangers, door, 12, now=2.0)
-    assert strangers.tidy(3.0) == PROVEN_AFTER - 3.0
+    assert strangers.tidy(2.5) == PROVEN_AFTER - 2.5
     strangers.left(door, 11)  # its place was freed before
     assert door.admitted == 2
     assert strangers.tidy(PROVEN_AFTER) == 0.0
