@@ -144,7 +144,7 @@ def last_checkpoint(found: dict[str, Any], where: Path) -> str:
     """In words, of what `standing` has found; `where`: before the name of its own."""
     if found["checkpoint"]:
         return str(where / found["checkpoint"])
-    if any(JOURNAL in note for note in found["damaged"]):
+    if Path(found["directory"]).is_dir() and any(JOURNAL in note for note in found["damaged"]):
         return f"not known, since {JOURNAL} is damaged"
     before = Path(found["began_with"])
     return f"none since it began with {Path(before.parent.name, before.name)}" if found["began_with"] else "none"

@@ -125,5 +125,5 @@ def _parsed(text: str) -> list[Event] | None:
         except (ValueError, RecursionError):
             continue
         events = found if isinstance(found, list) else [found]
-        return events if all(isinstance(event, dict) for event in events) else None
+        return events if all(isinstance(event, dict) and "ph" in event for event in events) else None
     return None
