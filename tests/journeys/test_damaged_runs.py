@@ -141,7 +141,7 @@ def test_a_file_with_a_wrong_byte_or_half_of_it_or_another_in_its_place_gives_no
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # up to a second each
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(case=cases(COMMANDS), damaged=damages)
 def test_many_files_with_a_wrong_byte_or_half_of_them_give_no_traceback(
     run: Finished, capsys: pytest.CaptureFixture[str], case: tuple[str, str], damaged: tuple[str, float, int]
