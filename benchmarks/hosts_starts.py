@@ -210,7 +210,7 @@ async def begin(folder: Path, preset: str) -> Begun:
     times.append(time.process_time())
     placement = place(topology, loaded.config)
     addresses = {machine.name: machine.address for machine in loaded.config.machine}
-    here = Endpoints(("unix:///x",), ())
+    here = Endpoints(("unix:///x",), ("unix:///y",))
     RunPlan(placement, (), here, Limits(), 0.25, "tcp", "/tmp", addresses, "127.0.0.1", False).write(folder)
     times.append(time.process_time())
     sent = await _told(placement)

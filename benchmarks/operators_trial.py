@@ -79,6 +79,7 @@ class _Play:
         self._chance = random.Random(f"played {trial.seed}")
         self.told, self.killed, self.alone = Told(trial), Counter[str](), 0
         self._ups: dict[str, Up] = {}
+        self._replaced: list[Up] = []  # their pipes are read until the trial ends
         self._truth = Truth(host())
         self._starts = {start.name: start for start in trial.starts}
         self._held: set[str] = set()
@@ -123,7 +124,7 @@ class _Play:
     def end(self) -> None:
         """Leave nothing of it."""
         self._world.end()
-        for up in self._ups.values():
+        for up in (*self._replaced, *self._ups.values()):
             up.process.kill()
             up.process.wait()
             up.close()
@@ -323,6 +324,7 @@ class _Play:
             self._world, self._world.folder / step.name, step.place,
             own_tmp=self._starts[step.name].own_tmp, resume=True,
         )  # fmt: skip
+        self._replaced.append(self._ups[step.name])
         self._ups[step.name] = running
         self._held.discard(step.name)
         taken, continues = None, ""

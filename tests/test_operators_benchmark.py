@@ -328,7 +328,6 @@ def test_a_wrong_answer_and_a_mutant_that_nobody_notices_fail_the_record(
 
 @pytest.mark.slow  # a few trials: half a minute
 @pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pipes of an `up` that another replaces
 def test_a_few_trials_have_right_answers_and_leave_nothing() -> None:
     with tempfile.TemporaryDirectory(prefix="op", dir="/tmp") as short:  # sockets lie in it
         means = Means.here(Path(short))

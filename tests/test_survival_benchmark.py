@@ -40,7 +40,7 @@ def test_turns_in_which_no_iteration_ends_are_called_too_short(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_all_kinds_of_run_are_compared(tmp_path: Path) -> None:
-    turns = ["--lives", "1", "--rounds", "1", "--turn", "0.3"]
+    turns = ["--lives", "1", "--rounds", "1", "--turn", "1"]
     command = [sys.executable, "-m", "benchmarks.survival", "--parts", "lenet", *turns]
     done = subprocess.run(
         [*command, "--against", ROOT, "--results", tmp_path],

@@ -131,7 +131,7 @@ def _check(run: Path, target: Target, options: Options, theirs: Options, job: Jo
     pairs.append(("batch", job.batch, found.batch or batch_of_net(job.spec(TRAIN), TRAIN)))
     for key, expected, value in pairs:
         if expected != value:
-            raise ConfigError([f"--learnt {run}: train.{key}: found {value!r}, expected this plan's {expected!r}"])
+            raise ConfigError([f"--learnt {run}: config.toml: train.{key}: found {value!r}, expected this plan's {expected!r}"])
     if any(device.startswith("emulated") for device in found.devices.values()):
         raise ConfigError([f"--learnt {run}: its devices are emulated: it computed nothing, and has learnt nothing"])
 

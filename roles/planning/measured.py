@@ -51,7 +51,7 @@ def measured(runs: Iterable[Path], options: Options, batch: int) -> Iterator[tup
             ("train.strategy.workers", options.train.strategy.workers, theirs.train.strategy.workers),
         ):
             if mine != found:
-                raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
+                raise ConfigError([f"--measured {run}: config.toml: {key}: found {found!r}, expected this plan's {mine!r}"])
         yield from sorted(_seconds(run, preset.groups(begun.strategy), batch).items())
 
 

@@ -145,7 +145,7 @@ def test_a_run_that_learnt_something_else_is_refused_by_name(
 ) -> None:
     other = copied(runs[1], tmp_path / "other", was, now)
     said = told(capsys, cluster, "--target", "accuracy=0.9", "--learnt", other, code=2)
-    assert said.startswith(f"--learnt {other}: {line}")
+    assert said.startswith(f"--learnt {other}: config.toml: {line}")
     assert said.count("\n") == 1
 
 

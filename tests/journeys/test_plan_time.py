@@ -261,7 +261,7 @@ def test_a_run_of_another_shape_is_no_measurement_of_this_plan(
     cluster = configure(tmp_path, "omnivore", workers=2)
     run = run_directory(tmp_path / "run", cluster, groups=2)
     words = ("--machine", "c4.4xlarge", "--measured", str(run), "--set", "train.strategy.workers=4")
-    line = f"--measured {run}: train.strategy.workers: found 2, expected this plan's 4\n"
+    line = f"--measured {run}: config.toml: train.strategy.workers: found 2, expected this plan's 4\n"
     assert told(capsys, str(cluster), *words, code=2) == line
 
 

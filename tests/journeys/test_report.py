@@ -229,7 +229,7 @@ def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> Non
         time.sleep(0.1)
     page.close()
     assert answer[0] == "503 Service Unavailable"
-    assert b"found no events.jsonl there" in answer[1]
+    assert b"found no run.json and no events.jsonl in it" in answer[1]
     assert list(tmp_path.iterdir()) == []
 
 
