@@ -92,6 +92,8 @@ def finished_run(folder: Path) -> Finished:
     assert run_up(cluster).returncode == 0
     directory = run_directory(cluster)
     (directory / "tuning.json").write_text(json.dumps(TUNING))
+    usage = {"t": 1.0, "process": "coordinator", "actors": {}}
+    (directory / "usage.jsonl").write_text(json.dumps(usage) + "\n")  # a run of less than a second leaves none
     (directory / "said.toml").write_text(cluster.read_text())
     (directory / "report.html").write_text("<p>an earlier report</p>")
     Card("127.0.0.1:9", b"u" * 32, b"p" * 32, b"s" * 32).write(directory / OPERATOR_KEY)
