@@ -158,7 +158,19 @@ def _seems_to_live(truth: Truth, asked: Place, directory: str, state: str) -> bo
 
 def _begins(run: dict[str, Any], up: Known) -> bool:
     """A run whose directory the driver has not heard of yet: it is about to begin, or `up` has none yet."""
-    return up.state == CHANGING and (run["state"] == "starting" or Path(run["directory"]).name.endswith(up.name))
+    if up.state != CHANGING:
+        return False
+    directory = Path(run["directory"])
+    return run["state"] == "starting" or _name_of(directory) == up.name or directory.name.endswith(up.name)
+
+
+def _name_of(directory: Path) -> str:
+    """The name in run.json, "" before it is written. The folder's name has a number more where two runs of that name
+    begin in one second."""
+    try:
+        return str(json.loads((directory / "run.json").read_bytes())["name"])
+    except OSError:
+        return ""
 
 
 def _said(state: str, words: set[str]) -> bool:

@@ -148,6 +148,15 @@ def test_an_up_that_lives_is_listed_with_what_it_is_at(state: str, asked: Place,
     assert (list(wrong_status(known, known.ups["exp"], asked, said)) == []) is is_right
 
 
+def test_a_run_that_has_just_begun_belongs_to_its_name_in_run_json(tmp_path: Path) -> None:
+    second = tmp_path / "20261128-103451-exp-2-2"  # the second one of exp-2 in its second
+    second.mkdir()
+    said = answer(0, json.dumps([{"name": second.name, "directory": str(second), "state": "running"}]))
+    assert list(wrong_ps(truth(**{"exp-2": CHANGING}), HERE, said)) != []
+    (second / "run.json").write_text('{"name": "exp-2"}')
+    assert list(wrong_ps(truth(**{"exp-2": CHANGING}), HERE, said)) == []
+
+
 def test_what_lives_is_listed_once_and_nothing_else_is() -> None:
     two = truth(exp=TRAINS, other=GONE)
     assert list(wrong_ps(two, HERE, listed(("r-exp", "running")))) == []
