@@ -3,11 +3,14 @@
 claims     100 connections begin a handshake, claim a frame of 31 MiB and send it but for its last byte
 crowds     6000 connections begin a handshake and send 256 KiB of a frame
 
-`python -m benchmarks.floods SCHEME` is a process that listens at a link of that scheme, tcp or curve, for `Listening`.
+`python -m benchmarks.floods` measures both, twice each, over plain and encrypted TCP. With `--against CHECKOUT` it
+measures beside another commit how long a thousand true peers need to join (`floods_joining`). With a scheme, tcp or
+curve, it is the process that listens for `Listening`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import selectors
@@ -20,7 +23,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+from benchmarks.report import ROOT, Record, machine, write
 from runtime.machine import descriptors
 from runtime.memory import freed
 from runtime.transport import Limits
@@ -31,6 +36,7 @@ from runtime.transport.zeromq import key_pair
 MIB = 1 << 20
 GROWTH, MORE = 32, 64  # MiB and descriptors that strangers may cost a process at most
 CLAIMS, CROWDS = (100, 31 * MIB), (6000, 256 << 10)  # connections, bytes of each
+JOIN_MOST = 1.1  # times the seconds of another commit
 SECONDS = 4.0  # an attack lasts: a process drops those that are silent after 5 s
 MECHANISMS = {"tcp": b"PLAIN", "curve": b"CURVE"}
 _CHUNK = bytes(256 << 10)
@@ -168,5 +174,66 @@ async def _listen(scheme: str) -> None:
     await road.close()
 
 
+def attacks(record: Record) -> None:
+    """Both attacks on each scheme, twice: what the first one cost is not added to."""
+    descriptors.more()
+    record.table("What strangers cost a process", "scheme", "attack", "time", "MiB", "descriptors")
+    for scheme in MECHANISMS:
+        for name, (connections, size) in (("claims", CLAIMS), ("crowds", CROWDS)):
+            with Listening(scheme) as listening:
+                for time_ in ("first", "second"):
+                    cost = listening.attacked(connections, size)
+                    record.row(scheme, name, time_, cost.mib, cost.descriptors)
+                    record.judge(f"MiB of {name} on {scheme}", cost.mib, most=GROWTH)
+                    record.judge(f"descriptors of {name} on {scheme}", cost.descriptors, most=MORE)
+
+
+def join(record: Record, other: Path, rounds: int) -> None:
+    """A thousand true peers join a process of this tree, and one of another, in turns."""
+    record.table("Seconds until a thousand peers have joined", "scheme", other.name, "this tree", "ratio")
+    for scheme in MECHANISMS:
+        taken: dict[Path, list[float]] = {other: [], ROOT: []}
+        for turn in range(rounds):
+            for tree in list(taken)[:: 1 if turn % 2 else -1]:
+                taken[tree].append(_joined(tree, scheme))
+        then, now = taken[other], taken[ROOT]
+        ratio = median(after / before for before, after in zip(then, now, strict=True))
+        record.row(scheme, median(then), median(now), ratio)
+        record.judge(f"a thousand peers on {scheme}, beside the other tree", ratio, most=JOIN_MOST)
+
+
+def _joined(tree: Path, scheme: str) -> float:
+    command = [sys.executable, str(Path(__file__).with_name("floods_joining.py")), scheme]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, or listen; 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.floods", description=__doc__)
+    parser.add_argument("scheme", nargs="?", choices=sorted(MECHANISMS), help="listen, and do nothing else")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, for the true peers")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each tree")
+    parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results"))
+    said = parser.parse_args(arguments)
+    if said.scheme:
+        asyncio.run(_listen(said.scheme))
+        return 0
+    if said.against is None:
+        record = Record("Strangers in numbers")
+        attacks(record)
+        records = {"strangers": record}
+    else:
+        record = Record("A thousand true peers")
+        join(record, said.against.resolve(), said.rounds)
+        records = {"peers": record}
+    if record.status == "running":
+        record.status = "passed"
+    for path in write(said.results, "floods", machine(), records):
+        print(path)
+    return int(record.status == "failed")
+
+
 if __name__ == "__main__":
-    asyncio.run(_listen(sys.argv[1]))
+    sys.exit(main())
