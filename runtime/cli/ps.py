@@ -33,8 +33,11 @@ def ps(
     as_json
         Write an array of objects, for scripts.
     """
+    from runtime.errors import ConfigError
     from runtime.report.console import Teller
 
+    if below is not None and connection.connect is None and not below.is_dir():
+        raise ConfigError([f"ps {below}: found no folder of that name, expected the folder of run directories"])
     notes: list[str] = []
     looking = _living(below or runs_here(), notes.append) if connection.connect is None else _there(below, connection)
     found = asyncio.run(looking)

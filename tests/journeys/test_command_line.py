@@ -175,3 +175,12 @@ def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "2 [-9]\n"
+
+
+def test_ps_of_a_folder_that_is_not_there_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ps", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"no live run in {tmp_path}\n"
+    assert main(["ps", str(tmp_path / "runz")]) == 2
+    assert capsys.readouterr().err == (
+        f"ps {tmp_path}/runz: found no folder of that name, expected the folder of run directories\n"
+    )
