@@ -122,11 +122,6 @@ MUTANTS = (
         "self._private.remove()", "pass",
     ),
     Mutant(
-        LEFT, "who sweeps does not ask who holds a lock", "runtime/records/sweeping.py",
-        "if path.suffix != LOCK or is_held(path) is not False:", "if path.suffix != LOCK:",
-        ("ps|status",), ups=2,
-    ),
-    Mutant(
         ENDS, "an `up` that gives no sign is waited for without end", "runtime/attached/ending.py",
         "elif clock() - renewed > FRESH_SECONDS:", "elif clock() - renewed > 1e9:",
         ("stop-up", "down|down-now"), apart=True,
