@@ -97,7 +97,7 @@ def arrays(folder: Path) -> Target:
     from runtime.errors import MessageError
     from runtime.memory.arena import Arena, Window
     from runtime.messages import wire
-    from runtime.transport.shared import Borrow
+    from runtime.transport.shared_arena import Borrow
 
     arena = Arena("fuzz", 1 << 20)
     window = Window(arena.address, lambda offset: None)
@@ -110,10 +110,10 @@ def arrays(folder: Path) -> Target:
 
 def dialed(folder: Path) -> Target:
     """Messages, parts of them and credits of whoever dials"""
-    from runtime.transport.base import Limits
     from runtime.transport.dialed import Answering
+    from runtime.transport.frame_parts import PLACE, FrameParts, parted
+    from runtime.transport.interface import Limits
     from runtime.transport.keys import Keys
-    from runtime.transport.parts import PLACE, FrameParts, parted
 
     limits, keys = Limits(), Keys("secret", peers={"a": bytes(32)})
 

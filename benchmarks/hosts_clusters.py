@@ -13,7 +13,7 @@ from benchmarks.machines import Machine
 from roles.base.shapes import Shapes
 from roles.forecasting.costs import Timed
 from roles.forecasting.layer_times import table_of, timed_quickly
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network, Times, predict
 from roles.options import Options
 from roles.planning.planner import job_of

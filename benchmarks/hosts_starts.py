@@ -41,7 +41,7 @@ from runtime.plan.placement import place
 from runtime.plan.program import checked
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
-from runtime.runs.house import Watchers
+from runtime.runs.execution import Watchers
 from runtime.transport import Endpoints, Limits, Transport
 
 MACHINES, EACH = 16, 2  # and so many workers on each

@@ -74,7 +74,7 @@ MUTANTS = (
         ("hold", "down|down-now"),
     ),
     Mutant(
-        DOWN, "nobody hears a wish beside the lock", "runtime/recovery/up.py",
+        DOWN, "nobody hears a wish beside the lock", "runtime/recovery/up_runs.py",
         "as signals, Wishes(lock, run):", "as signals, Wishes(None, run):",
         ("hold", "down|down-now"),
     ),
@@ -142,13 +142,13 @@ MUTANTS = (
         ("save",),
     ),
     Mutant(
-        DONE, "a run that is scaled keeps its workers", "runtime/recovery/following.py",
+        DONE, "a run that is scaled keeps its workers", "runtime/recovery/next_run.py",
         "            options = _with_workers(program, config, options, wish)\n        topology",
         "            pass\n        topology",
         ("scale",),
     ),
     Mutant(
-        DONE, "a run that was scaled is not scaled back", "runtime/recovery/following.py",
+        DONE, "a run that was scaled is not scaled back", "runtime/recovery/next_run.py",
         "    options = checked.loaded.options if wish is None else left\n",
         "    options, wish = checked.loaded.options, None\n",
         back=True,

@@ -14,7 +14,7 @@ import runtime
 from nets.files import checkpoint
 from runtime import Actor, Topology
 from runtime.plan.topology import Placement, ProcessSpec
-from runtime.report.events import Event
+from runtime.report.event_stream import Event
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 

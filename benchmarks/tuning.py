@@ -38,7 +38,7 @@ from benchmarks.tuning_tradeoff import CONFIGURATIONS
 from benchmarks.tuning_tradeoff_real import tradeoff_real
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
-from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
+from runtime.queueing.event_simulation import Delay, Model, Together, Visit, exponential, gamma
 from runtime.queueing.mean_values import Station, solve
 
 CYCLES = 200_000

@@ -18,7 +18,7 @@ from roles import Options, prospects
 from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
 from roles.forecasting.catalogue import kind_called
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from runtime.drawing.chart import chart
 from runtime.plan.prospects import NEAR, Prospects, Wanted
 from runtime.queueing.efficiency import Phases, by_server, conv_seconds, iteration_seconds

@@ -13,24 +13,24 @@ from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.collective import Collective
 from roles.exchange.halving import HalvingExchange
-from roles.exchange.host import HostExchange
+from roles.exchange.host_accumulate import HostExchange
 from roles.exchange.per_host import PerHost
 from roles.exchange.ring import RingExchange
-from roles.exchange.tree import TreeExchange
+from roles.exchange.tree_exchange import TreeExchange
 from roles.fc import swap
 from roles.fc.server import FcServer
 from roles.fc.shard import FcShard
 from roles.learning import model_holder
 from roles.servers.conv_model import ConvModel
 from roles.servers.tree_reducer import TreeReducer
-from roles.tuning import statistics
+from roles.tuning import gradient_statistics
 from runtime import Actor, Conversation
-from runtime.actors import looks
+from runtime.actors import inspection
 from runtime.actors.conversation import Said
 from runtime.cluster import clients, lifecycle
 from runtime.cluster.lifecycle import LIFE
-from runtime.cluster.machines import words
-from runtime.cluster.operators import words as operators
+from runtime.cluster.machines import agent_messages
+from runtime.cluster.operators import operator_messages
 from runtime.messages import message as basic
 from runtime.messages.message import REGISTRY, Message
 
@@ -45,7 +45,18 @@ in the state its subject is in is refused with the reason `illegal`, is counted
 (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing. Messages are written `LikeThis`; what the
 actor does itself is a verb. Where a row leads to several states, the text at the table's rows in the code says when.
 """
-SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, looks, words, operators)
+SAID_IN = (
+    basic,
+    training,
+    gradient_statistics,
+    swap,
+    model_holder,
+    lifecycle,
+    clients,
+    inspection,
+    agent_messages,
+    operator_messages,
+)
 MESSAGES = """# Every message
 
 This page is made from the message classes (`python -m roles messages`); a test compares. Which message may come when

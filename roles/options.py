@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, create_model
 
 from roles import registry
-from roles.formats.base import FORMATS, Number, Option
+from roles.formats.format import FORMATS, Number, Option
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text

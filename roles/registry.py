@@ -73,9 +73,9 @@ EXCHANGES = Registry(
     {
         "collective": "roles.exchange.collective:Collective",
         "per-host": "roles.exchange.per_host:PerHost",
-        "tree": "roles.exchange.tree:TreeExchange",
+        "tree": "roles.exchange.tree_exchange:TreeExchange",
         "ring": "roles.exchange.ring:RingExchange",
         "halving": "roles.exchange.halving:HalvingExchange",
-        "host": "roles.exchange.host:HostExchange",
+        "host": "roles.exchange.host_accumulate:HostExchange",
     },
 )

@@ -15,7 +15,7 @@ recovery                      runs that follow one another: after deaths, and wh
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
-regular  text                 only regular files are opened; text for a terminal
+regular  terminal_text                 only regular files are opened; text for a terminal
 reasons                       why the system refused something
 hidden                        packages that others of their name hide
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         message,
     )
     from runtime.plan.topology import ActorSpec, Topology
-    from runtime.report.events import Event
+    from runtime.report.event_stream import Event
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar
 
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 E = TypeVar("E", bound="ConvoyError")
 

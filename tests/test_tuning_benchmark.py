@@ -13,7 +13,7 @@ from benchmarks.report import Record
 from benchmarks.tuning_kept import Kept
 from benchmarks.tuning_prediction import CASES, Case, Cluster, Point
 from roles.forecasting.prediction import Prediction
-from runtime.queueing import graph
+from runtime.queueing import work_graph
 from runtime.queueing.estimates import Estimate
 
 
@@ -53,7 +53,7 @@ def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
 
 
 def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicted() -> None:
-    assert tuning_prediction.SEVERAL == (graph.MOST // 2, graph.MOST // 2)
+    assert tuning_prediction.SEVERAL == (work_graph.MOST // 2, work_graph.MOST // 2)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from nets.graph.borders import PARTS, find_borders, first_rows, takes
 from nets.graph.fusion import join
 from nets.graph.gradients import Gradients
 from nets.graph.in_place import allow_in_place, owners, readers
-from nets.graph.memory import MemoryPlan, Planner
+from nets.graph.net_memory import MemoryPlan, Planner
 from nets.graph.scores import scores
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module

@@ -11,7 +11,7 @@ from nets.layers.dense import InnerProduct
 from nets.layers.normalise import MVN, BatchNorm
 from nets.layers.reduce import ArgMax, Reduction
 from nets.layers.softmax import Softmax
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 
 
 @converts("InnerProduct")

@@ -17,12 +17,12 @@ from nets.graph.sharing import Sharing, share
 from nets.graph.wiring import Node, Wiring, wire
 from nets.layers import Setup, make_layer
 from nets.layers.base import Shape
-from nets.onnx import dense, pointwise, recurrent, shapes, spatial
-from nets.onnx.builder import IR, OPSET, Builder, Step, convert
+from nets.onnx import dense, pointwise, recurrent, spatial, tensor_shapes
+from nets.onnx.graph_builder import IR, OPSET, Builder, Step, convert
 from nets.predict.deployment import Deployment
 from ops import get_backend
 
-KINDS = (dense, pointwise, recurrent, shapes, spatial)  # imported for what they register
+KINDS = (dense, pointwise, recurrent, tensor_shapes, spatial)  # imported for what they register
 MOST = 2**31 - 1  # bytes of a protobuf message
 
 

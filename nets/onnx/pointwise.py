@@ -8,7 +8,7 @@ from typing import Any
 
 from nets.layers.combine import Eltwise
 from nets.layers.elementwise import ELU, Clip, Exp, Log, Power, ReLU, Swish
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 
 PLAIN = {"Sigmoid": "Sigmoid", "TanH": "Tanh", "BNLL": "Softplus", "AbsVal": "Abs", "Dropout": "Identity"}
 

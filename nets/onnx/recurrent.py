@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nets.layers.recurrent import LSTM, RNN, Recurrent
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 
 
 class Body:

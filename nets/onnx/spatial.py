@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nets.layers.conv import Convolution, Deconvolution
 from nets.layers.normalise import LRN
 from nets.layers.pool import SPP, Pooling
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 from ops import PoolGeometry
 
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
-from nets.graph.emulated import EmulatedNet
+from nets.graph.emulated_net import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Shape
-from nets.sharding.shard import Blobs, Shard, Slot
+from nets.sharding.sharded_net import Blobs, Shard, Slot
 from nets.sharding.slices import link_net, unit_parts, units
 from ops import Array, Backend
 

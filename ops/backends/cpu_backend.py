@@ -13,15 +13,15 @@ from ops.cpu.conv.operations import Convolutions
 from ops.cpu.elementwise.activation import Activations
 from ops.cpu.elementwise.compression import Compression
 from ops.cpu.elementwise.dropout import Dropouts
+from ops.cpu.elementwise.embedding import Tables
 from ops.cpu.elementwise.lrn import ResponseNormalisation
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
 from ops.cpu.elementwise.softmax import Softmax
-from ops.cpu.elementwise.table import Tables
 from ops.cpu.elementwise.update import Updates
 from ops.cpu.recurrent.recurrent import RecurrentKernels
-from ops.cpu.team.images import TO_LOGICAL, empty_aligned, empty_images
+from ops.cpu.team.image_layout import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape, check_choice

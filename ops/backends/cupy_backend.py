@@ -18,7 +18,7 @@ from ops.backends import cuda_driver
 from ops.cuda.conv.cudnn import first_line
 from ops.cuda.conv.operations import Convolutions
 from ops.cuda.device import Product
-from ops.cuda.images import TO_LOGICAL, address, new_images, step_of
+from ops.cuda.image_layout import TO_LOGICAL, address, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation

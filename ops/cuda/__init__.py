@@ -2,7 +2,7 @@
 
 kernels/                                     CUDA C, as text
 device                                       what every family stands on
-launch  images  scratch                      starting kernels; how images lie; memory kept between operations
+launch  image_layout  scratch                      starting kernels; how images lie; memory kept between operations
 repeats                                      operations that come again: started without their checks
 conv/                                        convolutions: which algorithm a pass gets, and those there are
 windows  normalise  pointwise                pooling and LRN; batch normalisation; rectifier and dropout

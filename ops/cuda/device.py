@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ops.cuda.images import new_images, step_of, width
+from ops.cuda.image_layout import new_images, step_of, width
 from ops.cuda.launch import NOTHING, Launcher, divisor
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch

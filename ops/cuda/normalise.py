@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ops.cuda.device import OnDevice, strips_of
-from ops.cuda.images import step_of, width
+from ops.cuda.image_layout import step_of, width
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import in_fours, step_of, width
+from ops.cuda.image_layout import in_fours, step_of, width
 from ops.cuda.launch import divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, check_alike, check_float, check_out, check_shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import step_of
+from ops.cuda.image_layout import step_of
 from ops.cuda.repeats import repeated
 from ops.errors import Array
 from ops.reference import dense

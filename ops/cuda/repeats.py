@@ -16,7 +16,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from ops.cuda.images import address
+from ops.cuda.image_layout import address
 
 MOST = 4096  # keys at a time: GoogLeNet's two nets have some 700; arrays of servers move, and must not fill the memory
 Given = ParamSpec("Given")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import address
+from ops.cuda.image_layout import address
 from ops.cuda.kernels.updates import RULES
 from ops.errors import Array, OpsError, check_choice, check_float, check_shape
 from ops.interface.updates import Parameter

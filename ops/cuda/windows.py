@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import in_fours, step_of
+from ops.cuda.image_layout import in_fours, step_of
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape, check_alike, check_ndim, check_out

@@ -31,7 +31,7 @@ from roles.base.steps import Steps, Turn
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from runtime.messages.message import Message
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 
 Bytes = int | None  # None: it depends on the numbers
 Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, what, how much

@@ -16,8 +16,8 @@ from nets.files import checkpoint
 from nets.predict import Seen
 from nets.reasons import reason
 from roles.checkpoints.best import FILE, same
-from roles.checkpoints.deployment import described
-from roles.checkpoints.rhythm import Rhythm, Timing
+from roles.checkpoints.checkpoint_timing import CheckpointTiming, Timing
+from roles.checkpoints.deployment_facts import described
 from roles.checkpoints.state_average import MeanState
 from roles.learning.job import Job
 from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, KeepCopy, PutBeside
@@ -60,7 +60,7 @@ class Checkpoints:
         self._seen, self._use = seen, dict[str, str]()
         self._actor, self._job, self._wake = actor, job, wake
         self._servers, self._keepers = tuple(servers), tuple(keepers)
-        self._rhythm = Rhythm(timing)
+        self._rhythm = CheckpointTiming(timing)
         self._seconds = timing.seconds
         self._task: asyncio.Task[None] | None = None
         self._waited_for = self._told = False

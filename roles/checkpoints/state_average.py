@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 
 from ops import Array
-from roles.learning.slices import Assembly
+from roles.learning.checkpoint_slices import Assembly
 from roles.messages import State
 
 

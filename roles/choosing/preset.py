@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from roles.checkpoints.rhythm import NEVER
-from roles.choosing.candidates import Candidate, as_trial, candidates, mistakes
+from roles.checkpoints.checkpoint_timing import NEVER
+from roles.choosing.preset_candidates import Candidate, as_trial, candidates, mistakes
 from roles.choosing.speeds import Speed, speeds
 from roles.choosing.stopwatch import Stopwatch, apart
 from roles.coordination.coordinator import CoordinatorOptions
-from roles.forecasting.miss import spoken
+from roles.forecasting.prediction_error import spoken
 from roles.options import AUTO, Options
-from roles.planning.measured import options_of_run
+from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import plan
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.choice import Chosen, Told
+from runtime.plan.open_choice import Chosen, Told
 from runtime.plan.topology import Topology
 
 TRIED = 2  # the best by prediction

@@ -16,14 +16,14 @@ from nets import NetError
 from ops import OpsError
 from roles.base.role import EMULATED
 from roles.base.shapes import Shapes
-from roles.choosing.candidates import Candidate
-from roles.forecasting.basis import basis_of
+from roles.choosing.preset_candidates import Candidate
 from roles.forecasting.costs import Timed, loads_of
-from roles.forecasting.fitted import PROCESSORS, network_of, processors_of
+from roles.forecasting.fitted_model import PROCESSORS, network_of, processors_of
 from roles.forecasting.layer_times import table_of, timed_quickly
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network, Prediction, predict
-from roles.forecasting.times import Times
+from roles.forecasting.prediction_inputs import basis_of
+from roles.forecasting.work_times import Times
 from roles.learning.job import Job
 from runtime.compute.threads import using
 from runtime.config.sections import ClusterConfig

@@ -5,7 +5,7 @@ predict               classify images
 init  starters        a cluster.toml to begin with
 profile               what `time` writes down for `plan` and for emulated devices
 resuming              what `up --resume` goes on from
-scaling               what other workers are for a training
+rescaling               what other workers are for a training
 common                what they share
 """
 

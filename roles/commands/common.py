@@ -23,7 +23,7 @@ from runtime.cli.arguments import runs_here
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
 from runtime.records.runs import run_directory
-from runtime.text import printable
+from runtime.terminal_text import printable
 
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")  # what the names of files of weights end in
 

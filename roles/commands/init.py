@@ -12,11 +12,11 @@ from nets import is_file, load_solver
 from nets.data.images import read_folders
 from roles.commands import starters
 from roles.commands.common import say, told
-from runtime.config.source import CLUSTER_FILE
+from runtime.config.toml_source import CLUSTER_FILE
 from runtime.config.toml_write import string
 from runtime.errors import ConfigError
 from runtime.reasons import reason
-from runtime.text import is_plain, one_line, printable
+from runtime.terminal_text import is_plain, one_line, printable
 
 TESTED = 5  # one image of so many of a class is kept for tests
 BATCH = 50  # as many as `starters` says, fewer where there are fewer images

@@ -12,7 +12,7 @@ from roles.base.shapes import Shapes
 from roles.commands.common import say
 from roles.forecasting.costs import loads_of
 from roles.forecasting.layer_times import UNTIMED, table_of, timed
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from roles.learning.job import Job
 from runtime.compute.service_times import as_text
 from runtime.compute.threads import using

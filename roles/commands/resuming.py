@@ -15,11 +15,11 @@ from roles.commands.common import told
 from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
 from roles.options import AUTO, Options, Strategy, Train
+from roles.planning.auto_settings import AutoSettings
 from roles.planning.contents import Contents
-from roles.planning.measured import options_of_run
+from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
-from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
@@ -69,7 +69,7 @@ def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
     if train.strategy.preset == AUTO:  # what can be tuned is not known yet
         return train
     base = config.raw.path.resolve().parent
-    return Tuned(train, preset_called(train.strategy.preset), base).going_on(run)
+    return AutoSettings(train, preset_called(train.strategy.preset), base).going_on(run)
 
 
 def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:

@@ -14,17 +14,17 @@ from typing import ClassVar
 from nets.predict import Seen
 from roles.base.role import Anew, JobOptions
 from roles.checkpoints.best import NOTHING, Verdict, Watched
-from roles.checkpoints.rhythm import NEVER, Timing
+from roles.checkpoints.checkpoint_timing import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
-from roles.coordination.cohort import Cohort
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
-from roles.coordination.healing import holders_of
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
+from roles.coordination.run_settings import RunSettings
 from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
-from roles.coordination.shape import Shape
+from roles.coordination.state_holders import holders_of
+from roles.coordination.stragglers import Stragglers
 from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
@@ -72,8 +72,8 @@ class Coordinator(Actor):
         self._job, self._replicas = options.job, () if options.job.emulated else options.replicas
         table = options.timetable
         self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
-        self._tests, self._cohort = Tests(self, table, options.watched), Cohort()
-        self._shape = Shape(
+        self._tests, self._cohort = Tests(self, table, options.watched), Stragglers()
+        self._shape = RunSettings(
             self, options.groups, self._job.solver_spec, holders=options.holders, live=options.live,
             shares=self._shares, rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from roles.coordination.divergence import Divergence
 from roles.coordination.regroup import impossible
+from roles.coordination.run_settings import RunSettings, Settings
 from roles.coordination.schedule import Schedule
-from roles.coordination.shape import Settings, Shape
 from roles.learning.model_holder import SetAside, TakeBack
 from roles.learning.scoreboard import HELD, RELEASED, Iteration
 from roles.messages import Done, GetState, Held, Hold, Probe, Probed, Release, Released, SetState, State
@@ -74,7 +74,7 @@ class Probing:
         self,
         actor: Actor,
         schedule: Schedule,
-        shape: Shape,
+        shape: RunSettings,
         *,
         servers: Sequence[str],
         holders: Sequence[str],

@@ -20,7 +20,7 @@ from roles.base.steps import Key, Sending, Step, Steps, Turn, Work
 from roles.exchange.partial_sums import BY, HERE, NOT_THEIRS, SUM, SUMMED, check_array, check_count, copied
 from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
-from roles.learning.parts import Parts, in_parts
+from roles.learning.part_counts import Parts, in_parts
 from roles.messages import Blobs, Contribution, SharedSum
 from runtime import Actor, Conversation, Envelope, Standing
 

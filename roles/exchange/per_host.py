@@ -28,7 +28,7 @@ from roles.exchange.exchange import TREE, Between, Exchange, ExchangeOptions, Ho
 from roles.exchange.halving import HalvingExchange, HalvingOptions
 from roles.exchange.partial_sums import Arrays, Key, copied, shares
 from roles.exchange.ring import RingExchange, RingOptions
-from roles.exchange.tree import TreeExchange, TreeOptions
+from roles.exchange.tree_exchange import TreeExchange, TreeOptions
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 from runtime.plan.forecast import shown

@@ -9,7 +9,7 @@ from nets.sharding.division import ShardedNet
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers
 from roles.base.steps import Key, Sending, Step, Steps, Work
-from roles.fc.batches import fc_batches, rows_in
+from roles.fc.fc_batches import fc_batches, rows_in
 from roles.learning.job import Job
 from roles.messages import TRAIN
 

@@ -16,12 +16,12 @@ from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
 from roles.base.steps import Key, Sending, Step, Steps, Work
-from roles.fc.batches import Span, fc_batches
+from roles.fc.fc_batches import Span, fc_batches
 from roles.learning.job import Job
 from roles.learning.scoreboard import mean_scores
 from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Blobs, Ticket
 from runtime import Actor
-from runtime.compute.emulated import device_here
+from runtime.compute.emulated_device import device_here
 
 
 class HasFc(Protocol):

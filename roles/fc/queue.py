@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ops import Shape
-from roles.fc.batches import Members, fc_batches, rows_in
+from roles.fc.fc_batches import Members, fc_batches, rows_in
 from roles.fc.swap import FcTurn
 from roles.messages import TRAIN, ActivationSlice
 from runtime import Conversation, Envelope, MessageError, Standing

@@ -20,7 +20,7 @@ from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.parts import Parts, Whole, in_parts
+from roles.learning.part_counts import Parts, Whole, in_parts
 from roles.learning.resume import restored
 from roles.messages import TRAIN, ActivationGrads, Activations, Blobs
 from runtime import Conversation, Envelope

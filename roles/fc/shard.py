@@ -23,17 +23,17 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
 from roles.base.steps import Steps, Turn
-from roles.fc.batches import Members, rows_in
-from roles.fc.micro import MicroFcWork, MicroShards
+from roles.fc.fc_batches import Members, rows_in
+from roles.fc.micro_shards import MicroFcWork, MicroShards
 from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
+from roles.learning.checkpoint_slices import slices_of_state
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
-from roles.learning.slices import slices_of_state
 from roles.messages import (
     TRAIN,
     ActivationGrads,

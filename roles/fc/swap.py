@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nets.sharding.shard import Shard
+from nets.sharding.sharded_net import Shard
 from ops import Array
 from roles.messages import Blobs
 from runtime import Actor, Conversation, Message, MessageError, Standing, message

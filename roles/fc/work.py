@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from nets.sharding.division import ShardedNet
 from ops import Array
-from roles.fc.batches import Span
+from roles.fc.fc_batches import Span
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import TRAIN, Blobs

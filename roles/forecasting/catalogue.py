@@ -9,7 +9,7 @@ from pydantic import Field
 
 from runtime.config.problems import Expected, validated
 from runtime.config.sections import Bytes, Section
-from runtime.config.source import in_order, read
+from runtime.config.toml_source import in_order, read
 from runtime.errors import ConfigError
 from runtime.suggest import hint
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.forecasting.fitted import PROCESSORS, Fit, Fitted, network_of, processors_of
+from roles.forecasting.fitted_model import PROCESSORS, Fit, Fitted, network_of, processors_of
 from roles.forecasting.live_times import LiveTimes
-from roles.forecasting.miss import TOLERATED, Patience, difference, spoken
+from roles.forecasting.prediction_error import TOLERATED, Patience, difference, spoken
 from roles.learning.scoreboard import HELD, RELEASED
 from runtime.compute.work_sums import Sums
 from runtime.config.sections import ClusterConfig

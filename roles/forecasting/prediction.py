@@ -2,8 +2,8 @@
 
 Every role says what it does in an iteration (`RoleOptions.steps`). Put together they are one graph for each group:
 layers that are pulled while others are computed, members that wait for their slowest, groups that meet at a server.
-These graphs are evaluated (`runtime.queueing.graph`), with times drawn from means and variations. No message is made,
-no role runs. What it assumes:
+These graphs are evaluated (`runtime.queueing.work_graph`), with times drawn from means and variations.
+No message is made, no role runs. What it assumes:
 
     devices     an actor's work is done in the order in which it is asked for; actors with a device of their own (an
                 emulated one) work side by side, others that share a process one after the other
@@ -22,12 +22,12 @@ from typing import Any
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
 from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
-from roles.forecasting.outlook import plainly
-from roles.forecasting.times import Moments, Rows, Times
+from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.traffic import traffic_of
+from roles.forecasting.work_times import Moments, Rows, Times
 from runtime.plan.topology import Topology
-from runtime.queueing.graph import Piece, Sent, evaluate
-from runtime.transport.base import Limits
+from runtime.queueing.work_graph import Piece, Sent, evaluate
+from runtime.transport.interface import Limits
 
 __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of", "shapes_of"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ops import Array, Shape
 from ops.reference.compression import HALVES
-from roles.formats.base import Format
 from roles.formats.float32 import check_array
+from roles.formats.format import Format
 
 
 class Float16(Format):

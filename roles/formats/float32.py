@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ops import Array, OpsError, Shape
-from roles.formats.base import Format
+from roles.formats.format import Format
 
 
 def check_array(array: Array, shape: Shape, dtype: np.dtype[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ops import Array, Shape
 from ops.reference.compression import F32, one_bit_shapes
-from roles.formats.base import Format, Option
+from roles.formats.format import Format, Option
 
 
 class OneBit(Format):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ops import Array, Shape
-from roles.formats.base import Format, Option
+from roles.formats.format import Format, Option
 
 
 class Threshold(Format):

@@ -30,7 +30,7 @@ from nets.data import (
     open_data,
 )
 from nets.files.shared import Lent, lent
-from nets.graph.emulated import EmulatedNet, NoBatches
+from nets.graph.emulated_net import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
 from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
@@ -39,7 +39,7 @@ from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.backends import cpu_ops, ops_of
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
-from runtime.compute.emulated import device_here
+from runtime.compute.emulated_device import device_here
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
 

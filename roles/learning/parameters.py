@@ -13,7 +13,7 @@ import numpy as np
 
 from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
-from roles.learning.slices import history_names, state_shapes
+from roles.learning.checkpoint_slices import history_names, state_shapes
 from roles.messages import Blobs
 
 

@@ -14,11 +14,11 @@ from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
 from nets.files.weights import match, read_each, shares
-from nets.sharding.shard import Shard
+from nets.sharding.sharded_net import Shard
 from ops import Array
+from roles.learning.checkpoint_slices import cut_state
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.slices import cut_state
 from runtime import Json
 
 SAVED = ("checkpoint-*.safetensors", "best.safetensors")  # what a run saves, as patterns

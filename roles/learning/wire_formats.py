@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ops import Array, Backend, OpsError, Shape
-from roles.formats.base import FORMATS, Format, Number
 from roles.formats.float32 import Float32, Float64
+from roles.formats.format import FORMATS, Format, Number
 from roles.learning.buffers import NO_ERROR, KeptErrors
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import Blobs

@@ -16,9 +16,9 @@ from nets.files import checkpoint
 from nets.files.histories import check_solver
 from nets.files.shared import Weights
 from nets.files.weights import Matched, match
+from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
 from roles.learning.resume import place_in
-from roles.learning.slices import state_shapes
 from roles.messages import TRAIN
 
 Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]

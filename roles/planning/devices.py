@@ -1,5 +1,5 @@
 """On which device each actor computes: from [train.devices] and the machines to the options of the actors. The devices
-themselves: `ops`, `runtime.compute.emulated`.
+themselves: `ops`, `runtime.compute.emulated_device`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import ops
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.base.shapes import Shapes
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.backends import GPU_PRECISIONS
 from roles.options import DEVICE, DEVICES, Train
+from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
-from roles.planning.remarks import Remarks
 from runtime.compute.service_times import ServiceTimes
 from runtime.config.file import ClusterConfig
 from runtime.config.sections import Machine
@@ -142,7 +142,7 @@ def _emulated(device: str) -> bool:
 
 
 def by_machine(
-    patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Remarks
+    patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Diagnostics
 ) -> Mapping[str, str]:
     """`patterns` of [train.devices], which count first, then worker -> device as its machine says. Notes kinds that
     there are not, and warns of workers that share a device or lists that nobody takes from."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from roles.base.role import RoleOptions, Wires
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from roles.options import Gradients

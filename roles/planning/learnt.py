@@ -19,10 +19,10 @@ from roles.forecasting.statistical import Counted, Efficiency, Setting
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from roles.options import Options, Train
-from roles.planning.measured import events_of, iteration_of, options_of_run, reading
+from roles.planning.auto_settings import AutoSettings
+from roles.planning.measured_runs import events_of, iteration_of, options_of_run, reading
 from roles.planning.strategies import manner_of, preset_called
-from roles.planning.tuned import Tuned
-from runtime.drawing.telling import duration
+from runtime.drawing.prospect_text import duration
 from runtime.errors import ConfigError
 
 LOSS = "loss"
@@ -131,14 +131,16 @@ def _check(run: Path, target: Target, options: Options, theirs: Options, job: Jo
     pairs.append(("batch", job.batch, found.batch or batch_of_net(job.spec(TRAIN), TRAIN)))
     for key, expected, value in pairs:
         if expected != value:
-            raise ConfigError([f"--learnt {run}: config.toml: train.{key}: found {value!r}, expected this plan's {expected!r}"])
+            raise ConfigError(
+                [f"--learnt {run}: config.toml: train.{key}: found {value!r}, expected this plan's {expected!r}"]
+            )
     if any(device.startswith("emulated") for device in found.devices.values()):
         raise ConfigError([f"--learnt {run}: its devices are emulated: it computed nothing, and has learnt nothing"])
 
 
 def _settings(theirs: Options, solver: SolverSpec, events: Events, first: int) -> Iterator[tuple[int, Setting]]:
     """(first iteration, setting) of each stretch of the run, in order."""
-    train: Train = Tuned(theirs.train, preset_called(theirs.train.strategy.preset), Path()).begun_with
+    train: Train = AutoSettings(theirs.train, preset_called(theirs.train.strategy.preset), Path()).begun_with
     strategy = train.strategy
     said = {"base_lr": train.base_lr, "momentum": train.momentum}
     begun = solver.override({name: value for name, value in said.items() if value is not None})

@@ -13,9 +13,9 @@ from nets.data import Source, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
 from roles.base.shapes import Shapes
+from roles.checkpoints.checkpoint_timing import lead_told, with_timing
 from roles.checkpoints.finished import finished
 from roles.checkpoints.meant import meant
-from roles.checkpoints.rhythm import lead_told, with_timing
 from roles.checkpoints.watching import told_to_lead
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of, with_tests
@@ -27,17 +27,17 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options
+from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says, augment_of
 from roles.planning.contents import Contents, check_rates
 from roles.planning.devices import Devices, by_machine
+from roles.planning.diagnostics import Diagnostics
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
-from roles.planning.homes import laid_out
+from roles.planning.host_layout import laid_out
 from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
-from roles.planning.remarks import Remarks
 from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of, preset_called, told_of_momentum
-from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
@@ -71,7 +71,7 @@ def _named(presets: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-class _Planner(Remarks):
+class _Planner(Diagnostics):
     """Collects problems as it goes, so that one run shows them all."""
 
     def __init__(self, config: ClusterConfig, options: Options, preset: Preset | None = None) -> None:
@@ -81,7 +81,7 @@ class _Planner(Remarks):
         with self.reading("train", "strategy", "preset"):
             self.preset = preset or preset_called(train.strategy.preset)
         self.stop_if_wrong()
-        self.tuned = Tuned(train, self.preset, self.base)
+        self.tuned = AutoSettings(train, self.preset, self.base)
         self.train = self.tuned.begun_with
         self.layers: Layers = {}  # of the part that workers compute: what travels
         self.options: Any = None  # of the preset

@@ -8,7 +8,7 @@ from typing import Any
 
 from nets import SolverSpec
 from roles import registry
-from roles.exchange.choice import exchange_called
+from roles.exchange.chosen_exchange import exchange_called
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from roles.tuning.momentum import expected, total

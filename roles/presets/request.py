@@ -10,12 +10,12 @@ from typing import Any
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Timetable
-from roles.exchange.choice import Chosen, exchange_called
+from roles.exchange.chosen_exchange import Chosen, exchange_called
 from roles.exchange.exchange import TREE, Between, Home, Layout, Members
 from roles.learning.batch_split import Cutting
 from roles.learning.job import InputShape, Job
 from roles.options import Strategy
-from runtime.plan.hosts import Host
+from runtime.plan.host_map import Host
 from runtime.plan.topology import ActorSpec, Topology
 
 COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"

@@ -31,7 +31,7 @@ from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.hogwild import HogwildStore, Races
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from roles.servers.model_steps import served
-from roles.tuning.statistics import GetGradientStatistics
+from roles.tuning.gradient_statistics import GetGradientStatistics
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 

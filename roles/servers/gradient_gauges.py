@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from roles.tuning.gradient_statistics import GetGradientStatistics, statistics_of
 from roles.tuning.momentum import expected, total
 from roles.tuning.noise import CLEAR
-from roles.tuning.statistics import GetGradientStatistics, statistics_of
 from roles.tuning.watch import GradientWatch
 from runtime import Actor, Envelope
 

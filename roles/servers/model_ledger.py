@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roles.learning.parts import Parts, in_parts
+from roles.learning.part_counts import Parts, in_parts
 from roles.messages import TRAIN, LayerGradient, LayerModel, PullLayer, Updated
 from runtime import Conversation, Envelope, Standing
 

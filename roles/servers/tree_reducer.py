@@ -14,7 +14,7 @@ from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.model_holder import KeepsBeside
-from roles.learning.parts import Parts, in_parts
+from roles.learning.part_counts import Parts, in_parts
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place

@@ -16,13 +16,13 @@ from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
 from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
-from roles.tuning.batches import Batches, noise_of, worth_telling
+from roles.tuning.batch_choice import Batches, noise_of, worth_telling
 from roles.tuning.choices import Choices, Chosen, Setting, Trial
-from roles.tuning.following import EVERY, Change, Following
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.judgement import THRESHOLD, judged, mean
+from roles.tuning.momentum_following import EVERY, Change, Following
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import instead, tune
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
 from runtime.reasons import reason

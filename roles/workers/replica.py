@@ -23,7 +23,7 @@ from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
-from roles.exchange.choice import Chosen
+from roles.exchange.chosen_exchange import Chosen
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder

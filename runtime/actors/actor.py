@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from runtime.actors.actor_metrics import Gauges, Measured
 from runtime.actors.conversation import Conversation
-from runtime.actors.measured import Gauges, Measured
 from runtime.compute.compute import Compute
 from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
 

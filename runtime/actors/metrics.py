@@ -18,10 +18,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from runtime.errors import LaunchError
 from runtime.reasons import reason
 from runtime.serving.hosts import Hosts
+from runtime.serving.http_server import Application, Server
 from runtime.serving.readers import Readers
-from runtime.serving.server import Application, Server
 from runtime.serving.visits import Visits
-from runtime.text import bounded, printable
+from runtime.terminal_text import bounded, printable
 
 Counter = prometheus.Counter
 Gauge = prometheus.Gauge

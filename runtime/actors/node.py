@@ -14,10 +14,10 @@ import numpy as np
 
 from runtime.actors.actor import Actor
 from runtime.actors.cell import Cell
-from runtime.actors.homes import Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.actors.router import Router
+from runtime.actors.routes import Home
 from runtime.actors.station_metrics import StationMetrics
 from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums

@@ -9,9 +9,9 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from runtime.actors.cell import Cell
-from runtime.actors.homes import Ask, Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
+from runtime.actors.routes import Ask, Home
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer

@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from runtime.actors.actor import Actor
-from runtime.actors.homes import Home
-from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
+from runtime.actors.inspection import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
+from runtime.actors.routes import Home
 from runtime.attached.finding import present_in
 from runtime.cluster.clients import (
     CLIENT,
@@ -44,7 +44,7 @@ from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.records.lock_file import RUNNING
 from runtime.records.presence import Sign
-from runtime.report.events import Event, Events
+from runtime.report.event_stream import Event, Events
 from runtime.suggest import hint
 from runtime.transport import Endpoints, Transport
 from runtime.transport.sockets import SocketTransport

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.attached.seen import Seen
-from runtime.attached.standing import journal, said
+from runtime.attached.observed_run import ObservedRun
+from runtime.attached.run_status import journal, said
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.reasons import reason
 from runtime.records.files import Damaged
@@ -36,7 +36,7 @@ class Ended:
     before: bool = False
 
 
-async def end(seen: Seen, *, now: bool) -> Ended:
+async def end(seen: ObservedRun, *, now: bool) -> Ended:
     """End the run, and the `up` that would begin another after it; return when that is over. ConvoyError if it does
     not answer, or if its host is silent, so that nobody knows whether it is over."""
     error, answers = "", await seen.answers()

@@ -12,9 +12,9 @@ from pathlib import Path
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.reasons import reason
-from runtime.records.identity import identity_of
+from runtime.records.journal_reading import FILE as JOURNAL
 from runtime.records.presence import Presence, Sign, presence_of, presences, unheard
-from runtime.records.reading import FILE as JOURNAL
+from runtime.records.run_identity import identity_of
 from runtime.records.runs import KnownRun, runs_in
 
 PATIENCE = 1.5  # seconds in which a supervisor answers; one that is stopped is named within 2

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runtime.attached.standing import journal, said
+from runtime.attached.run_status import journal, said
 from runtime.errors import ConfigError, ProgramFailed
 
 FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that somebody ended

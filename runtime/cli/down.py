@@ -23,15 +23,15 @@ def down(run: Path | None = None, *, now: Switch = False, connection: Connection
 
 async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
     from runtime.attached.ending import end
-    from runtime.attached.seen import Here
-    from runtime.attached.standing import last_checkpoint, standing
+    from runtime.attached.observed_run import LocalRun
+    from runtime.attached.run_status import last_checkpoint, run_status
     from runtime.report.console import Teller
 
     console = Teller()
     async with seen(run, connection) as looked:
         found = await end(looked, now=now)
-        last = looked if found.run.name == looked.name else Here(found.run)
-        stands = await standing(last)
+        last = looked if found.run.name == looked.name else LocalRun(found.run)
+        stands = await run_status(last)
         left = last_checkpoint(stands, last.place)
     for note in stands["damaged"]:
         console.warn(note)

@@ -24,7 +24,7 @@ def join(address: str, machine: str) -> int:
         The name of this machine in cluster.toml.
     """
     with Nursery.start() as nursery:
-        from runtime.cluster.launchers.joined import join as joined
+        from runtime.cluster.launchers.machine_agent import join as joined
 
         joined(address, machine, _first_line(), nursery)
     return 0

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from cyclopts import App
 
-from runtime.config.source import BUILT_IN, MOST_BYTES
+from runtime.config.toml_source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
 from runtime.hidden import stop_if_hidden
 from runtime.regular import read_bytes
-from runtime.text import printable
+from runtime.terminal_text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
 VERSION = "--version"

@@ -83,9 +83,9 @@ def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | 
 
 def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> None:
     """In words, and as a drawing."""
+    from runtime.drawing.prospect_text import outline as told
     from runtime.drawing.svg import outline
     from runtime.drawing.svg import svg as drawn
-    from runtime.drawing.telling import outline as told
     from runtime.plan.forecast import Forecast
     from runtime.plan.placement import unknown
     from runtime.report.console import Teller

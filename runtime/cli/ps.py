@@ -61,22 +61,22 @@ async def _living(below: Path, damaged: Callable[[str], None]) -> list[dict[str,
 
 
 async def _there(below: Path | None, connection: Connection) -> list[dict[str, Any]]:
-    from runtime.attached.standing import standing
+    from runtime.attached.run_status import run_status
 
     async with seen(below, connection) as looked:
-        return [await standing(looked)]
+        return [await run_status(looked)]
 
 
 async def _one(alive: Alive) -> dict[str, Any]:
-    from runtime.attached.seen import Here
-    from runtime.attached.standing import standing
+    from runtime.attached.observed_run import LocalRun
+    from runtime.attached.run_status import run_status
     from runtime.errors import ConvoyError
 
     if alive.directory is None:
         return _without_directory(alive)
     at = {"name": alive.directory.name, "directory": str(alive.directory)}
     try:
-        return await standing(Here(alive.directory))
+        return await run_status(LocalRun(alive.directory))
     except ConvoyError as error:
         return {**at, "state": alive.words, "error": str(error)}
 
@@ -93,7 +93,7 @@ def _without_directory(alive: Alive) -> dict[str, Any]:
 
 
 def _line(run: dict[str, Any]) -> str:
-    from runtime.attached.standing import moment
+    from runtime.attached.run_status import moment
 
     if "since" not in run:
         return f"{run['name']:<32} {run['state']}  {run['directory']}"

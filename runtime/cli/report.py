@@ -35,7 +35,7 @@ def report(
     """
     from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
-    from runtime.config.source import BUILT_IN
+    from runtime.config.toml_source import BUILT_IN
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.records.files import Damaged

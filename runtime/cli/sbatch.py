@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cli.arguments import Settings
-from runtime.config.kinds import NAME, NAMED
 from runtime.config.sections import LOCAL
-from runtime.config.slurm import KIND, asked
+from runtime.config.slurm_environment import KIND, asked
+from runtime.config.value_types import NAME, NAMED
 from runtime.errors import ConfigError
 from runtime.reasons import reason
-from runtime.text import one_line
+from runtime.terminal_text import one_line
 
 if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
+    from runtime.attached.observed_run import ObservedRun
 
 Machines = Annotated[tuple[str, ...], Parameter(negative=())]
 LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
@@ -71,10 +71,10 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
     return 0
 
 
-async def _begun(following: Seen) -> None:
+async def _begun(following: ObservedRun) -> None:
     """Wait until this run has begun. ConvoyError if it cannot."""
-    from runtime.attached.standing import journal, said
-    from runtime.cluster.operators.words import JOURNAL
+    from runtime.attached.run_status import journal, said
+    from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.errors import ProgramFailed
 
     heard = asyncio.get_running_loop().time()

@@ -40,14 +40,14 @@ def status(
 
 
 async def _found(run: Path | None, connection: Connection) -> dict[str, Any]:
-    from runtime.attached.standing import standing
+    from runtime.attached.run_status import run_status
 
     async with seen(run, connection) as looked:
-        return await standing(looked)
+        return await run_status(looked)
 
 
 def _lines(run: dict[str, Any]) -> Iterator[str]:
-    from runtime.attached.standing import last_checkpoint, moment
+    from runtime.attached.run_status import last_checkpoint, moment
     from runtime.report.console import describe
 
     yield f"{run['name']}  {run['state']}, since {moment(run['since'])}, program {run['program']}, {run['directory']}"

@@ -58,7 +58,7 @@ def up(
         checked = check(file, settings, None if wanted is None else Resume(*wanted), imported=early.begin)
         # beside what the nursery imports
         from runtime.cli.after import After
-        from runtime.recovery.up import run
+        from runtime.recovery.up_runs import run
         from runtime.report.console import RunConsole
 
         after = After(checked.loaded.program, file, settings, test=test)

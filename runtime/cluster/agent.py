@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from runtime.actors.actor import Actor
-from runtime.actors.looks import ClockReading, GetClock, GetSnapshot, Snapshot, StartTrace, StopTrace, Traced
+from runtime.actors.inspection import ClockReading, GetClock, GetSnapshot, Snapshot, StartTrace, StopTrace, Traced
 from runtime.actors.node import Node
 from runtime.actors.snapshot import snapshot
 from runtime.cluster.lifecycle import (

@@ -23,7 +23,7 @@ from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
-from runtime.compute.emulated import device_of
+from runtime.compute.emulated_device import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces, private, stacks

@@ -30,7 +30,7 @@ from runtime.cluster.lifecycle import (
     Ready,
     agent_of,
 )
-from runtime.cluster.roll import Roll, hears_at
+from runtime.cluster.membership import Membership, hears_at
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
@@ -41,7 +41,7 @@ from runtime.machine.memory import MachineMemory
 from runtime.machine.stacks import INTO_LOG, LAST_WORDS
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
-from runtime.transport import Transport, host
+from runtime.transport import Transport, host_identity
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
@@ -66,7 +66,7 @@ class Supervisor(Actor):
         self._home, self._road = node, road
         self._placement, self._launcher, self._liveness, self._watcher = placement, launcher, liveness, watcher
         self._launched: dict[str, Launched] = {}
-        self.roll, self.sameness = Roll(placement), Sameness()
+        self.roll, self.sameness = Membership(placement), Sameness()
         self._watchers: list[asyncio.Task[None]] = []
         self.began = asyncio.Event()
         self._directed = False  # has everybody been told where everybody is?
@@ -163,7 +163,7 @@ class Supervisor(Actor):
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
         self.roll.greetings[message.process] = message
         self.sameness.runs(self.roll.spec(message.process).machine, message.host_name, message.versions)
-        if message.host != host.identity():
+        if message.host != host_identity.identity():
             self._supervision.is_far(message.process)
         facts = {"process": message.process, "pid": message.pid, "host": message.host_name}
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}

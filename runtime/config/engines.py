@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from runtime.config.kinds import Seconds, Section, Word
-from runtime.config.source import Problem, RawConfig
+from runtime.config.toml_source import Problem, RawConfig
+from runtime.config.value_types import Seconds, Section, Word
 
 RAY = "ray"
 KUBERNETES = "kubernetes"

@@ -17,11 +17,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.config import slurm
+from runtime.config import slurm_environment
 from runtime.config.machines import entries_of
 from runtime.config.problems import Model, found, key_names, unknown_key, validated
 from runtime.config.sections import ClusterConfig, Section, rules_between_sections
-from runtime.config.source import Problem, RawConfig, from_python, in_order, read, show_text
+from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read, show_text
 from runtime.config.toml_write import dumps
 from runtime.errors import ConfigError
 
@@ -111,16 +111,16 @@ def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
 
 
 def _sections(raw: RawConfig) -> tuple[ClusterConfig | None, list[Problem]]:
-    by_slurm, environ = slurm.is_wanted(raw), dict(os.environ)
+    by_slurm, environ = slurm_environment.is_wanted(raw), dict(os.environ)
     if by_slurm:
-        raw, environ = slurm.as_meant(raw), slurm.environment(raw, environ)
+        raw, environ = slurm_environment.as_meant(raw), slurm_environment.environment(raw, environ)
     config, problems = validated(ClusterConfig, raw.data, raw)
     entries = entries_of(raw, environ)
     if config is not None:
         machines = entries.machines(config.machine)
         if by_slurm:
             try:
-                machines = slurm.with_cores(machines, os.environ)
+                machines = slurm_environment.with_cores(machines, os.environ)
             except ValueError as error:
                 problems.append(raw.problem(("launcher", "kind"), str(error)))
         config = config.model_copy(update={"machine": machines})

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
-from runtime.config.hosts import Host, expanded, of_file
-from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text, Word
+from runtime.config.hostfile import Host, expanded, of_file
 from runtime.config.problems import Expected, found
-from runtime.config.source import Problem, RawConfig, show_text
+from runtime.config.toml_source import Problem, RawConfig, show_text
+from runtime.config.value_types import NAME, NAMED, Count, Name, Port, Section, Text, Word
 from runtime.machine.addresses import AUTO, mistake
 from runtime.reasons import reason
 from runtime.regular import read_bytes
-from runtime.text import is_plain
+from runtime.terminal_text import is_plain
 
 LOCAL_NAME = "local"  # of a machine that says nothing
 LOOPBACK = "127.0.0.1"

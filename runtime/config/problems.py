@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from runtime.config.source import Problem, RawConfig, show_text, type_name
 from runtime.config.toml_lines import KeyPath
+from runtime.config.toml_source import Problem, RawConfig, show_text, type_name
 from runtime.suggest import hint, near_hint
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from runtime.config.engines import Kubernetes, Ray, of_another_kind
-from runtime.config.hosts import matching
-from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, Word, parse_bytes
+from runtime.config.hostfile import matching
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, listened_at, tables
 from runtime.config.problems import Expected
-from runtime.config.source import Problem, RawConfig, show_text
 from runtime.config.toml_lines import KeyPath
+from runtime.config.toml_source import Problem, RawConfig, show_text
+from runtime.config.value_types import Bytes, Count, Name, Port, Seconds, Section, Text, Word, parse_bytes
 from runtime.machine.addresses import AUTO, is_loopback
 from runtime.suggest import hint, near_hint
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.config import slurm
+from runtime.config import slurm_environment
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
 from runtime.machine.addresses import is_loopback
@@ -52,7 +52,7 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
     for key in BETWEEN_HOSTS if not virtual and not _several_hosts(config) else ():
         if _said(config, ("links", key)):
             yield ("links", key), "where all machines are this one: no link leaves it"
-    if _said(config, ("launcher", "nodes")) and not slurm.counts(config):
+    if _said(config, ("launcher", "nodes")) and not slurm_environment.counts(config):
         yield ("launcher", "nodes"), "where no job of Slurm gives the machines, or all are named"
     for machine in config.machine:
         index = machine.entry

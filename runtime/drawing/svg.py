@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from runtime.drawing.geometry import Box, Point, Scene, bends, scene
+from runtime.drawing.layout_geometry import Box, Point, Scene, bends, scene
 from runtime.plan.forecast import Forecast, shown
 from runtime.plan.topology import Link, Placement
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtime.page.times import BESIDE
+from runtime.page.time_shares import BESIDE
 from runtime.records.files import Lines
-from runtime.records.reading import is_number
+from runtime.records.journal_reading import is_number
 
 FILE = "trace.json"
 ITERATIONS = 10

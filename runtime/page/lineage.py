@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runtime.page.run_history import RunHistory, read
 from runtime.page.series import Series
-from runtime.page.story import Story, read
 from runtime.records.files import Damaged, Missing
-from runtime.records.identity import identity_of
-from runtime.records.reading import is_path
+from runtime.records.journal_reading import is_path
+from runtime.records.run_identity import identity_of
 from runtime.records.runs import run_with
 
 MOST = 100  # runs in a row
 
 
-def whole(directory: Path, *, lives: bool) -> Story:
+def whole(directory: Path, *, lives: bool) -> RunHistory:
     """The story of a run with the curves of those before it. Damaged if it has no journal that can be read."""
     story = read(directory, lives=lives)
     line, seen = [story], {directory.resolve()}
@@ -38,7 +38,7 @@ def whole(directory: Path, *, lives: bool) -> Story:
     return story
 
 
-def _before(story: Story) -> Path | None:
+def _before(story: RunHistory) -> Path | None:
     """The directory of the run that it continues, by the id in its run.json; in those of earlier versions, of the run
     whose checkpoint it began with, or which it follows: it died, or was scaled."""
     said = _said_before(story)
@@ -55,7 +55,7 @@ def _before(story: Story) -> Path | None:
     return found.directory if found is not None else said
 
 
-def _said_before(story: Story) -> Path | None:
+def _said_before(story: RunHistory) -> Path | None:
     """The directory of the run before, as the journal names it."""
     checkpoint = story.last.get("resumed", {}).get("checkpoint")
     if is_path(checkpoint):
@@ -64,7 +64,7 @@ def _said_before(story: Story) -> Path | None:
     return story.directory.parent / Path(after).name if is_path(after) else None
 
 
-def _join(earlier: Story, later: Story) -> None:
+def _join(earlier: RunHistory, later: RunHistory) -> None:
     """`later` tells from now on what `earlier` told before it."""
     later.offset = earlier.offset + earlier.seconds
     later.forerunners = [*earlier.forerunners, earlier.name]

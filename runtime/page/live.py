@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
-from runtime.text import bounded
+from runtime.terminal_text import bounded
 
 # Of further pages: a process that always runs leaves them a tenth of a core. On two cores that four processes wanted, a
 # page took 15 s as they do, 60 s with 10, 70 to 120 s with 19: too long for somebody who waits for the first.
@@ -43,7 +43,7 @@ WAIT = (
 
 
 class LivePage:
-    """An application for `runtime.serving.server`, called by its thread. `program`: the run's own, which may be
+    """An application for `runtime.serving.http_server`, called by its thread. `program`: the run's own, which may be
     imported. `token`: what must be given as ?token=, "" if nothing. `now` counts seconds."""
 
     def __init__(self, directory: Path, program: str, token: str, now: Callable[[], float]) -> None:

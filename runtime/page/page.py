@@ -9,15 +9,15 @@ from pathlib import Path
 
 from runtime.errors import ConvoyError
 from runtime.page.curves import figures
-from runtime.page.facts import facts
-from runtime.page.story import Story
+from runtime.page.report_facts import facts
+from runtime.page.run_history import RunHistory
 from runtime.plan.forecast import shown
 
 HERE = Path(__file__).parent
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
-def page(stories: Sequence[Story], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
+def page(stories: Sequence[RunHistory], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
     """The whole document. `refresh`: seconds after which it fetches itself again; 0: never. `trusted`: programs that
     may be imported to be asked of their runs. ConvoyError says what to install."""
     try:
@@ -47,7 +47,7 @@ def page(stories: Sequence[Story], *, refresh: int = 0, trusted: Collection[str]
     )
 
 
-def short_names(stories: Sequence[Story]) -> None:
+def short_names(stories: Sequence[RunHistory]) -> None:
     """Give each a label for legends: its name without the day and the time, if that tells them apart."""
     names = [story.name for story in stories]
     short = [STAMP.sub("", name) for name in names]

@@ -15,10 +15,10 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 
-from runtime.config.hosts import matching
+from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.topology import Group, Placement, ProcessRule, ProcessSpec, Topology, blocks, group_into_processes
 
 MOST_NAMED = 5  # machines in a warning

@@ -24,7 +24,7 @@ from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT, Message
 from runtime.options import typed
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.topology import ActorSpec, Topology
 
 Role = Callable[..., Actor]

@@ -20,7 +20,7 @@ from runtime.machine.addresses import is_loopback, own
 from runtime.machine.files import replace
 from runtime.messages.message import Lane
 from runtime.options import plain
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.topology import Placement
 from runtime.records import files
 from runtime.transport import Endpoints, Limits

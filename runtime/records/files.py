@@ -20,7 +20,7 @@ from typing import Any
 from runtime import regular
 from runtime.errors import ConfigError, ConvoyError
 from runtime.reasons import reason
-from runtime.text import bounded
+from runtime.terminal_text import bounded
 
 LONGEST = 16 << 20  # bytes of a line: a longer one is damaged
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from runtime.machine.boot import boot_id
 from runtime.records import lock_file
 from runtime.records.files import Damaged, Missing
-from runtime.records.identity import identity_of
+from runtime.records.run_identity import identity_of
 
 FRESH_SECONDS = 15.0  # since the last renewal of a lock that lives
 WATCHED_SECONDS = 600.0  # by so much two hosts' clocks may differ: so long a lock is watched before it counts as silent

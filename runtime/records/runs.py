@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.records import reading
-from runtime.records.identity import Identity, identity_of
+from runtime.records import journal_reading
+from runtime.records.run_identity import Identity, identity_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def _order(run: KnownRun) -> tuple[float, float, int, str]:
 
 def _written(directory: Path) -> float:
     try:
-        return (directory / reading.FILE).stat().st_mtime
+        return (directory / journal_reading.FILE).stat().st_mtime
     except OSError:
         return 0.0
 

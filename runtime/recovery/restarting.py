@@ -17,17 +17,17 @@ from typing import Any
 
 from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.launcher import Early
-from runtime.cluster.operators.card import FILE, Cards
+from runtime.cluster.operators.operator_key import FILE, OperatorKeys
 from runtime.config.file import dump
 from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
 from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
-from runtime.records.identity import identity_of
 from runtime.records.lock_file import BETWEEN, RUNNING
+from runtime.records.run_identity import identity_of
 from runtime.records.up_lock import UpLock
-from runtime.recovery.following import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.healed import Healed
+from runtime.recovery.next_run import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.restarts import Restart, Restarts
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
@@ -72,7 +72,7 @@ class Restarting:
         recovery = checked.loaded.config.recovery
         self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
         self._reachable = recovery.machines == "reachable"
-        self._cards = Cards()
+        self._cards = OperatorKeys()
         self._deaths = 0  # after which it began anew, one after another
         gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
         self._early, self._lock = early, lock

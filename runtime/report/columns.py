@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from runtime.text import one_line
+from runtime.terminal_text import one_line
 
 GAP = 2  # between columns
 WHOLE = "max_iter"  # of `iteration`

@@ -22,10 +22,10 @@ from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
 from runtime.reasons import reason
 from runtime.report.columns import spoken
-from runtime.report.patient import Patient, patient
-from runtime.report.picture import HEADLINE, PREDICTION, Picture
+from runtime.report.nonblocking_stream import NonblockingStream, nonblocking
+from runtime.report.run_state import HEADLINE, PREDICTION, RunState
 from runtime.report.screen import final, screen
-from runtime.text import one_line, printable
+from runtime.terminal_text import one_line, printable
 
 ECHO = 2  # cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
 QUIET = frozenset(
@@ -39,7 +39,7 @@ class RunConsole:
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
         self.console = console or Console(file=self._stdout(), highlight=False, soft_wrap=True)
-        self._picture = Picture()
+        self._picture = RunState()
         self._now: Callable[[], float] = lambda: 0.0
         self._warned: set[str] = set()
         self._wanted = self.console.is_terminal if live is None else live
@@ -49,7 +49,7 @@ class RunConsole:
 
     def _stdout(self) -> TextIO:
         """A run never waits for who looks at it."""
-        return patient(sys.stdout)
+        return nonblocking(sys.stdout)
 
     def open(self) -> None:
         """Show the table, if it is wanted."""
@@ -60,7 +60,7 @@ class RunConsole:
     def expect(self, actors: Mapping[str, str], now: Callable[[], float]) -> None:
         """A run begins, with these actors in these processes. `now`: seconds since, from any thread."""
         self._now = now
-        self._picture = Picture(actors)
+        self._picture = RunState(actors)
 
     def say(self, line: str) -> None:
         """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""
@@ -116,7 +116,7 @@ class RunConsole:
 
     def settle(self) -> None:
         """All that was said is with whoever reads it, or they are told on stderr that they read too little."""
-        if not isinstance(self.console.file, Patient) or self.console.quiet:
+        if not isinstance(self.console.file, NonblockingStream) or self.console.quiet:
             return
         try:
             missed = self.console.file.settle()

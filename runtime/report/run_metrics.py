@@ -11,14 +11,14 @@ from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.plan.topology import SUPERVISOR
-from runtime.report.course import ENDS, RESULTS, STATES, Course
+from runtime.report.run_phase import ENDS, RESULTS, STATES, RunPhase
 
 CAUSES: dict[type[ConvoyError], str] = {RoleDied: "died", ProgramFailed: "program", LaunchError: "launch"}
 
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
-class RunState:
+class RunStateMetrics:
     """How a run stands, and how it has ended, by the events of it: plain decisions.
 
     `outcome`, `cause` and `by` are known at the end:
@@ -32,7 +32,7 @@ class RunState:
 
     def __init__(self, lead: str) -> None:
         self._lead, self._asked = lead, ""
-        self._course = Course()
+        self._course = RunPhase()
         self.outcome = self.cause = self.by = ""
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class RunMetrics:
     def __init__(
         self, metrics: Metrics, lead: str, stages: Callable[[], Mapping[str, str]], restarts: int, facts: dict[str, str]
     ) -> None:
-        self._state, self._stages = RunState(lead), stages
+        self._state, self._stages = RunStateMetrics(lead), stages
         me = {"role": SUPERVISOR, "actor": SUPERVISOR}
         self._warnings = metrics.counter("warnings", "Warnings told of the run.", **me)
         metrics.gauge("run_restarts", "Runs that died one after another before this one began.", **me).set(restarts)

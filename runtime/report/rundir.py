@@ -26,10 +26,10 @@ from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine.files import replace
 from runtime.reasons import reason
-from runtime.records.identity import Identity, identity_of
-from runtime.records.reading import FILE
+from runtime.records.journal_reading import FILE
+from runtime.records.run_identity import Identity, identity_of
 from runtime.records.runs import next_begin
-from runtime.report import table, usage
+from runtime.report import log_table, usage
 from runtime.report.journal import Journal
 from runtime.report.usage import Usage
 
@@ -72,7 +72,7 @@ class RunDirectory:
             raise LaunchError(f"{text} ({error.filename})") from None
         self._now, self._began, self._made = now, now(), time.monotonic()
         self._virtual = virtual
-        self._refused: set[str] = set() if observed else {table.FILE, usage.FILE}
+        self._refused: set[str] = set() if observed else {log_table.FILE, usage.FILE}
         self._table: Journal | None = None
         self._lines: Journal | None = None  # of the usage
         self._usage = Usage(self._use)
@@ -97,11 +97,11 @@ class RunDirectory:
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
         self._journal.write(stamp, actor, event, fields)
-        if event in table.EVENTS:
+        if event in log_table.EVENTS:
             if self._table is None:
-                self._table = self._beside(table.FILE, table.header())
+                self._table = self._beside(log_table.FILE, log_table.header())
             if self._table is not None:
-                self._table.append(table.row(stamp, event, fields))
+                self._table.append(log_table.row(stamp, event, fields))
         if event == RESUMED:
             self._continue_from(fields.get("checkpoint"))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.warnings import kept_warnings
-from runtime.config import slurm
+from runtime.config import slurm_environment
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.config.unused import unused
@@ -24,7 +24,7 @@ from runtime.plan.roads import roads_of
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
 
 if TYPE_CHECKING:
-    from runtime.plan.choice import Choice
+    from runtime.plan.open_choice import Choice
     from runtime.report.console import RunConsole
 
 
@@ -57,7 +57,7 @@ class Checked:
 
     def tell(self, console: RunConsole) -> None:
         """To whoever starts nothing: the warnings, what was decided, and what is known of the choice."""
-        for warning in (*self.warnings, *slurm.told(self.loaded.config)):
+        for warning in (*self.warnings, *slurm_environment.told(self.loaded.config)):
             console.warn(warning)
         for note in self.notes:
             console.say(note)

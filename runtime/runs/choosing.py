@@ -1,4 +1,4 @@
-"""Before a run: what its program leaves open (`runtime.plan.choice`) is found out by short runs of their own.
+"""Before a run: what its program leaves open (`runtime.plan.open_choice`) is found out by short runs of their own.
 
 Each has its folder below the run directory, tells no events of its own, and is ended at once when enough is known.
 """
@@ -13,7 +13,7 @@ from runtime.cluster.launcher import Early
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
-from runtime.plan.choice import Choice, Chosen, Trial
+from runtime.plan.open_choice import Choice, Chosen, Trial
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked, placed

@@ -19,7 +19,7 @@ from runtime.cluster.supervisor import TICK_SECONDS, Supervisor
 from runtime.errors import ConvoyError, RoleDied, Unsendable
 from runtime.messages.message import GetHolders, GetReached, Holders, KeepState, KeptState, Reached
 from runtime.plan.topology import Placement
-from runtime.transport import host
+from runtime.transport import host_identity
 
 ANSWER_SECONDS = 3.0  # for a process that lives: longer silence is a death
 STATE_SECONDS = 30.0  # for a state to be copied: 1 GB takes 3 s
@@ -104,7 +104,7 @@ class Healing:
 
     async def _asked(self, lost: Collection[str]) -> tuple[str, KeptState | None]:
         lead, ask = self._placement.topology.lead, self._supervisor.ask
-        elsewhere = {hello.host for hello in self._supervisor.roll.greetings.values()} - {host.identity()}
+        elsewhere = {hello.host for hello in self._supervisor.roll.greetings.values()} - {host_identity.identity()}
         if elsewhere or self._process_of[lead] in lost:
             self.why = "other hosts cannot read this one's memory" if elsewhere else f"{lead} has died"
             return "", None

@@ -15,21 +15,21 @@ from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
 from runtime.plan.program import MAIN, actor_of, import_program
 from runtime.plan.topology import SUPERVISOR
-from runtime.runs.house import House, Site, Watchers
+from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.observation import Observation
 from runtime.simulation.cluster import Simulation
-from runtime.simulation.tracing import LoopTracing
+from runtime.simulation.loop_tracing import LoopTracing
 
 R = TypeVar("R", bound=Message)
 HERE = "here"  # the process's name
 
 
-class LoopHouse(House):
+class LoopExecution(Execution):
     """Real time. The script speaks in the name of the supervisor."""
 
     observes: type[Compute] = ThreadCompute  # where the program's observer works
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ExecutionContext) -> None:
         self.began = asyncio.Event()
         self._site, self._lead = site, site.placement.topology.lead
         self._outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()

@@ -13,22 +13,22 @@ from runtime.machine.loop import event_loop_factory
 from runtime.plan.topology import Placement
 from runtime.records.up_lock import UpLock
 from runtime.report.rundir import RunDirectory
-from runtime.runs.house import House, Site
-from runtime.runs.loop_run import LoopHouse
-from runtime.runs.process_run import ProcessHouse
+from runtime.runs.execution import Execution, ExecutionContext
+from runtime.runs.loop_run import LoopExecution
+from runtime.runs.process_run import ProcessExecution
 from runtime.simulation.clock import VirtualTimeLoop
 
 
-def house_of(
+def execution_of(
     placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
-) -> Callable[[Site], House]:
+) -> Callable[[ExecutionContext], Execution]:
     """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError if [simulation] fits
     no link or has no profile."""
     if config.simulation.clock == "virtual":
         from runtime.runs.virtual_run import planned
 
         return planned(placement, config)
-    return LoopHouse if here else partial(ProcessHouse, early=early)
+    return LoopExecution if here else partial(ProcessExecution, early=early)
 
 
 def directory_of(

@@ -25,7 +25,7 @@ from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
 from runtime.plan.program import program_here
 from runtime.plan.topology import SUPERVISOR, Placement
-from runtime.runs.house import Site
+from runtime.runs.execution import ExecutionContext
 
 Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
 MakeGauge = Callable[..., Gauge]  # (name, help, **labels): see Measured.gauge; served on the page of `up`
@@ -55,7 +55,11 @@ class Observation:
     """
 
     def __init__(
-        self, site: Site, gauge: MakeGauge, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]
+        self,
+        site: ExecutionContext,
+        gauge: MakeGauge,
+        compute: Compute,
+        tell: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
         self._site, self._gauge, self._compute, self._tell = site, gauge, compute, tell
         self._observer: Observer | None = None

@@ -12,18 +12,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
+from runtime.actors.inspection import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.cluster.clients import Answer, Clients, Scale
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
-from runtime.cluster.operators.desk import Desk
+from runtime.cluster.operators.operator_server import OperatorServer
+from runtime.cluster.run_tracing import Tracing
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
-from runtime.cluster.tracing import Tracing
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
@@ -45,8 +45,8 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs import pages
 from runtime.runs.continuing import Continuing
+from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
-from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.serving.visits import LastLook
 from runtime.transport import Endpoints, Release
@@ -57,7 +57,7 @@ R = TypeVar("R", bound=Message)
 ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 
 
-class ProcessHouse(House):
+class ProcessExecution(Execution):
     """`early`: what was started before the configuration was read, see LaunchPlan."""
 
     _private: PrivateFolder | None = None
@@ -65,7 +65,7 @@ class ProcessHouse(House):
     _pages: Pages | None = None
     _report: LivePage | None = None
 
-    def __init__(self, site: Site, early: Early | None = None) -> None:
+    def __init__(self, site: ExecutionContext, early: Early | None = None) -> None:
         placement, config, directory = site.placement, site.config, site.directory
         self._site = site
         self._placement, self._config, self._directory = placement, config, directory
@@ -106,7 +106,9 @@ class ProcessHouse(House):
             EndTrace: self._end_trace,
         }
         self._clients = Clients(self._node, self._supervisor, self.began, self._supervisor.known, self._end, answers)
-        self._desk = Desk(directory.path, site.cards, self._clients.take, self._node.reject, self._clients.lost)
+        self._desk = OperatorServer(
+            directory.path, site.cards, self._clients.take, self._node.reject, self._clients.lost
+        )
         self._clients.read_out = self._desk.read_out
         self._watchers.add(self._clients)
         self._show_run()

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
-from runtime.cluster.operators.card import Cards
+from runtime.cluster.operators.operator_key import OperatorKeys
 from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
@@ -28,13 +28,13 @@ from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import in_words
 from runtime.records.lock_file import RUNNING
 from runtime.report.console import RunConsole
-from runtime.report.events import Event, Events
+from runtime.report.event_stream import Event, Events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
 from runtime.runs.continuing import Scaling, not_scaled
+from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
-from runtime.runs.house import House, Site, Watchers
-from runtime.runs.making import directory_of, house_of, loop_factory_of
+from runtime.runs.making import directory_of, execution_of, loop_factory_of
 from runtime.runs.outside import Wishes, locked
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
@@ -64,17 +64,17 @@ class Run:
         directory: RunDirectory | None = None,
         scale: Scaling = not_scaled,
         restarts: int = 0,
-        cards: Cards | None = None,
+        cards: OperatorKeys | None = None,
     ) -> None:
-        self.placement, self._restarts, self._cards = placement, restarts, cards or Cards()
+        self.placement, self._restarts, self._cards = placement, restarts, cards or OperatorKeys()
         self._config, self._options, self._console = config, options, console
-        self._build = house_of(placement, config, here=here, early=early)
+        self._build = execution_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
         self.loop_factory = loop_factory_of(config)
         self._given, self._scale = directory, scale
         self._held = ExitStack()  # of a run with no directory yet: its own lock
         self._directory: RunDirectory | None = None
-        self._house: House | None = None
+        self._house: Execution | None = None
         self._task: asyncio.Task[None] | None = None
         self._error: ConvoyError | None = None
         self._raised = self._had_begun = False
@@ -144,7 +144,9 @@ class Run:
                 board = TensorBoard(directory.path, directory.on_trouble)
                 watcher.add(board)
             self._house = self._build(
-                Site(self.placement, self._config, directory, watcher, self._scale, self._restarts, self._cards)
+                ExecutionContext(
+                    self.placement, self._config, directory, watcher, self._scale, self._restarts, self._cards
+                )
             )
             await self._house.open()
             self._opened.set()
@@ -311,7 +313,7 @@ class Run:
             raise ConvoyError("this run was not started: use `async with`, or await its start()")
         return self._directory
 
-    async def _begun(self, actor: str) -> House:
+    async def _begun(self, actor: str) -> Execution:
         self._started()
         names = [spec.name for spec in self.placement.topology.actors]
         if actor not in names:

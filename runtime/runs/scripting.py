@@ -22,7 +22,7 @@ from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.program import MAIN, checked, is_script, main_program, program_here, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
-from runtime.report.events import Event
+from runtime.report.event_stream import Event
 from runtime.runs.checking import placed, remarks_on_room
 from runtime.runs.loop_run import HERE
 from runtime.runs.run import Run

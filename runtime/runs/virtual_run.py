@@ -17,8 +17,8 @@ from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError, Deadlock, RoleDied
 from runtime.plan.topology import Placement
-from runtime.runs.house import Site
-from runtime.runs.loop_run import HERE, LoopHouse, told
+from runtime.runs.execution import ExecutionContext
+from runtime.runs.loop_run import HERE, LoopExecution, told
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.simulation.cluster import ServiceTime, Simulation
 from runtime.transport.inproc import InprocNetwork
@@ -28,10 +28,10 @@ LOG = "convoy.log"
 MOST_LISTED = 8  # links in an error
 
 
-def planned(placement: Placement, config: ClusterConfig) -> Callable[[Site], VirtualHouse]:
+def planned(placement: Placement, config: ClusterConfig) -> Callable[[ExecutionContext], VirtualExecution]:
     """The house that [simulation] describes. ConfigError if it describes none."""
     network, service_time = network_of(placement, config), service_time_of(placement, config)
-    return lambda site: VirtualHouse(site, network, service_time)
+    return lambda site: VirtualExecution(site, network, service_time)
 
 
 def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
@@ -69,12 +69,12 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
     return lambda actor, label: times.seconds(actor, roles[actor], label)
 
 
-class VirtualHouse(LoopHouse):
+class VirtualExecution(LoopExecution):
     """Virtual time, a network and service times; a hang is an error. Nothing here knows of real seconds."""
 
     observes: type[Compute] = InlineCompute
 
-    def __init__(self, site: Site, network: InprocNetwork, service_time: ServiceTime | None) -> None:
+    def __init__(self, site: ExecutionContext, network: InprocNetwork, service_time: ServiceTime | None) -> None:
         self._network, self._service_time = network, service_time
         self._recorder = Recorder() if site.config.run.record_service_times else None
         super().__init__(site)

@@ -16,7 +16,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.compute.compute import Compute, InlineCompute
-from runtime.compute.emulated import device_of
+from runtime.compute.emulated_device import device_of
 from runtime.compute.service_times import Recorder
 from runtime.plan.program import made_of
 from runtime.plan.topology import ActorSpec, Placement

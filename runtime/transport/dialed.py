@@ -19,7 +19,7 @@ from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.reasons import reason
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import Keys
 from runtime.transport.ports import Frames, Port
 from runtime.transport.zeromq import ZmqListener, ZmqPorts

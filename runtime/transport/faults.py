@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, fields
 
 from runtime.errors import ConvoyError
 from runtime.messages.message import Envelope, Lane
-from runtime.transport.base import Deliver, Release
+from runtime.transport.interface import Deliver, Release
 
 _Parcel = tuple[Envelope, int, Release]
 

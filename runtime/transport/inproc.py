@@ -17,7 +17,7 @@ from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import CreditGate, cost_of
 from runtime.messages.message import Envelope, Lane
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.network_model import Network, Route
 
 

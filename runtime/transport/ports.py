@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runtime.messages.message import Lane
-from runtime.transport.base import Limits
+from runtime.transport.interface import Limits
 from runtime.transport.keys import NO_KEYS, Keys
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput

@@ -17,12 +17,12 @@ from runtime.messages.arrays import Frame
 from runtime.messages.credits import cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.reasons import reason
-from runtime.transport import host
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport import host_identity
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.links import PeerLink, Sources
 from runtime.transport.ports import Frames, Listener, Port, Ports
-from runtime.transport.shared import Borrow, SharedMemory
+from runtime.transport.shared_arena import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
@@ -59,7 +59,7 @@ class SocketTransport(Transport):
         self._bind, self._keys = bind, keys
         self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
-        self._host = host.identity()
+        self._host = host_identity.identity()
         self._links: dict[tuple[str, Lane], PeerLink] = {}
         self._sources = Sources(limits.credit_of, self._answer)
         self._shared: SharedMemory | None = None

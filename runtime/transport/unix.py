@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from runtime.messages.message import Lane
 from runtime.reasons import reason
-from runtime.transport.base import Limits
+from runtime.transport.interface import Limits
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.ports import (
     CLOSE_SECONDS,

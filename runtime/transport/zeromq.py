@@ -22,9 +22,9 @@ from zmq.utils import z85
 from runtime.errors import LaunchError
 from runtime.memory import freed
 from runtime.messages.message import Lane
-from runtime.transport.base import Limits
+from runtime.transport.frame_parts import CURVE, IPC, PARTS_FROM, TCP, Assembly, parted, sizes_at
+from runtime.transport.interface import Limits
 from runtime.transport.keys import NO_KEYS, USER, Keys, pretends
-from runtime.transport.parts import CURVE, IPC, PARTS_FROM, TCP, Assembly, parted, sizes_at
 from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,

@@ -19,8 +19,8 @@ from runtime.errors import LaunchError
 from runtime.machine import descriptors
 from runtime.messages.message import Envelope
 from runtime.transport import Endpoints
+from runtime.transport.frame_parts import PARTS_FROM, SEALED_PART
 from runtime.transport.keys import Keys
-from runtime.transport.parts import PARTS_FROM, SEALED_PART
 from runtime.transport.zeromq import key_pair
 
 CURVE = "curve://127.0.0.1:*"

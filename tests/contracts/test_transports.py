@@ -1,4 +1,5 @@
-"""One contract for every road between processes: what `runtime.transport.base` promises, also when messages are late.
+"""One contract for every road between processes: what `runtime.transport.interface` promises, also when messages are
+late.
 
 What is promised behind a road that loses, doubles or reorders messages: `test_transports_under_faults`.
 """

@@ -18,11 +18,11 @@ from pathlib import Path
 from ops.backends import cpu_backend
 from roles.planning import planner
 from runtime.cli.main import main
-from runtime.recovery import up
+from runtime.recovery import up_runs
 from runtime.runs import checking, virtual_run
 from tests.journeys.broken_inputs import write
 
-IMPORTED = (cpu_backend, planner, checking, up, virtual_run)  # once, before the forks
+IMPORTED = (cpu_backend, planner, checking, up_runs, virtual_run)  # once, before the forks
 HANGS = 100.0  # seconds: by then it waits for something
 SPACE = 3 << 30  # bytes of address space beside what is there: the machine is shared
 VIRTUAL = ("--set", "simulation.clock=virtual", "--set", "run.directory=runs", "--set", "train.max_iter=2")

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from runtime.cluster.operators.card import FILE as OPERATOR_KEY
-from runtime.cluster.operators.card import Card
+from runtime.cluster.operators.operator_key import FILE as OPERATOR_KEY
+from runtime.cluster.operators.operator_key import OperatorKey
 from runtime.errors import ConvoyError
 from runtime.runs.checking import Resume, check
 from runtime.tracing.merging import Clock, part_of, write_clocks
@@ -96,7 +96,7 @@ def finished_run(folder: Path) -> Finished:
     (directory / "usage.jsonl").write_text(json.dumps(usage) + "\n")  # a run of less than a second leaves none
     (directory / "said.toml").write_text(cluster.read_text())
     (directory / "report.html").write_text("<p>an earlier report</p>")
-    Card("127.0.0.1:9", b"u" * 32, b"p" * 32, b"s" * 32).write(directory / OPERATOR_KEY)
+    OperatorKey("127.0.0.1:9", b"u" * 32, b"p" * 32, b"s" * 32).write(directory / OPERATOR_KEY)
     write_clocks(directory, 1, 0.0, dict.fromkeys(TRACED, Clock(0.0, 0.001)))
     for process in TRACED:
         part_of(directory, process, 1).write_bytes((directory / "trace.json").read_bytes()[:20_000])

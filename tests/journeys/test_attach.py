@@ -12,7 +12,7 @@ import pytest
 import runtime
 from runtime import ActorStopped, ConfigError, ProgramFailed, Refused, attach
 from runtime.cluster.clients import CLIENT
-from runtime.runs.process_run import ProcessHouse
+from runtime.runs.process_run import ProcessExecution
 from tests.journeys.adders import Add, Break, Never, Total, adders
 from tests.support import ROOT, environment
 
@@ -57,7 +57,7 @@ async def test_nothing_is_kept_of_clients_that_have_left(tmp_path: Path) -> None
         for number in range(3):
             async with attach(run.directory) as client:
                 assert (await client.ask("two", Add(number=1), Total)).total == 101 + number
-        assert isinstance(run._house, ProcessHouse)
+        assert isinstance(run._house, ProcessExecution)
         house, road = run._house, run._house._road
         while house._clients._clients:  # noqa: ASYNC110  # that a link is lost has no event of its own
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from nets.files.checkpoint import load
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from runtime.errors import ProgramFailed
-from runtime.recovery import up
+from runtime.recovery import up_runs
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.test_startup import GONE_WITHIN, PAUSE, Start, started
@@ -65,7 +65,7 @@ def auto(folder: Path, *, iterations: int = ITERATIONS, more: str = VIRTUAL) -> 
 def run(cluster: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> Path:
     """Run `up` in this process, on virtual time; the run directory."""
     monkeypatch.chdir(cluster.parent)
-    assert up.run(check(cluster, settings), RunConsole(live=False)).code == 0
+    assert up_runs.run(check(cluster, settings), RunConsole(live=False)).code == 0
     return run_directory(cluster).resolve()
 
 
@@ -150,7 +150,7 @@ def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, mon
     cluster = auto(tmp_path)
     monkeypatch.chdir(tmp_path)
     with np.errstate(all="ignore"), pytest.raises(ProgramFailed, match="training diverged"):
-        up.run(check(cluster, ["train.base_lr=1e9"]), RunConsole(live=False))
+        up_runs.run(check(cluster, ["train.base_lr=1e9"]), RunConsole(live=False))
     [directory] = (tmp_path / "runs").iterdir()
     assert len(said(directory, "trial")) == 2
     assert all("training diverged" in trial["failed"] for trial in said(directory, "trial"))

@@ -14,7 +14,7 @@ from nets.definition.spec import ZOO
 from nets.files.checkpoint import load as load_checkpoint
 from nets.files.checkpoint import save
 from nets.files.mean import write_mean
-from roles.planning.scripting import training
+from roles.planning.script_topology import training
 from runtime.cli.main import main
 from runtime.errors import ConfigError
 from tests.support import configure, events, run_directory, run_up, train

@@ -17,7 +17,7 @@ from roles import Options, resumed
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
-from runtime.records.identity import Identity
+from runtime.records.run_identity import Identity
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")

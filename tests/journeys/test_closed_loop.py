@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from roles import ROLES, Options, plan
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.momentum import total
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from runtime import Actor
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place

@@ -133,7 +133,7 @@ def test_up_imports_neither_other_commands_nor_what_comes_after_the_nursery() ->
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     imported = done.stdout.split()
     assert "runtime.cli.up" in imported
-    others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "runtime.recovery.up"]
+    others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "runtime.recovery.up_runs"]
     assert [name for name in others if name in imported] == []
 
 
@@ -156,21 +156,21 @@ def test_the_nursery_is_thought_of_before_anything_is_imported_that_reads_the_co
 ) -> None:
     code = (
         f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
-        "from runtime.cluster import birth\n"
+        "from runtime.cluster import nursery_start\n"
         f"def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
         f"birth.{begun} = begin; main.command()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     imported = done.stdout.split()
-    assert "runtime.cluster.birth" in imported
+    assert "runtime.cluster.nursery_start" in imported
     assert [name for name in ("asyncio", "cyclopts", "numpy", "zmq", "runtime.cli.main") if name in imported] == []
 
 
 def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
     code = (
         "import sys; sys.argv[1:] = ['join', '--nonsense']; import runtime.__main__ as main\n"
-        "from runtime.cluster import birth; begin, kept = birth.begin, []\n"
-        "def kept_too(): begin(); kept.extend(birth._begun)\n"
+        "from runtime.cluster import nursery_start; begin, kept = nursery_start.begin, []\n"
+        "def kept_too(): begin(); kept.extend(nursery_start._begun)\n"
         "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -16,12 +16,12 @@ import pytest
 import runtime
 from benchmarks.strangers import STRANGERS, Door, Recorder, recording
 from runtime import Run
-from runtime.attached.seen import There
+from runtime.attached.observed_run import RemoteRun
 from runtime.cli.main import main
 from runtime.cluster.clients import Attach
-from runtime.cluster.operators.card import FILE, LIMITS, OPERATOR, Card
-from runtime.cluster.operators.desk import answer
-from runtime.cluster.operators.words import FilePart, FilesFound, FindFiles, ReadFile
+from runtime.cluster.operators.operator_key import FILE, LIMITS, OPERATOR, OperatorKey
+from runtime.cluster.operators.operator_messages import FilePart, FilesFound, FindFiles, ReadFile
+from runtime.cluster.operators.operator_server import answer
 from runtime.config.file import load
 from runtime.errors import ConfigError, ConvoyError
 from runtime.messages.message import Envelope, Refusal
@@ -124,17 +124,17 @@ async def test_nobody_without_the_key_learns_or_does_anything(
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
         wanted = Envelope(Attach(control=(), bulk=(), host=""), 1, "client-x", 1, "supervisor")
         door = Door(host, int(port), card.up, f"{OPERATOR}/client-x".encode(), wanted)
         with recording(host, int(port)) as recorder:
-            async with There(card.at(f"127.0.0.1:{recorder.port}")) as seen:
+            async with RemoteRun(card.at(f"127.0.0.1:{recorder.port}")) as seen:
                 assert seen.name == run.directory.name
             door.recorded = recorder.sent
         assert len(door.recorded) > 500
         assert not await asyncio.to_thread(STRANGERS[kind], door)
-        async with There(card) as seen, seen.client() as client:
+        async with RemoteRun(card) as seen, seen.client() as client:
             assert (await client.status()).processes
         for held in door.held:
             held.close()
@@ -144,13 +144,13 @@ async def test_nobody_without_the_key_learns_or_does_anything(
 async def test_a_flood_of_strangers_keeps_no_operator_out(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
         flood = [socket.create_connection((host, int(port)), 5) for _ in range(FLOOD)]
         try:
             for number, each in enumerate(flood):
                 each.sendall(os.urandom(2000) if number % 2 else b"\xff")
-            async with asyncio.timeout(60), There(card) as seen, seen.client() as client:
+            async with asyncio.timeout(60), RemoteRun(card) as seen, seen.client() as client:
                 assert (await client.status()).processes
             assert (await run.ask("one", Add(number=1), Total, timeout=60)).total == 2
         finally:
@@ -168,7 +168,7 @@ async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
         await first.end_now()
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        address = Card.read(run.directory / FILE).address
+        address = OperatorKey.read(run.directory / FILE).address
         code, out = await said(capsys, "status", "--connect", address, "--key", old)
         assert code == 1 and f"{address} lets nobody in with this key" in out and out.count("\n") == 1
         code, out = await said(capsys, "status", "--connect", address, "--key", run.directory / FILE)
@@ -200,7 +200,7 @@ async def test_what_is_no_key_is_told_and_not_repeated(
 
 async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with live(tmp_path) as (run, key):
-        path, card = run.directory / FILE, Card.read(key)
+        path, card = run.directory / FILE, OperatorKey.read(key)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         secrets = (card.private.hex().encode(), card.private)
         pids = [
@@ -221,7 +221,7 @@ async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsy
 async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> None:
     """Not as a process of the run, nor to an actor before he takes part."""
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         for name, said_there in (("one", Hello()), ("client-x", Add(number=1))):
             gone = asyncio.Event()
             road = Dialing(
@@ -267,10 +267,10 @@ def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_
 async def test_a_connection_that_breaks_is_not_taken_for_the_end_of_the_run(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
         cable = Recorder(host, int(port))
-        async with There(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
+        async with RemoteRun(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
             assert await seen.lives()
             await asyncio.to_thread(cable.close)
             with pytest.raises(ConvoyError, match=rf"^the connection to the run {client.called} broke; it may go on$"):

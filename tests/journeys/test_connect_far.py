@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.machines import Machine, Refused, machines
 from nets.files import checkpoint
-from runtime.cluster.operators.card import FILE
+from runtime.cluster.operators.operator_key import FILE
 from tests.support import ROOT, configure, environment, run_directory, runtime_command
 
 

@@ -18,7 +18,7 @@ from roles import training
 from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.report.console import RunConsole
-from runtime.text import bounded, one_line, printable
+from runtime.terminal_text import bounded, one_line, printable
 from tests.support import environment, runtime_command
 
 Said = pytest.CaptureFixture[str]

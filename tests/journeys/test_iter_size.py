@@ -15,7 +15,7 @@ from nets.data import Batches, open_source
 from nets.data.transform import Transform
 from nets.definition.spec import ZOO
 from ops import Array, get_backend
-from roles.forecasting.outlook import forecast
+from roles.forecasting.plan_forecast import forecast
 from roles.planning.planner import plan
 from runtime.config.file import load_with_program
 from tests.support import ROOT, Simulated, configure, environment, train

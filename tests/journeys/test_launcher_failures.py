@@ -145,7 +145,7 @@ def test_a_package_that_is_missing_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_version_there_is_told_with_both(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(
-        "import sys\nfrom runtime.cluster.machines import facts\nfrom runtime.__main__ import command\n"
+        "import sys\nfrom runtime.cluster.machines import machine_facts\nfrom runtime.__main__ import command\n"
         "facts.versions = lambda: {'convoy-runtime': '0.0.1'}\nsys.argv[1:3] = []\nsys.exit(command())\n"
     )
     old = program(tmp_path / "bin" / "old", f'exec {sys.executable} {tmp_path}/old.py "$@"')

@@ -16,8 +16,8 @@ import roles
 import runtime
 from nets.files import checkpoint
 from runtime.attached.finding import live, meant
-from runtime.attached.seen import Here
-from runtime.attached.standing import last_checkpoint, standing
+from runtime.attached.observed_run import LocalRun
+from runtime.attached.run_status import last_checkpoint, run_status
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
 from tests.journeys.adders import Add, Total, adders
@@ -84,7 +84,7 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
             names = [event.name async for event in run.events()]
             assert ("winding down" in names) is (not now)
             assert run.asked_to_end
-        assert (await standing(Here(run.directory)))["state"] == ("stopped" if now else "finished")
+        assert (await run_status(LocalRun(run.directory)))["state"] == ("stopped" if now else "finished")
     assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
     assert "was over before" in capsys.readouterr().out
 
@@ -98,7 +98,7 @@ async def test_what_was_begun_with_is_told_where_nothing_is_saved_yet_and_what_i
         journal.write('{"t": 1, "actor": "a", "event": "resumed", "checkpoint": "/d/runs/A/checkpoint-9.x"}\n')
         for at in (1, 2):
             journal.write(f'{{"t": {at}, "actor": "a", "event": "progress", "iteration": {at}, "max_iter": 9}}\n')
-    found = await standing(Here(run.directory))
+    found = await run_status(LocalRun(run.directory))
     assert found["progress"]["iteration"] == 2 and found["eta_seconds"] is None
     assert last_checkpoint(found, Path("r")) == "none since it began with A/checkpoint-9.x"
     assert last_checkpoint({**found, "checkpoint": "c.x"}, Path("r")) == "r/c.x"
@@ -107,10 +107,10 @@ async def test_what_was_begun_with_is_told_where_nothing_is_saved_yet_and_what_i
 async def test_a_run_that_its_tests_end_early_is_winding_down(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         await run.ask("two", Add(number=1), Total)
-        assert (await standing(Here(run.directory)))["state"] == "running"
+        assert (await run_status(LocalRun(run.directory)))["state"] == "running"
         with (run.directory / "events.jsonl").open("a") as journal:
             journal.write('{"t": 1.0, "actor": "lead", "event": "stopping early", "iteration": 40}\n')
-        assert (await standing(Here(run.directory)))["state"] == "winding down"
+        assert (await run_status(LocalRun(run.directory)))["state"] == "winding down"
         await run.tell("one", Add(number=10))
 
 
@@ -124,7 +124,7 @@ async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
         saved = Path(capsys.readouterr().out.strip())
         assert saved.parent == run.directory
         checkpoint.verify(saved)
-        found = await standing(Here(run.directory))
+        found = await run_status(LocalRun(run.directory))
         assert (found["state"], found["checkpoint"]) == ("running", saved.name)
         assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
         assert "last checkpoint: " in capsys.readouterr().out
@@ -166,7 +166,7 @@ async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: P
         assert [alive.directory for alive in await live(tmp_path)] == [run.directory]
         await run.tell("one", Add(number=10))
     assert await live(tmp_path) == []
-    found = await standing(Here(await meant(None, tmp_path)))
+    found = await run_status(LocalRun(await meant(None, tmp_path)))
     assert (found["name"], found["state"], found["processes"]) == (run.directory.name, "finished", {})
 
 

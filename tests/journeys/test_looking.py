@@ -17,8 +17,8 @@ import runtime
 from runtime import Run
 from runtime.attached.attach import attach
 from runtime.cli.main import main
-from runtime.cli.watch import stacks
-from runtime.cli.watch.looking import Looking
+from runtime.cli.watch import stack_files
+from runtime.cli.watch.run_sampling import Looking
 from runtime.errors import RoleDied
 from tests.journeys.watched import Asked, Block, Hello, Hold, Line, watched
 from tests.support import ROOT, environment, runtime_command
@@ -55,7 +55,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that live may answer late: they share the cores with other tests."""
     look = Looking.look
     monkeypatch.setattr(Looking, "look", lambda self, within: look(self, 10.0))
-    monkeypatch.setattr(stacks, "HERE_SECONDS", 20.0)
+    monkeypatch.setattr(stack_files, "HERE_SECONDS", 20.0)
 
 
 async def pid_of(run: Run, process: str) -> int:

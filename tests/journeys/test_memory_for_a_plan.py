@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import runtime
-from roles.forecasting.outlook import forecast, memory
+from roles.forecasting.plan_forecast import forecast, memory
 from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
 from runtime.plan.room import warned

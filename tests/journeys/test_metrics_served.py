@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.serving.server import CONNECTIONS, WAITING
+from runtime.serving.http_server import CONNECTIONS, WAITING
 from tests.support import ROOT, configure, environment, events, get, in_the_middle, run_directory, runtime_command
 
 PROMISED = {

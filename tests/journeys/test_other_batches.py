@@ -17,7 +17,7 @@ from nets.data.batches import Batches
 from nets.files.checkpoint import load as load_checkpoint
 from nets.files.checkpoint import save as save_checkpoint
 from roles import Options, forecast, plan
-from roles.forecasting.outlook import memory
+from roles.forecasting.plan_forecast import memory
 from roles.learning.resume import place_of
 from runtime import ConfigError, Topology
 from runtime.cli.main import main

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from roles import registry
-from roles.forecasting.outlook import forecast
+from roles.forecasting.plan_forecast import forecast
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
 from tests.journeys.learnt_runs import found, told

@@ -12,7 +12,7 @@ from statistics import mean
 import pytest
 
 import roles
-from roles.forecasting.basis import machines_of
+from roles.forecasting.prediction_inputs import machines_of
 from runtime.cli.main import main
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check

@@ -23,16 +23,16 @@ from benchmarks.survivor import Survivor
 from runtime.attached import ending
 from runtime.attached.ending import end
 from runtime.attached.finding import live, meant
-from runtime.attached.seen import Here
-from runtime.attached.standing import standing
+from runtime.attached.observed_run import LocalRun
+from runtime.attached.run_status import run_status
 from runtime.cli.main import main
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.plan.run_plan import RunPlan
-from runtime.records.identity import Identity
 from runtime.records.lock_file import BETWEEN, CHOOSING, SIZE, path_of, read
+from runtime.records.run_identity import Identity
 from runtime.records.up_lock import UpLock
 from runtime.records.wishes import ask_to_end, wish_of
-from runtime.recovery import up
+from runtime.recovery import up_runs
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
 from tests.journeys.adders import Add, Total, adders
@@ -129,7 +129,7 @@ async def test_a_death_while_down_is_being_said_brings_no_further_run(tmp_path: 
         Identity.new("exp", 1.0, up=lock.up).write(run)
         lock.says(BETWEEN, "a")
 
-        class Dying(Here):
+        class Dying(LocalRun):
             async def answers(self) -> bool:
                 return True
 
@@ -178,7 +178,7 @@ def test_an_up_that_is_stopped_and_cannot_be_reached_is_named_and_keeps_nobody_w
         process.send_signal(signal.SIGSTOP)
         told = f"does not answer: its `up`, process {process.pid} on {os.uname().nodename}, gives no sign of life"
         with pytest.raises(ConvoyError, match=told):
-            asyncio.run(end(Here(run), now=False))
+            asyncio.run(end(LocalRun(run), now=False))
         assert wish_of(tmp_path, up) is None, "what was not heard is not wished any more"
         process.kill()
 
@@ -264,7 +264,7 @@ async def test_what_is_wished_beside_the_lock_while_presets_are_tried_ends_that_
         directory = RunDirectory(tmp_path, "exp", up=lock.up)
         lock.says(CHOOSING, directory.path.name)
         console = RunConsole(Console(file=io.StringIO()), live=False)
-        settled = asyncio.create_task(up._settled(Trying(), directory, console, lock))  # type: ignore[arg-type]
+        settled = asyncio.create_task(up_runs._settled(Trying(), directory, console, lock))  # type: ignore[arg-type]
         await asyncio.to_thread(ask_to_end, tmp_path, lock.up, now=False)
         assert await asyncio.wait_for(settled, 20) == ("as it was", 0)
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
@@ -333,5 +333,5 @@ def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earli
 async def test_status_says_when_a_run_began_not_when_its_folder_is_called(tmp_path: Path) -> None:
     (run := tmp_path / "20010101-000000-exp").mkdir()
     Identity.new("exp", 1_700_000_000.5).write(run)
-    found = await standing(Here(run))
+    found = await run_status(LocalRun(run))
     assert found["since"] == 1_700_000_000.5 and found["id"]

@@ -18,7 +18,7 @@ from runtime.page.gantt import gantt
 from runtime.page.lineage import whole
 from runtime.page.page import page
 from runtime.page.series import thinned
-from runtime.page.times import times_of
+from runtime.page.time_shares import times_of
 from tests.journeys.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
 
 TRAINED = [BEGUN, *(progress(float(n), 10 * n, 1 / n) for n in range(1, 6)), a_test(5.5, 50, 0.9), ENDED]

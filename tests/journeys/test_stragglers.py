@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.attached.standing import SLOWER, journal
+from runtime.attached.run_status import SLOWER, journal
 from tests.support import Simulated, configure, train
 
 WITHIN = 20  # iterations

@@ -15,7 +15,7 @@ from benchmarks.machines import Machine
 from roles import Options, forecast, plan
 from roles.messages import Held, Hold, Release, Released
 from runtime.config.file import load_with_program
-from runtime.plan.hosts import hosts_of
+from runtime.plan.host_map import hosts_of
 from runtime.plan.placement import place
 from runtime.runs.run import Run
 from tests.journeys.test_namespaces import MACHINE, carried, three

@@ -14,7 +14,7 @@ import roles
 from examples.chain import chain
 from roles.base.role import RoleOptions
 from roles.exchange.buckets import BUCKET_BYTES
-from roles.exchange.choice import Chosen
+from roles.exchange.chosen_exchange import Chosen
 from roles.exchange.collective import CollectiveOptions
 from roles.forecasting.traffic import traffic
 from roles.workers.replica import ReplicaOptions

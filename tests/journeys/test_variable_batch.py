@@ -12,7 +12,7 @@ import ops
 from nets import Net, load_net, load_solver
 from nets.definition.spec import ZOO
 from roles import Options, plan
-from roles.fc.batches import fc_batches
+from roles.fc.fc_batches import fc_batches
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from runtime.config.file import load_with_program

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nets.files import checkpoint
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.wire_formats import Wire
 from roles.messages import LayerGradient
 from runtime import MessageError, ProgramFailed

@@ -20,7 +20,7 @@ from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import FIELDS
 from ops import get_backend
 from roles.learning.job import Job
-from roles.planning.scripting import training
+from roles.planning.script_topology import training
 from tests.nets.field_probes import FILLERS, INLINE, INSTEAD, LAYERS, NETS, SOLVERS, solver
 from tests.nets.test_layers import BOTTOMS
 

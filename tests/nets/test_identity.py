@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nets.data import MemorySource, identity, open_source
-from nets.data.identity import MOST_NUMBERS
+from nets.data.data_identity import MOST_NUMBERS
 from nets.data.joined import JoinedSource
 from nets.data.writers import records_of, write_lmdb
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nets import Net, NetError, load_net
-from nets.graph.memory import MemoryPlan
+from nets.graph.net_memory import MemoryPlan
 from ops import get_backend
 from tests.nets.support import spec_of
 

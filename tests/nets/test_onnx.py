@@ -21,7 +21,7 @@ pytest.importorskip("onnx", reason="needs onnx: pip install -e '.[onnx]'")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx-reference]'")
 
 from nets.onnx import export  # noqa: E402
-from nets.onnx.builder import CONVERTERS  # noqa: E402
+from nets.onnx.graph_builder import CONVERTERS  # noqa: E402
 
 SIZES = {"lenet": (28, 28), "cifar10_quick": (32, 32), "cifar10_full": (32, 32), "resnet20": (32, 32)}
 QUICK = [*SIZES, "char_lstm"]

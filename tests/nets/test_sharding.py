@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nets import NetError, NetSpec, ParamSpec, load_net
-from nets.graph.emulated import EmulatedNet
+from nets.graph.emulated_net import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Run
 from nets.sharding.division import ShardedNet

@@ -19,7 +19,7 @@ from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import Library, Planned
 from ops.cuda.conv.lowered import Lowered
-from ops.cuda.images import new_images
+from ops.cuda.image_layout import new_images
 from tests.fake_cudnn import HERE
 from tests.ops.host_cupy import HostCupy
 

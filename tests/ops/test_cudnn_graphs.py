@@ -14,7 +14,7 @@ from nets.layers.conv import Convolution
 from ops import ConvGeometry, get_backend
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import W, X, Y, graph_of
-from ops.cuda.images import new_images
+from ops.cuda.image_layout import new_images
 
 REASON = "the extra 'cudnn' is not installed: NVIDIA's frontend builds the graphs"
 cudnn = pytest.importorskip("cudnn", reason=REASON)

@@ -10,7 +10,7 @@ import numpy as np
 import ops
 from ops import Array
 from roles.exchange.accumulator import HostAccumulator
-from roles.exchange.choice import Chosen
+from roles.exchange.chosen_exchange import Chosen
 from roles.exchange.exchange import Layout
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, ActorSpec, Envelope, Topology

@@ -11,8 +11,8 @@ import pytest
 
 import roles
 from roles.choosing import speeds
-from roles.choosing.candidates import candidates
 from roles.choosing.preset import PresetChoice, PresetTrial, choice
+from roles.choosing.preset_candidates import candidates
 from roles.forecasting.costs import Timed
 from roles.forecasting.layer_times import UNTIMED, timed_quickly
 from roles.learning.job import Job

@@ -6,17 +6,17 @@ import random
 
 import pytest
 
-from roles.coordination.cohort import AGAIN_SECONDS, AWAY, WINDOW, Cohort, Straggler
+from roles.coordination.stragglers import AGAIN_SECONDS, AWAY, WINDOW, Straggler, Stragglers
 
 WORKERS = ("a", "b", "c", "d")
 WITHIN = 20  # passes
 
 
 def told(
-    factors: dict[str, float], passes: int, sigma: float, seed: int = 1, cohort: Cohort | None = None
+    factors: dict[str, float], passes: int, sigma: float, seed: int = 1, cohort: Stragglers | None = None
 ) -> list[tuple[int, Straggler]]:
     """What is told of workers whose passes take a second times their factor, times what chance does."""
-    chance, found = random.Random(seed), cohort or Cohort()
+    chance, found = random.Random(seed), cohort or Stragglers()
     news = []
     for number in range(passes):
         for worker, factor in factors.items():
@@ -43,7 +43,7 @@ def test_workers_that_only_vary_are_never_named(sigma: float) -> None:
 
 
 def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
-    chance, cohort = random.Random(2), Cohort()
+    chance, cohort = random.Random(2), Stragglers()
     for number in range(5000):
         for worker in WORKERS:
             seconds = 10.0 if chance.random() < 0.1 else 1.0
@@ -51,14 +51,14 @@ def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
 
 
 def test_one_quick_pass_of_a_peer_that_then_waits_names_nobody() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     assert told({"a": 1.0, "b": 1.0}, WINDOW, 0.0, cohort=cohort) == []
     assert told({"b": 0.5}, 1, 0.0, cohort=cohort) == []
     assert told({"a": 1.0}, WITHIN, 0.0, cohort=cohort) == []
 
 
 def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     slow, even = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}, dict.fromkeys(WORKERS, 1.0)
     assert [said.slow for _, said in told(slow, 20, 0.05, cohort=cohort)] == [True]
     assert cohort.stragglers == ["b"]
@@ -69,14 +69,14 @@ def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once(
 
 
 def test_whoever_has_more_rows_may_take_longer() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     for number in range(100):
         assert cohort.seen("a", 2, 2.0, float(number)) is None
         assert cohort.seen("b", 1, 1.0, float(number)) is None
 
 
 def test_whoever_takes_part_no_more_is_no_peer() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     told({"a": 1.0, "b": 1.0, "c": 1.0}, 20, 0.05, cohort=cohort)
     assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, "its peers are as slow"
     assert cohort.stragglers == []

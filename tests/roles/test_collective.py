@@ -16,7 +16,7 @@ import ops
 from ops import Array
 from roles.exchange import collective
 from roles.exchange.accumulator import HostAccumulator
-from roles.exchange.choice import Chosen, exchange_called
+from roles.exchange.chosen_exchange import Chosen, exchange_called
 from roles.exchange.collective import shares
 from roles.exchange.exchange import TREE, Between, Home, Members
 from roles.exchange.partial_sums import Arrays, Key, Summands

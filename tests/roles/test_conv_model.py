@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from roles.messages import TRAIN, GetState, LayerGradient, PullLayer, SetState, State, Updated
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from runtime import MessageError
 from runtime.messages.wire import decode, encode
 from tests.roles.conv_model_alone import Model, envelope

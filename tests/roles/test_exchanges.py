@@ -14,7 +14,7 @@ import pytest
 import roles.exchange.collective
 from ops import Array
 from roles.exchange.accumulator import AccumulatorOptions, HostAccumulator
-from roles.exchange.choice import exchange_called
+from roles.exchange.chosen_exchange import exchange_called
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork

@@ -11,10 +11,10 @@ from nets import NetError, load_net
 from nets.sharding.division import ShardedNet
 from ops import get_backend
 from roles.checkpoints.state_average import MeanState
-from roles.fc.batches import fc_batches, rows_in
+from roles.fc.fc_batches import fc_batches, rows_in
 from roles.fc.queue import FcQueue
 from roles.fc.swap import Columns, ColumnSwap, FcTurn
-from roles.learning.slices import cut_state, slices_of_state
+from roles.learning.checkpoint_slices import cut_state, slices_of_state
 from roles.messages import ActivationSlice, State
 from runtime import Actor, Envelope, MessageError
 

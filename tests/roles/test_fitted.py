@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roles import training
-from roles.forecasting.fitted import PROCESSORS, Fitted, network_of, processors_of
+from roles.forecasting.fitted_model import PROCESSORS, Fitted, network_of, processors_of
 from roles.forecasting.prediction import Network
 from roles.learning.job import Job
 from runtime.config.sections import ClusterConfig, Simulation

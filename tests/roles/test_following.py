@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from roles.tuning.following import COUNTED, LEAST, Following
+from roles.tuning.gradient_statistics import GradientStatistics
 from roles.tuning.momentum import total
-from roles.tuning.statistics import GradientStatistics
+from roles.tuning.momentum_following import COUNTED, LEAST, Following
 
 NAN = math.nan
 

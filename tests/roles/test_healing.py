@@ -17,15 +17,15 @@ import pytest
 from nets.files import checkpoint
 from nets.files.histories import SOLVER
 from roles.checkpoints.best import _read as heard_before
-from roles.coordination.healing import HELD, NOBODY, holders_of
 from roles.coordination.regroup import gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
+from roles.coordination.state_holders import HELD, NOBODY, holders_of
 from roles.learning.job import Job
 from roles.learning.resume import KEPT, Kept, keep, kept_of, lead_facts, losses_of
 from roles.messages import TRAIN, Regroup, Ticket
 from roles.options import Train
+from roles.planning.auto_settings import AutoSettings
 from roles.planning.strategies import preset_called
-from roles.planning.tuned import Tuned
 from roles.workers.replica import Replica
 from runtime import Holders, LaunchError, RoleDied
 from runtime.errors import by
@@ -235,11 +235,11 @@ def test_a_tuner_begins_with_what_the_run_before_had_chosen(
 ) -> None:
     (tmp_path / "tuning.json").write_text(record)
     train = Train.model_validate({"strategy": {"preset": "replicas", "workers": 2}, **said})
-    going_on = Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path)
+    going_on = AutoSettings(train, preset_called("replicas"), tmp_path).going_on(tmp_path)
     assert going_on.tuning.start == (str(tmp_path / "tuning.json") if begins else None)
 
 
 def test_a_start_that_cluster_toml_names_stays(tmp_path: Path) -> None:
     (tmp_path / "tuning.json").write_text(json.dumps(RECORD))
     train = Train.model_validate({"momentum": "auto", "tuning": {"start": "other.json"}})
-    assert Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path).tuning.start == "other.json"
+    assert AutoSettings(train, preset_called("replicas"), tmp_path).going_on(tmp_path).tuning.start == "other.json"

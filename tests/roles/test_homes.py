@@ -8,7 +8,7 @@ import pytest
 
 from runtime.cli.main import main
 from runtime.errors import ConfigError
-from runtime.plan.hosts import hosts_of
+from runtime.plan.host_map import hosts_of
 from runtime.runs.checking import Checked, check
 from tests.roles.test_buckets import net_of
 from tests.roles.test_machines import ELSEWHERE, launcher

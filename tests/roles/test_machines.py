@@ -16,7 +16,7 @@ from roles.learning.job import Job
 from roles.workers.replica import ReplicaOptions
 from runtime.cli.main import main
 from runtime.config.sections import ClusterConfig
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.placement import unknown
 from runtime.plan.topology import Placement
 from runtime.runs.checking import Checked, check

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.forecasting.miss import PATIENCE, Miss, Patience, difference
+from roles.forecasting.prediction_error import PATIENCE, Patience, PredictionError, difference
 
 
 def test_the_station_whose_work_takes_longer_than_predicted_is_named() -> None:
@@ -37,7 +37,7 @@ def test_a_miss_is_one_once_it_has_lasted_and_a_short_one_is_none() -> None:
 
 def test_each_cause_is_told_once() -> None:
     patience = Patience()
-    assert patience.is_news(Miss(1.0, 1.2, "a"))
-    assert not patience.is_news(Miss(1.0, 1.5, "a"))
-    assert patience.is_news(Miss(1.0, 0.5, "a"))
-    assert patience.is_news(Miss(1.0, 1.2, "b"))
+    assert patience.is_news(PredictionError(1.0, 1.2, "a"))
+    assert not patience.is_news(PredictionError(1.0, 1.5, "a"))
+    assert patience.is_news(PredictionError(1.0, 0.5, "a"))
+    assert patience.is_news(PredictionError(1.0, 1.2, "b"))

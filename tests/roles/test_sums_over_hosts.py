@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ops import Array
-from roles.exchange.choice import Chosen, exchange_called
+from roles.exchange.chosen_exchange import Chosen, exchange_called
 from roles.exchange.exchange import TREE, Between, Home, Layout, Members
 from runtime import MessageError
 from runtime.actors.actor import Actor

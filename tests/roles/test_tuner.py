@@ -14,9 +14,9 @@ import pytest
 
 from roles.messages import Held, Hold, Probe, Probed, Release, Released
 from roles.tuning.choices import Choices, Setting
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.noise import gain
 from roles.tuning.record import FILE, Start, read
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.tuner import Tuner, TunerOptions
 from runtime import Actor, ActorSpec, ConfigError, Envelope, MessageError, Topology
 from runtime.plan.topology import Placement, ProcessSpec

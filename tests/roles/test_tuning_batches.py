@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from roles.tuning.batches import PAYS, Batches, noise_of, worth_telling
+from roles.tuning.batch_choice import PAYS, Batches, noise_of, worth_telling
 from roles.tuning.choices import LEAST, WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.gradient_statistics import GradientStatistics
 from roles.tuning.judgement import THRESHOLD
 from roles.tuning.noise import gain
-from roles.tuning.statistics import GradientStatistics
 from roles.tuning.trials import Trials
 
 NOW = Setting(1, 0.9, 0.01, 64)

@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from ops import Array
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.wire_formats import Wire, WireFormat
 from runtime.errors import MessageError
 from tests.support import ROOT

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 import pytest_asyncio
 
-from runtime.cluster.machines.line import Reception, limits_of
-from runtime.cluster.machines.words import Close, Closed, Joined, Problem
+from runtime.cluster.machines.agent_link import Reception, limits_of
+from runtime.cluster.machines.agent_messages import Close, Closed, Joined, Problem
 from runtime.messages.message import Message
 from tests.support import environment, runtime_command
 

@@ -24,7 +24,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
 from runtime.memory.mapping import LARGE_PAGE, Mapping
-from runtime.transport.shared import SharedMemory
+from runtime.transport.shared_arena import SharedMemory
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 ROOM = 64 * BLOCK

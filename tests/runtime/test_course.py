@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from runtime.report.course import after
+from runtime.report.run_phase import after
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runtime.errors import RoleDied
-from runtime.report.events import Event, Events
+from runtime.report.event_stream import Event, Events
 
 
 def made(keep: int = 100) -> Events:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.config.file import dump, load
-from runtime.config.hosts import Host, expanded, matching, of_file
+from runtime.config.hostfile import Host, expanded, matching, of_file
 from runtime.errors import ConfigError
 
 ELSEWHERE = "[launcher]\nkind = 'ssh'\n"

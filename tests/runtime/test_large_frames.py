@@ -13,7 +13,7 @@ import zmq
 from runtime.errors import MessageError
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
-from runtime.transport.parts import MAX_NUMBER, PART, PARTS_FROM, PLACE, FrameParts
+from runtime.transport.frame_parts import MAX_NUMBER, PART, PARTS_FROM, PLACE, FrameParts
 from runtime.transport.sockets import SocketTransport
 
 Arrived = asyncio.Queue[tuple[str, Message]]

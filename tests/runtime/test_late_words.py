@@ -17,7 +17,7 @@ from runtime.compute.compute import InlineCompute
 from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Envelope
 from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, ProcessSpec, Topology
-from runtime.runs.house import Watchers
+from runtime.runs.execution import Watchers
 from runtime.transport import Limits
 
 

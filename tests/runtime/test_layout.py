@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.drawing.geometry import Box, Scene, at, ranks, scene
+from runtime.drawing.layout_geometry import Box, Scene, at, ranks, scene
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 

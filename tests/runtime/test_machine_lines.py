@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 import pytest_asyncio
 
+from runtime.cluster.machines.agent_link import AgentLink, Reception, limits_of
+from runtime.cluster.machines.agent_messages import Got, Prepared, Problem
 from runtime.cluster.machines.invitation import Invitation
-from runtime.cluster.machines.line import Line, Reception, limits_of
-from runtime.cluster.machines.words import Got, Prepared, Problem
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import Message
 
@@ -51,7 +51,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         hear, lost = self.heard.put_nowait, self.lost.put_nowait
-        self.line = Line(self.name, self.up.address, self.invitation, hear, lost)
+        self.line = AgentLink(self.name, self.up.address, self.invitation, hear, lost)
 
 
 @pytest_asyncio.fixture

@@ -18,10 +18,10 @@ from roles.tuning.tuner import Tuner
 from runtime import Actor, ActorSpec, Topology
 from runtime.cluster.launchers.allowed import OF_UP as OF_UP_HERE
 from runtime.cluster.launchers.allowed import allowed
-from runtime.cluster.machines import mirror
+from runtime.cluster.machines import file_sync
+from runtime.cluster.machines.agent_messages import GONE, GROWING, Piece
 from runtime.cluster.machines.copies import Copies
-from runtime.cluster.machines.mirror import Mirror
-from runtime.cluster.machines.words import GONE, GROWING, Piece
+from runtime.cluster.machines.file_sync import FileSync
 from runtime.errors import MessageError
 from runtime.plan.topology import Placement, ProcessSpec
 
@@ -40,7 +40,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-def copied(source: Mirror, copies: Copies, *, last: bool = False) -> list[str]:
+def copied(source: FileSync, copies: Copies, *, last: bool = False) -> list[str]:
     """The names of the files of which something was new."""
     found = list(source.look(last=last))
     for piece in found:
@@ -49,7 +49,7 @@ def copied(source: Mirror, copies: Copies, *, last: bool = False) -> list[str]:
 
 
 def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) -> None:
-    source, copies, log = Mirror(there), Copies(here, ANY), there / "logs" / "p0.log"
+    source, copies, log = FileSync(there), Copies(here, ANY), there / "logs" / "p0.log"
     for words in ("begin\n", "", "go on\n"):
         with log.open("a") as file:
             file.write(words)
@@ -58,7 +58,7 @@ def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) 
 
 
 def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last(there: Path, here: Path) -> None:
-    source, copies = Mirror(there, own=("plan.json",)), Copies(here, ANY)
+    source, copies = FileSync(there, own=("plan.json",)), Copies(here, ANY)
     (there / "plan.json").write_text("ours")
     (there / ".checkpoint.tmp").write_text("half")
     (there / "service-times").mkdir()
@@ -76,7 +76,7 @@ def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last
 
 
 def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(there: Path, here: Path) -> None:
-    source, copies = Mirror(there), Copies(here, ANY)
+    source, copies = FileSync(there), Copies(here, ANY)
     (there / "checkpoint-1").write_bytes(b"1")
     copied(source, copies)
     assert copied(source, copies) == ["checkpoint-1"]
@@ -90,7 +90,7 @@ def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(th
 
 
 def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, here: Path) -> None:
-    source, copies = Mirror(there, own=("plan.json",)), Copies(here, ANY)
+    source, copies = FileSync(there, own=("plan.json",)), Copies(here, ANY)
     for name in ("plan.json", "checkpoint-1"):
         (there / name).write_text(name)
     assert copied(source, copies, last=True) == ["checkpoint-1"]
@@ -111,12 +111,12 @@ def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> Non
 def test_large_files_come_in_pieces_and_appear_in_whole(
     there: Path, here: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(mirror, "PIECE_BYTES", 100)
+    monkeypatch.setattr(file_sync, "PIECE_BYTES", 100)
     content = np.random.default_rng(size).bytes(size)
     (there / "checkpoint").write_bytes(content)
     (there / "logs" / "p0.log").write_bytes(content)
     copies, appeared = Copies(here, ANY), []
-    for piece in Mirror(there).look(last=True):
+    for piece in FileSync(there).look(last=True):
         copies.take(piece)
         appeared.append((here / "checkpoint").exists())
     whole = max(1, -(-size // 100))
@@ -126,10 +126,10 @@ def test_large_files_come_in_pieces_and_appear_in_whole(
 
 
 def test_what_is_half_done_at_the_end_is_nothing(there: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "PIECE_BYTES", 2)
+    monkeypatch.setattr(file_sync, "PIECE_BYTES", 2)
     (there / "checkpoint").write_bytes(b"1234")
     copies = Copies(here, ANY)
-    copies.take(next(iter(Mirror(there).look(last=True))))
+    copies.take(next(iter(FileSync(there).look(last=True))))
     assert len(list(here.iterdir())) == 1
     copies.close()
     assert list(here.iterdir()) == []

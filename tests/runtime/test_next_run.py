@@ -9,7 +9,7 @@ from nets.files import checkpoint
 from roles.learning.resume import KEPT
 from runtime.cluster.clients import Scale
 from runtime.config.file import dump
-from runtime.recovery.following import healed, scaled, without
+from runtime.recovery.next_run import healed, scaled, without
 from runtime.runs.checking import Checked, check
 from tests.support import configure, train
 

@@ -19,7 +19,7 @@ import pytest
 
 from runtime.cli.main import main
 from runtime.cli.up import up
-from runtime.cluster import birth
+from runtime.cluster import nursery_start
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers import LocalLauncher, Nursery, local
 from runtime.cluster.launchers.local import LocalProcess
@@ -54,8 +54,8 @@ from pathlib import Path
 os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)
 from runtime.cli.interrupts import Interrupts
 Interrupts().hear()
-from runtime.cluster import birth
-birth.begin()
+from runtime.cluster import nursery_start
+nursery_start.begin()
 from runtime.cluster.launchers import local, LocalLauncher, Nursery, local
 from runtime.cluster.launcher import LaunchPlan
 from runtime.plan.topology import ProcessSpec
@@ -285,7 +285,7 @@ def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else
 
 def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
     code = (
-        "import threading; from runtime.cluster import birth\n"
+        "import threading; from runtime.cluster import nursery_start\n"
         "over = threading.Event(); thread = threading.Thread(target=over.wait)\n"
         "def main():\n"
         "    thread.start()\n"
@@ -314,7 +314,7 @@ def test_up_computes_with_all_its_threads_if_it_computes_itself(
 def test_the_nursery_that_was_begun_is_taken_once_and_the_rest_of_the_process_is_as_before() -> None:
     code = (
         "import os; before = dict(os.environ)\n"
-        "from runtime.cluster import birth; birth.begin(); (begun,) = birth._begun\n"
+        "from runtime.cluster import nursery_start; nursery_start.begin(); (begun,) = nursery_start._begun\n"
         "from runtime.cluster.launchers import Nursery\n"
         "from runtime.compute import threads; from threadpoolctl import threadpool_info\n"
         "def blas(): return [one['num_threads'] for one in threadpool_info() if one['user_api'] == 'blas']\n"
@@ -349,5 +349,5 @@ def test_a_nursery_that_is_ended_does_not_see_its_link_close() -> None:
 
     process: Any = SimpleNamespace(kill=looks, wait=looks)
     with theirs, tempfile.TemporaryFile() as log:
-        birth.Born(process, ours, log).close()
+        nursery_start.Born(process, ours, log).close()
         assert (-1 in open_at, len(open_at), ours.fileno()) == (False, 2, -1)

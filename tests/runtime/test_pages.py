@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.serving import server as pages
+from runtime.serving import http_server as pages
+from runtime.serving.http_server import ANSWERS, CONNECTIONS, PER_SECOND, REQUEST_BYTES, WAITING, Server
 from runtime.serving.readers import Readers
-from runtime.serving.server import ANSWERS, CONNECTIONS, PER_SECOND, REQUEST_BYTES, WAITING, Server
 from tests.support import get
 
 ASK = b"GET /page HTTP/1.1\r\nHost: here\r\n\r\n"

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.looking import Look
 from runtime.cli.watch.rates import Row, rows
-from runtime.cli.watch.sheet import sheet
+from runtime.cli.watch.run_sampling import Look
+from runtime.cli.watch.top_lines import sheet
 from runtime.report.columns import Column, bar, clock, cut, sparkline, table
-from runtime.report.picture import MOST_POINTS, Curve, Picture
+from runtime.report.run_state import MOST_POINTS, Curve, RunState
 from runtime.report.screen import final, height_of, screen
 from tests.beats import beat, status
 
 
-def picture(actors: int = 3) -> Picture:
-    return Picture({f"w{number}": "p1" for number in range(actors)})
+def picture(actors: int = 3) -> RunState:
+    return RunState({f"w{number}": "p1" for number in range(actors)})
 
 
 def test_what_is_left_is_by_the_pace_of_the_last_reports_and_shrinks_between_them() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.drawing.chart import chart
-from runtime.drawing.telling import busiest, duration, outline
+from runtime.drawing.prospect_text import busiest, duration, outline
 from runtime.plan.prospects import Needed, Prospect, Prospects
 
 SVG = "{http://www.w3.org/2000/svg}"

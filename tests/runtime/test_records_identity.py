@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.records.identity import FILE, Identity, identity_of
+from runtime.records.run_identity import FILE, Identity, identity_of
 from runtime.records.runs import next_begin, run_with, runs_in, runs_named
 from runtime.report.rundir import RunDirectory
 

@@ -18,17 +18,17 @@ from roles.checkpoints.meant import newest_first
 from runtime import launch
 from runtime.attached.ending import end
 from runtime.attached.finding import live
-from runtime.attached.seen import Here
-from runtime.attached.standing import last_checkpoint, standing
+from runtime.attached.observed_run import LocalRun
+from runtime.attached.run_status import last_checkpoint, run_status
 from runtime.cli.arguments import HERE
 from runtime.cli.main import main
-from runtime.cli.watch.looking import seen_by
+from runtime.cli.watch.run_sampling import seen_by
 from runtime.machine import forks
 from runtime.plan.run_plan import RunPlan
 from runtime.records import lock_file, presence
-from runtime.records.identity import Identity
 from runtime.records.lock_file import path_of, read
 from runtime.records.presence import Sign, presence_of, presences
+from runtime.records.run_identity import Identity
 from runtime.records.runs import runs_in
 from runtime.records.sweeping import sweep
 from runtime.records.up_lock import UpLock
@@ -126,7 +126,7 @@ async def test_down_waits_for_an_up_whose_folder_is_moved_meanwhile(tmp_path: Pa
     with UpLock(folder, lambda text: None) as lock:
         directory = run_in(folder, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
-        asking = asyncio.create_task(end(Here(directory), now=False))
+        asking = asyncio.create_task(end(LocalRun(directory), now=False))
         while not path_of(folder, lock.up, lock_file.END).exists():  # noqa: ASYNC110  # a file has no event
             await asyncio.sleep(0)
         folder.rename(moved)
@@ -141,7 +141,7 @@ async def test_a_wish_that_somebody_withdraws_is_asked_again(tmp_path: Path) -> 
         directory = run_in(tmp_path, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
         wish = path_of(tmp_path, lock.up, lock_file.END)
-        asking = asyncio.create_task(end(Here(directory), now=False))
+        asking = asyncio.create_task(end(LocalRun(directory), now=False))
         for _ in range(2):
             while not wish.exists():  # noqa: ASYNC110  # a file has no event
                 await asyncio.sleep(0)
@@ -191,7 +191,7 @@ async def test_the_end_of_a_journal_that_nobody_writes_any_more_is_told(
 ) -> None:
     directory = run_in(tmp_path, "one")
     (directory / "events.jsonl").write_text(text)
-    found = await standing(Here(directory))
+    found = await run_status(LocalRun(directory))
     assert [told in note for note in found["damaged"]] == [True] if told else found["damaged"] == []
     assert ("not known" in last_checkpoint(found, directory)) is (told is not None)
     assert await asyncio.to_thread(main, ["events", str(directory)]) == 0

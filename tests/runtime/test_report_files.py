@@ -14,7 +14,7 @@ import pytest
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import LaunchError
-from runtime.records.reading import events
+from runtime.records.journal_reading import events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
 

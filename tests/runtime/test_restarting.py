@@ -18,7 +18,7 @@ from rich.console import Console
 from runtime.cluster.clients import Scale
 from runtime.errors import ConvoyError, RoleDied, with_silent
 from runtime.plan.topology import Placement
-from runtime.recovery import following, restarting
+from runtime.recovery import next_run, restarting
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.recovering import cluster_of
@@ -169,10 +169,10 @@ def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_s
         def plan(config: object, options: int) -> int:
             return options
 
-    monkeypatch.setattr(following, "planned", lambda topology: topology)
-    monkeypatch.setattr(following, "settled", lambda checked, chosen: chosen.options)
+    monkeypatch.setattr(next_run, "planned", lambda topology: topology)
+    monkeypatch.setattr(next_run, "settled", lambda checked, chosen: chosen.options)
     checked: Any = SimpleNamespace(loaded=SimpleNamespace(config=None, options=2, program=Program))
     place = Path()
-    assert following.goes_on(checked, place, wish=Scale(workers=2), left=3) == (2, [])
-    assert following.goes_on(checked, place, wish=Scale(without=("b",)), left=3) == (3, [])
-    assert following.goes_on(checked, place) == (3, ["scaled     as it was"])
+    assert next_run.goes_on(checked, place, wish=Scale(workers=2), left=3) == (2, [])
+    assert next_run.goes_on(checked, place, wish=Scale(without=("b",)), left=3) == (3, [])
+    assert next_run.goes_on(checked, place) == (3, ["scaled     as it was"])

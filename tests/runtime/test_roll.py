@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.cluster.lifecycle import Hello
-from runtime.cluster.roll import Roll
+from runtime.cluster.membership import Membership
 from runtime.messages.message import Envelope
 from runtime.messages.wire import encode
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
@@ -19,12 +19,12 @@ def hello(process: str, incarnation: int = 1) -> Hello:
     )  # fmt: skip
 
 
-def roll() -> Roll:
+def roll() -> Membership:
     """A lead with six hundred workers, on two machines."""
     actors = tuple(ActorSpec(name, "role") for name in ("lead", *NAMES))
     made = Topology("p", actors, tuple(("lead", name) for name in NAMES), "lead")
     specs = (ProcessSpec(actor.name, "ab"[len(actor.name) % 2], (actor.name,)) for actor in actors)
-    found = Roll(Placement(made, tuple(specs)))
+    found = Membership(Placement(made, tuple(specs)))
     found.greetings = {actor.name: hello(actor.name) for actor in actors}
     return found
 
@@ -44,7 +44,7 @@ def test_a_worker_is_told_of_its_neighbours_only_and_one_that_has_none_is_told_t
     assert (list(piece.peers), piece.more) == (["lead"], False)
     (only,) = made.directory("lead", only="worker-3")
     assert list(only.peers) == ["worker-3"]
-    alone = Roll(Placement(Topology("p", (ActorSpec("a", "r"),), (), "a"), (ProcessSpec("a", "m", ("a",)),)))
+    alone = Membership(Placement(Topology("p", (ActorSpec("a", "r"),), (), "a"), (ProcessSpec("a", "m", ("a",)),)))
     (nothing,) = alone.directory("a")
     assert (nothing.peers, nothing.more) == ({}, False)
 

@@ -6,12 +6,12 @@ import pytest
 
 from runtime.actors.metrics import Metrics
 from runtime.errors import ConfigError, ConvoyError, LaunchError, ProgramFailed, RoleDied, by
-from runtime.report.run_metrics import RunMetrics, RunState
+from runtime.report.run_metrics import RunMetrics, RunStateMetrics
 
 
-def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunState:
+def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunStateMetrics:
     """The state of a run whose lead is `lead`, after these events and its end."""
-    state = RunState("lead")
+    state = RunStateMetrics("lead")
     for actor, event in told:
         state.event(actor, event, {"reason": "SIGINT"} if event == "winding down" else {})
     if error is not None:
@@ -21,7 +21,7 @@ def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunState:
 
 
 def test_a_run_is_starting_running_held_running_stopping() -> None:
-    state, seen = RunState("lead"), []
+    state, seen = RunStateMetrics("lead"), []
     for event in ("process", "began", "held", "progress", "released", "winding down", "finished"):
         state.event("lead", event, {})
         seen.append(state.state)
@@ -30,7 +30,7 @@ def test_a_run_is_starting_running_held_running_stopping() -> None:
 
 
 def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_had_all_its_iterations() -> None:
-    state = RunState("lead")
+    state = RunStateMetrics("lead")
     for event in ("began", "stopping early"):
         state.event("lead", event, {})
     assert state.state == "stopping"
@@ -39,7 +39,7 @@ def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_ha
 
 
 def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
-    state = RunState("lead")
+    state = RunStateMetrics("lead")
     for actor in ("other", "lead"):
         state.event("supervisor", "began", {})
         state.event(actor, "finished", {})

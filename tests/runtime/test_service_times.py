@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.compute.emulated import EmulatedDevice, device_here, device_of
+from runtime.compute.emulated_device import EmulatedDevice, device_here, device_of
 from runtime.compute.service_times import Recorder, ServiceTimes, as_text, gather, read_table
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.simulation.clock import VirtualTimeLoop, run_virtual

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.cluster.launchers.slurm import _absent
 from runtime.config.file import dump, load
-from runtime.config.slurm import CORES, JOB, LISTS, asked, cores, told
+from runtime.config.slurm_environment import CORES, JOB, LISTS, asked, cores, told
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
 from tests.support import configure, environment, runtime_command

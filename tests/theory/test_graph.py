@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from runtime.queueing.graph import DRAWS, Piece, Sent, evaluate
 from runtime.queueing.mean_values import Station, solve
-from runtime.queueing.sharing import Sharing, Transfer
+from runtime.queueing.rate_sharing import Sharing, Transfer
+from runtime.queueing.work_graph import DRAWS, Piece, Sent, evaluate
 from runtime.simulation.clock import run_virtual
 from runtime.transport import network_model
 

@@ -9,8 +9,8 @@ import numpy as np
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.conv.lowered import LoweredConvolutions
-from ops.cpu.team.base import images_like
-from ops.cpu.team.images import channels_last
+from ops.cpu.team.fast import images_like
+from ops.cpu.team.image_layout import channels_last
 from ops.cpu.team.operands import F32
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry

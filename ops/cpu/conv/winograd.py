@@ -18,7 +18,7 @@ from ops.cpu.conv.toom_cook import MODES, Mode
 from ops.cpu.conv.transforms import transforms
 from ops.cpu.conv.winograd_loops import winograd_finish, winograd_forward, winograd_gradient
 from ops.cpu.gemm.microkernel import tiles
-from ops.cpu.team.images import image
+from ops.cpu.team.image_layout import image
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.values import Vec
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 

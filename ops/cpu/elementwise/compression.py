@@ -17,7 +17,7 @@ from ops.cpu.elementwise.feedback import (
     write_beyond,
 )
 from ops.cpu.elementwise.halves import from_bfloat16, from_float16, has_float16, to_bfloat16, to_float16
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import address
 from ops.errors import Array
 from ops.reference.compression import check_places

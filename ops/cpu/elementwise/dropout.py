@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ops.cpu.codegen.kernel import arguments, floats, inlined, kernel, layout
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array, check_alike
 from ops.reference import philox

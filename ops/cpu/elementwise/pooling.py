@@ -21,7 +21,7 @@ from ops.cpu.elementwise.windows import (
     max_forward_rectified,
     places_backward,
 )
-from ops.cpu.team.base import Fast, images_like
+from ops.cpu.team.fast import Fast, images_like
 from ops.cpu.team.operands import F32, LARGE, address, goes_past, seen
 from ops.errors import Array, Shape
 from ops.geometry import PoolGeometry

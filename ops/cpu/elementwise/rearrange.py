@@ -10,7 +10,7 @@ from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.ir_tools import I32
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.team.base import Fast, images_like
+from ops.cpu.team.fast import Fast, images_like
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array, Shape
 

@@ -7,7 +7,7 @@ from typing import Any
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.target import host
 from ops.cpu.elementwise.sums import BYTES_PER_NUMBER, sum_products, sum_rows, total_sums
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, Rows, address, as_rows
 from ops.errors import Array, Shape
 

@@ -13,7 +13,7 @@ from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array
 from ops.reference.loss import LEAST_PROBABILITY, NORMALIZATIONS

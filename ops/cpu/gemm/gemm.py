@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ops.cpu.codegen.kernel import arguments, inlined, integers, kernel, layout
-from ops.cpu.codegen.prefetch import prefetch
+from ops.cpu.codegen.prefetch_hints import prefetch
 from ops.cpu.gemm.microkernel import MAX_ROWS, call_tile, tiles
 from ops.cpu.gemm.turn import call_turn, turns
 from ops.cpu.team.team import Team

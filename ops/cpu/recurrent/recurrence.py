@@ -9,7 +9,7 @@ import numpy as np
 from ops.cpu.gemm.gemm import Product, Strides, planned
 from ops.cpu.gemm.microkernel import tiles
 from ops.cpu.gemm.turn import turns
-from ops.cpu.recurrent.steps import PACK, STEPS, pack_state, run_backward, run_forward
+from ops.cpu.recurrent.time_steps import PACK, STEPS, pack_state, run_backward, run_forward
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array

@@ -9,7 +9,7 @@ import numpy as np
 
 from ops.cpu.gemm.dense import DenseKernels
 from ops.cpu.recurrent.recurrence import Recurrence, Sizes
-from ops.cpu.recurrent.steps import ROWS, squash, squash_back
+from ops.cpu.recurrent.time_steps import ROWS, squash, squash_back
 from ops.cpu.recurrent.units import units
 from ops.errors import Array, Shape
 from ops.reference import recurrent

@@ -18,7 +18,7 @@ from ops.cuda.conv.cudnn import CudnnMissing, Library, Planned, Steps, first_lin
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.conv.trial import Trial
 from ops.cuda.device import OnDevice
-from ops.cuda.images import ALIGNED, address, step_of
+from ops.cuda.image_layout import ALIGNED, address, step_of
 from ops.errors import Array
 
 FORWARD, DATA, WEIGHTS = Direction

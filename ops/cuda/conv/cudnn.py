@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ops.cuda.conv.algorithm import ConvShape, Direction
-from ops.cuda.conv.weights import WeightOrder
+from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
-from ops.cuda.images import ALIGNED, address
+from ops.cuda.image_layout import ALIGNED, address
 from ops.cuda.repeats import Call
 from ops.errors import Array, OpsError, Shape
 from ops.holding import holds_lock

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops.cuda.conv.algorithm import ConvShape
-from ops.cuda.conv.weights import WeightOrder
+from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
-from ops.cuda.images import in_fours, rows, step_of
+from ops.cuda.image_layout import in_fours, rows, step_of
 from ops.cuda.launch import Divisor, divisor
 from ops.errors import Array
 from ops.reference.lowering import is_identity

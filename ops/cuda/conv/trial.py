@@ -14,7 +14,7 @@ import numpy as np
 
 from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
 from ops.cuda.device import OnDevice
-from ops.cuda.images import new_images
+from ops.cuda.image_layout import new_images
 from ops.cuda.repeats import Call
 from ops.errors import Array, Shape
 

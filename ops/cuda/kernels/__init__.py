@@ -1,6 +1,6 @@
 """CUDA C sources of the CuPy backend, a family a file. Text only, no CuPy.
 
-text                                         what stands in front of all, and division by multiplication
+source_text                                         what stands in front of all, and division by multiplication
 lowering  pooling  lrn                       windows of images
 norm  sums  pointwise                        batch normalisation, sums of columns, numbers one by one
 losses  updates  rows                        softmax and its loss, the solvers' rules, tables
@@ -20,8 +20,8 @@ from ops.cuda.kernels.norm import NORM
 from ops.cuda.kernels.pointwise import POINTWISE
 from ops.cuda.kernels.pooling import POOLING
 from ops.cuda.kernels.rows import ROWS
+from ops.cuda.kernels.source_text import PRELUDE
 from ops.cuda.kernels.sums import SUMS
-from ops.cuda.kernels.text import PRELUDE
 from ops.cuda.kernels.updates import UPDATES
 
 __all__ = ["KERNELS", "source"]

@@ -6,7 +6,7 @@ its row. A label that is no class stops nothing: the loss says which (`verdict`)
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 LOSSES: dict[str, str] = {
     "softmax_strips": f"""(const T* x, long long xn, long long xc, long long xi, T* strips, int count,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 # R elements of a window lie side by side in the image too: the channels of a group, or where pixels touch (one group,
 # no dilation, ps = C) a whole row of the window, kw * C; then J is 1.

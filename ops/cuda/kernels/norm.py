@@ -7,7 +7,7 @@ sums, `gather_sums` leaves D of each, and the last kernel adds up these as it st
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 GATED = """T away = mean ? (x[(long long)m * ps + c] - mean[c]) * inverse : x[(long long)m * ps + c];
             T g = dy[(long long)m * ds + c];

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 FORWARD = f"int count, {div('C', 'Q', 'P')}, int H, int W, int kh, int kw, int sh, int sw, int ph, int pw"
 BACKWARD = f"int count, {div('C', 'W', 'H', 'sh', 'sw')}, int P, int Q, int kh, int kw, int ph, int pw"

@@ -3,7 +3,7 @@ read so, too."""
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 SUMS: dict[str, str] = {
     "strip_sums": f"""(const T* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
+    from runtime.attached.observed_run import ObservedRun
     from runtime.report.console import Teller
 
 FOLLOW_SECONDS = 90.0  # for the run that follows one to listen: a machine may be waited for
@@ -42,11 +42,11 @@ def events(
 
 
 async def _shown(run: Path | None, connection: Connection, follow: bool, as_json: bool) -> None:
-    from runtime.records.reading import event_of
+    from runtime.records.journal_reading import event_of
     from runtime.report.console import Teller
-    from runtime.report.events import Event
+    from runtime.report.event_stream import Event
     from runtime.runs.continuing import CONTINUED
-    from runtime.text import bounded
+    from runtime.terminal_text import bounded
 
     console = Teller()
     async with seen(run, connection) as looked:
@@ -67,12 +67,12 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
             await looked.follow(following, FOLLOW_SECONDS)
 
 
-async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[str]:
+async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIterator[str]:
     """Whole lines of the journal. It is looked at once more after the run is over."""
-    from runtime.attached.following import followed
-    from runtime.cluster.operators.words import JOURNAL
+    from runtime.attached.journal_following import followed
+    from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.records.files import Lines
-    from runtime.records.reading import torn
+    from runtime.records.journal_reading import torn
 
     await looked.refresh(JOURNAL)
     async with followed(looked, follow) as end:

@@ -41,10 +41,10 @@ def logs(
 
 
 async def _shown(run: str | None, process: str | None, connection: Connection, follow: bool) -> None:
-    from runtime.attached.following import followed
-    from runtime.cli.watch.looking import named, seen_by
+    from runtime.attached.journal_following import followed
+    from runtime.cli.watch.run_sampling import named, seen_by
     from runtime.cli.watch.tails import Tails
-    from runtime.cluster.operators.words import LOGS
+    from runtime.cluster.operators.operator_messages import LOGS
     from runtime.report.console import Teller
 
     seen, process = seen_by(run, process, connection)

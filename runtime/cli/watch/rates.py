@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.cli.watch.looking import Look, State
+from runtime.cli.watch.run_sampling import Look, State
 
 WAITED = 0.01  # a share of the time that is worth a word
 

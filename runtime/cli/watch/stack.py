@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from runtime.attached.attach import Client
-from runtime.attached.seen import Seen
+from runtime.attached.observed_run import ObservedRun
 from runtime.cli.arguments import HERE, Connection, Switch
-from runtime.cli.watch.looking import Look, Looking, State, named, seen_by
 from runtime.cli.watch.rates import doing, spoken
-from runtime.cli.watch.stacks import is_called, shortened, stands_still, written
-from runtime.cli.watch.stacks import native as native_stacks
-from runtime.cluster.operators.words import JOURNAL
+from runtime.cli.watch.run_sampling import Look, Looking, State, named, seen_by
+from runtime.cli.watch.stack_files import is_called, shortened, stands_still, written
+from runtime.cli.watch.stack_files import native as native_stacks
+from runtime.cluster.operators.operator_messages import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
-from runtime.records import reading
+from runtime.records import journal_reading
 from runtime.records.files import LeftOut
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
@@ -99,7 +99,7 @@ class _Process:
     actors: Sequence[str]
     greeting: dict[str, Any] | None
     state: State | None
-    seen: Seen
+    seen: ObservedRun
     client: Client | None
 
     async def lines(self, native: bool) -> AsyncIterator[str]:
@@ -154,7 +154,7 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
 
 def _greetings(directory: Path, damaged: LeftOut) -> dict[str, dict[str, Any]]:
     """By process; from the journal, which also tells of a run whose `up` is stuck. Damaged."""
-    told = [event for event in reading.events(directory, damaged) if event["event"] == "process"]
+    told = [event for event in journal_reading.events(directory, damaged) if event["event"] == "process"]
     kinds = {"process": str, "pid": int, "host": str}
     return {
         event["process"]: event

@@ -13,12 +13,12 @@ from cyclopts import Parameter
 
 from runtime.cli.arguments import HERE, Connection, Switch, seen
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
-from runtime.cli.watch.sheet import sheet
-from runtime.records import reading
+from runtime.cli.watch.run_sampling import Look, Looking
+from runtime.cli.watch.top_lines import sheet
+from runtime.records import journal_reading
 from runtime.records.files import Damaged, LeftOut
-from runtime.records.reading import is_number
+from runtime.records.journal_reading import is_number
 
 STAMPS = ("t", "unix_seconds", "actor", "event")
 WIDE = 1000  # columns: a file or pipe has all
@@ -48,7 +48,7 @@ def top(
 
 
 async def _shown(run: Path | None, connection: Connection, once: bool, as_json: bool) -> int:
-    from runtime.cluster.operators.words import JOURNAL
+    from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.errors import ActorStopped
     from runtime.report.console import Teller
 
@@ -80,7 +80,7 @@ async def _live(looking: Looking, name: str, latest: dict[str, dict[str, Any]], 
     """Until a key or Ctrl-C ends it, or the run is over."""
     from rich.live import Live
 
-    from runtime.cli.watch.keys import pressed
+    from runtime.cli.watch.quit_keys import pressed
     from runtime.report.console import as_lines
 
     with pressed() as ended, Live(console=console.console, screen=True, auto_refresh=False) as live:
@@ -130,9 +130,9 @@ def _predicted(events: dict[str, dict[str, Any]]) -> dict[str, float]:
 def _latest(directory: Path, warn: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """The fields of the last of each event so far."""
     found: dict[str, dict[str, Any]] = {}
-    damaged = LeftOut(directory / reading.FILE)
+    damaged = LeftOut(directory / journal_reading.FILE)
     try:
-        for event in reading.events(directory, damaged):
+        for event in journal_reading.events(directory, damaged):
             found[event["event"]] = {name: value for name, value in event.items() if name not in STAMPS}
     except Damaged as error:
         warn(str(error))

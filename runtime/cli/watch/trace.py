@@ -12,7 +12,7 @@ from runtime.cli.arguments import HERE, Connection, seen
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
+    from runtime.attached.observed_run import ObservedRun
     from runtime.tracing.merging import Merged
 
 
@@ -40,7 +40,7 @@ def trace(
 
 
 async def _done(action: str, run: Path | None, connection: Connection, iterations: int) -> int:
-    from runtime.cluster.operators.words import TRACE
+    from runtime.cluster.operators.operator_messages import TRACE
     from runtime.errors import ConfigError, ProgramFailed, Refused
     from runtime.report.console import Teller
 
@@ -68,7 +68,7 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
     return 0
 
 
-async def _of_one_that_is_over(action: str, looked: Seen) -> Merged:
+async def _of_one_that_is_over(action: str, looked: ObservedRun) -> Merged:
     from runtime.errors import ActorStopped, ProgramFailed
     from runtime.tracing.merging import is_unmerged, merge
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.errors import LaunchError
 from runtime.reasons import reason
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 SECONDS = 30.0  # for an answer of the cluster
 NO_JOB_SETS = re.compile(r"no matches for kind|doesn't have a resource type|could not find the requested resource")

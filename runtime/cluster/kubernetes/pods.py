@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "CreateContainerConfigError")
 TERMINATED = 128 + 15  # the exit code of whatever SIGTERM has ended

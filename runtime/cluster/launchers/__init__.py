@@ -5,7 +5,7 @@ nursery  the process there that role processes are forked from
 agents   what all others share: an agent on each machine
 allowed  the files that such a machine may leave in the run directory
 remote   a machine elsewhere, as `up` knows it
-joined   the agent: `python -m runtime join`
+machine_agent   the agent: `python -m runtime join`
 command  a command of this host that starts an agent
 ssh      machines that the system's ssh reaches
 slurm    the nodes of a job under Slurm

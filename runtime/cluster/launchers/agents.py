@@ -23,11 +23,11 @@ from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
 from runtime.cluster.launchers.allowed import OF_UP, allowed
 from runtime.cluster.launchers.local import LocalLauncher
 from runtime.cluster.launchers.remote import RemoteMachine, Stage
+from runtime.cluster.machines.agent_link import Reception, limits_of
+from runtime.cluster.machines.agent_messages import Close, Orders, Piece, Private
 from runtime.cluster.machines.copies import Copies
-from runtime.cluster.machines.facts import mismatch
-from runtime.cluster.machines.line import Reception, limits_of
-from runtime.cluster.machines.mirror import pieces
-from runtime.cluster.machines.words import Close, Orders, Piece, Private
+from runtime.cluster.machines.file_sync import pieces
+from runtime.cluster.machines.machine_facts import mismatch
 from runtime.errors import Absent, MessageError
 from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message

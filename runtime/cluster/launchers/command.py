@@ -18,7 +18,7 @@ from runtime.cluster.launcher import describe_exit
 from runtime.cluster.launchers.agents import Handle
 from runtime.errors import LaunchError
 from runtime.reasons import reason
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 LINES, LINE_BYTES = 20, 4096
 

@@ -21,7 +21,7 @@ from runtime.cluster.kubernetes.objects import SET, job_set, pods_of, secret, un
 from runtime.cluster.kubernetes.pods import State, state
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers.agents import AgentLauncher, Handle
-from runtime.cluster.machines.words import Closed, Joined, Problem
+from runtime.cluster.machines.agent_messages import Closed, Joined, Problem
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
 

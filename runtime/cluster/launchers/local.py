@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from runtime.cluster import birth
-from runtime.cluster.birth import Born
+from runtime.cluster import nursery_start
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
+from runtime.cluster.nursery_start import Born
 from runtime.errors import LaunchError
 from runtime.machine import forks, namespaces
 from runtime.machine.owned import open_file
@@ -103,7 +103,7 @@ class Nursery(Born, Early):
     @classmethod
     def start(cls) -> Self:
         """The one that was begun, or a new one. LaunchError."""
-        first = birth.take()
+        first = nursery_start.take()
         return cls(first.process, first.link, first.log)
 
     @classmethod
@@ -117,7 +117,7 @@ class Nursery(Born, Early):
     @staticmethod
     def forgo() -> None:
         """End the one that was begun: there will be no role processes."""
-        birth.end()
+        nursery_start.end()
 
     def prepare(self, program: str, search: Path | None = None) -> None:
         """See Early.prepare."""

@@ -31,7 +31,7 @@ from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it

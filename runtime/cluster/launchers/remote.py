@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster.launcher import LOST, Launched
-from runtime.cluster.machines.words import (
+from runtime.cluster.machines.agent_messages import (
     Closed,
     Exited,
     Got,

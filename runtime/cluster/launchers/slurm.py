@@ -22,10 +22,10 @@ from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, elsewhere, shell_line
 from runtime.cluster.launchers.command import Command
 from runtime.cluster.launchers.remote import RemoteMachine
-from runtime.cluster.machines.words import Closed, Exited, Problem
-from runtime.config.hosts import expanded
+from runtime.cluster.machines.agent_messages import Closed, Exited, Problem
+from runtime.config.hostfile import expanded
 from runtime.config.machines import machine_name
-from runtime.config.slurm import JOB, nodes
+from runtime.config.slurm_environment import JOB, nodes
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
 

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO
 
-from runtime.cluster.machines.mirror import GROWING_FOLDERS
-from runtime.cluster.machines.words import GONE, GROWING, Piece
+from runtime.cluster.machines.agent_messages import GONE, GROWING, Piece
+from runtime.cluster.machines.file_sync import GROWING_FOLDERS
 from runtime.errors import MessageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from runtime.cluster.machines.words import UP
+from runtime.cluster.machines.agent_messages import UP
 from runtime.errors import ConfigError
 from runtime.transport.keys import Keys
 

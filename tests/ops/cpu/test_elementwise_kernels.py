@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ops import PoolGeometry
-from ops.cpu.team.images import empty_aligned
+from ops.cpu.team.image_layout import empty_aligned
 from ops.cpu.team.operands import Rows, address, as_rows
 
 SHAPES = [(1, 1, 3, 2), (7, 3, 5, 4), (13, 20, 3, 3), (1, 50, 4, 4), (7, 97, 2, 3), (100, 16, 1, 2)]

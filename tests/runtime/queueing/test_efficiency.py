@@ -22,7 +22,7 @@ from runtime.queueing.efficiency import (
     penalty,
     saturating_groups,
 )
-from runtime.queueing.events import Delay, Model, Together, Visit
+from runtime.queueing.event_simulation import Delay, Model, Together, Visit
 from runtime.queueing.mean_values import Station, solve
 
 TIMES = st.floats(0.01, 10.0)

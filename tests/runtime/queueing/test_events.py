@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.queueing.estimates import batch_means
-from runtime.queueing.events import Delay, Measured, Model, Together, Visit, exponential, gamma
+from runtime.queueing.event_simulation import Delay, Measured, Model, Together, Visit, exponential, gamma
 from runtime.queueing.mean_values import Station, solve, solve_classes
 
 

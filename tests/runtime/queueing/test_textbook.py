@@ -11,7 +11,7 @@ import math
 import pytest
 
 from runtime.queueing.estimates import Estimate, batch_means
-from runtime.queueing.events import Delay, Draw, Model, Visit, exponential
+from runtime.queueing.event_simulation import Delay, Draw, Model, Visit, exponential
 from runtime.queueing.mean_values import Station, solve, solve_classes
 
 CYCLES = 60_000
