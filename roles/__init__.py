@@ -15,8 +15,8 @@ choosing                     preset = "auto": which is the fastest, before a run
 forecasting  commands        what a topology will send and hold; time, test, convert, predict
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
-is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES only, so all else is
-imported when asked for.
+is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES
+only, so all else is imported when asked for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from roles.planning.script_topology import training
     from runtime.config.sections import ClusterConfig
 
-preload = ops.preload  # what every role process needs besides this import, done once before they are forked
+# what every role process needs besides this import, done once before they are forked
+preload = ops.preload
 
 ROLES: dict[str, type[Actor]] = {
     "averaging_replica": AveragingReplica,

@@ -1,5 +1,6 @@
-"""Pages of the docs that are made from the code: `python -m roles` writes docs/conversations.md, from the tables of the
-roles themselves, and `python -m roles messages` docs/messages.md, from the classes."""
+"""Pages of the docs that are made from the code: `python -m roles` writes docs/conversations.md,
+from the tables of the roles themselves, and `python -m roles messages` docs/messages.md, from the
+classes."""
 
 from __future__ import annotations
 
@@ -35,9 +36,19 @@ from runtime.messages import message as basic
 from runtime.messages.message import REGISTRY, Message
 
 SPEAKERS: tuple[type, ...] = (
-    Coordinator, ConvModel, TreeReducer, FcServer, FcShard, Collective, PerHost, TreeExchange, RingExchange,
-    HalvingExchange, HostExchange, HostAccumulator,
-)  # fmt: skip
+    Coordinator,
+    ConvModel,
+    TreeReducer,
+    FcServer,
+    FcShard,
+    Collective,
+    PerHost,
+    TreeExchange,
+    RingExchange,
+    HalvingExchange,
+    HostExchange,
+    HostAccumulator,
+)
 OPENING = """# Which message may come when
 
 This page is made from the tables in the code (`python -m roles`); a test compares. A message that a table does not take
@@ -75,14 +86,23 @@ def markdown() -> str:
         (before.value, event): (after.value,) for (before, event), after in LIFE.items()
     }
     process = Conversation("a process", "process", next(iter(life))[0], life)
-    sections = [OPENING, PROCESS, _about(process), *(part for speaker in SPEAKERS for part in _of(speaker))]
+    sections = [
+        OPENING,
+        PROCESS,
+        _about(process),
+        *(part for speaker in SPEAKERS for part in _of(speaker)),
+    ]
     return "\n".join(sections)
 
 
 def at_any_time(role: type[Actor]) -> list[str]:
     """The messages that a role takes whatever was said before."""
     talks = {said for talk in role.conversations for said in talk.messages}
-    own = {kind: name for kind, name in role.handlers.items() if getattr(role, name) is not getattr(Actor, name, None)}
+    own = {
+        kind: name
+        for kind, name in role.handlers.items()
+        if getattr(role, name) is not getattr(Actor, name, None)
+    }
     return sorted(kind.__name__ for kind in own if kind not in talks)
 
 
@@ -99,7 +119,12 @@ def _of(speaker: type) -> Iterator[str]:
 
 def _about(talk: Conversation) -> str:
     """The table, and the states in which nothing may come."""
-    lines = [f"**{talk.about[0].upper()}{talk.about[1:]}**, known by {_listed(talk.by)}; at first *{talk.start}*.\n"]
+    lines = [
+        (
+            f"**{talk.about[0].upper()}{talk.about[1:]}**, known by {_listed(talk.by)}; at "
+            f"first *{talk.start}*.\n"
+        )
+    ]
     lines += ["| state | what comes | leads to |", "| --- | --- | --- |"]
     for (state, said), after in talk.table.items():
         shown = said if isinstance(said, str) else f"`{said.__name__}`"
@@ -108,7 +133,9 @@ def _about(talk: Conversation) -> str:
     if over:
         lines.append(f"\nNothing may come in: {', '.join(f'*{state}*' for state in over)}.")
     if talk.never:
-        lines.append(f"\nLegal in no state: {', '.join(f'`{said.__name__}`' for said in talk.never)}.")
+        lines.append(
+            f"\nLegal in no state: {', '.join(f'`{said.__name__}`' for said in talk.never)}."
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -117,7 +144,10 @@ def messages_page() -> str:
     lines = [MESSAGES]
     for module in SAID_IN:
         said = [kind for kind in REGISTRY.values() if kind.__module__ == module.__name__]
-        lines.append(f"## `{module.__name__}`\n\n{(module.__doc__ or '').strip().partition(chr(10) * 2)[0]}\n")
+        lines.append(
+            "## "
+            f"`{module.__name__}`\n\n{(module.__doc__ or '').strip().partition(chr(10) * 2)[0]}\n"
+        )
         lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
         lines += [_row(kind) for kind in said] + [""]
     return "\n".join(lines)
@@ -125,7 +155,8 @@ def messages_page() -> str:
 
 def _row(kind: type[Message]) -> str:
     hints = typing.get_type_hints(kind)
-    fields = ", ".join(f"`{each.name}` {_type(hints[each.name])}" for each in dataclasses.fields(kind))  # type: ignore[arg-type]
+    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = ", ".join(f"`{each.name}` {_type(hints[each.name])}" for each in declared)
     means = " ".join((kind.__doc__ or "").split()).replace("|", "\\|")
     return f"| `{kind.__name__}` | {kind.lane} | {fields} | {means} |"
 

@@ -1,4 +1,5 @@
-"""A net that computes nothing: shapes, stages and parameters of the real one, so that messages have their true size.
+"""A net that computes nothing: shapes, stages and parameters of the real one, so that messages have
+their true size.
 
 How long a pass takes is known to whoever runs it.
 """
@@ -62,9 +63,12 @@ class EmulatedNet(Net):
 
     def scalars(self) -> dict[str, float]:
         """The real net's names, all 0."""
-        found, losses = {}, 0
+        found = {}
+        losses = 0
         for node in self.nodes:
-            for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True)):
+            for place, (i, weight) in enumerate(
+                zip(node.tops, node.layer.loss_weights, strict=True)
+            ):
                 if weight or (place == 0 and node.layer.scores):
                     found[self._value(i).name] = 0.0
                     losses += node.layer.differentiable
@@ -77,7 +81,9 @@ class EmulatedNet(Net):
     def _like(self, layer: str) -> tuple[Array, ...]:
         """Parameters lie in Caffe's order: only blobs lie as images do."""
         params = self.params[layer]
-        return tuple(self.ops.empty((math.prod(p.shape),), self.dtype).reshape(p.shape) for p in params)
+        return tuple(
+            self.ops.empty((math.prod(p.shape),), self.dtype).reshape(p.shape) for p in params
+        )
 
 
 class NoBatches(Batches):

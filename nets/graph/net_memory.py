@@ -1,10 +1,11 @@
-"""The memory plan of a net: every activation, gradient and kept array of a pass at a fixed place in one block.
+"""The memory plan of a net: every activation, gradient and kept array of a pass at a fixed place in
+one block.
 
-The plan is known before anything runs. Shapes say how large each array is, the order of layers says from when to when
-it is needed, and arrays that are never needed together share a place. A layer says itself what it keeps and reads
-(`Layer.needs`, `reads_bottoms`, `reads_tops`), but for a few numbers per channel. A layer that does not say (`planned`
-False) keeps its own arrays, and what it touches stays for the whole pass. Parameters and their gradients have no place
-here.
+The plan is known before anything runs. Shapes say how large each array is, the order of layers says
+from when to when it is needed, and arrays that are never needed together share a place. A layer
+says itself what it keeps and reads (`Layer.needs`, `reads_bottoms`, `reads_tops`), but for a few
+numbers per channel. A layer that does not say (`planned` False) keeps its own arrays, and what it
+touches stays for the whole pass. Parameters and their gradients have no place here.
 
 Time of a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
 """
@@ -27,10 +28,12 @@ LINE = 256  # bytes; places are multiples of it: whole cache lines, and no two a
 
 @dataclass(eq=False)
 class Region:
-    """One array of layer `node` (None: the sum of a value's gradients), and from when to when it lives.
+    """One array of layer `node` (None: the sum of a value's gradients), and from when to when it
+    lives.
 
-    `inside`: the region that this one is a part of, and which part along axis 1 (a bottom of Concat, written in
-    place). `shared`: it may be the gradient of several values, so nobody writes over it.
+    `inside`: the region that this one is a part of, and which part along axis 1 (a bottom of
+    Concat, written in place). `shared`: it may be the gradient of several values, so nobody writes
+    over it.
     """
 
     node: int | None
@@ -51,15 +54,18 @@ class Region:
 
     def live(self, time: int) -> None:
         """Note that it is written or read at that time."""
-        self.start, self.end = min(self.start, time), max(self.end, time)
+        self.start = min(self.start, time)
+        self.end = max(self.end, time)
 
 
 @dataclass
 class MemoryPlan:
-    """All regions with their offsets. `size`: bytes of the block; `unshared`: bytes if every array had its own place.
+    """All regions with their offsets. `size`: bytes of the block; `unshared`: bytes if every array
+    had its own place.
 
-    `sums`: by value, the sum of its gradients, where several layers give one. `over`: layers that write the gradient of
-    their bottom over that of their top. `written`: by Concat, the bottoms that already lie in its top.
+    `sums`: by value, the sum of its gradients, where several layers give one. `over`: layers that
+    write the gradient of their bottom over that of their top. `written`: by Concat, the bottoms
+    that already lie in its top.
     """
 
     regions: list[Region]
@@ -82,7 +88,11 @@ class MemoryPlan:
                     made[id(region)] = made_of(whole)[:, part]
             return made[id(region)]
 
-        found = {(region.node, region.key): made_of(region) for region in self.regions if region.node is not None}
+        found = {
+            (region.node, region.key): made_of(region)
+            for region in self.regions
+            if region.node is not None
+        }
         found |= {(-1 - value, "sum"): made_of(region) for value, region in self.sums.items()}
         return found
 
@@ -91,8 +101,8 @@ class MemoryPlan:
 class Planner:
     """Makes a MemoryPlan.
 
-    `fresh_tops`, `fresh_gradients`: layers whose results leave the process, so they are new in every pass. `given`:
-    values whose gradient comes from outside.
+    `fresh_tops`, `fresh_gradients`: layers whose results leave the process, so they are new in
+    every pass. `given`: values whose gradient comes from outside.
     """
 
     wiring: Wiring
@@ -108,7 +118,8 @@ class Planner:
     written: dict[int, frozenset[int]] = field(default_factory=dict)
     _tops: dict[int, Region | None] = field(default_factory=dict)  # by value
     _saved: dict[int, list[Region]] = field(default_factory=dict)  # by node
-    _given: dict[int, list[Region | None]] = field(default_factory=dict)  # gradients a value got, by value
+    # gradients a value got, by value
+    _given: dict[int, list[Region | None]] = field(default_factory=dict)
 
     def plan(self) -> MemoryPlan:
         """Find every region and its life, then give each its place."""
@@ -130,21 +141,31 @@ class Planner:
         for value in node.bottoms:
             self._touch(self._tops.get(value), time if layer.planned else last)
         needs = self._needs(node)
-        tops = {need.at: need for need in needs if need.life == TOP and node.index not in self.fresh_tops}
+        tops = {
+            need.at: need
+            for need in needs
+            if need.life == TOP and node.index not in self.fresh_tops
+        }
         for at, value in enumerate(node.tops):
             if layer.in_place or layer.views:
-                self._tops[value] = self._tops.get(node.bottoms[layer.view_of]) if node.bottoms else None
+                self._tops[value] = (
+                    self._tops.get(node.bottoms[layer.view_of]) if node.bottoms else None
+                )
             else:
                 self._tops[value] = self._new(node, tops[at], time) if at in tops else None
             self._touch(self._tops[value], time if layer.planned else last)
             if not self.wiring.values[value].consumers or layer.loss_weights[at]:
                 self._touch(self._tops[value], last)  # an output of the net, or part of the loss
-        self._saved[node.index] = [self._new(node, need, time) for need in needs if need.life == SAVED]
+        self._saved[node.index] = [
+            self._new(node, need, time) for need in needs if need.life == SAVED
+        ]
 
     def _needs(self, node: Node) -> list[Need]:
         if not node.layer.planned:
             return []
-        bottoms, tops = ([self.wiring.values[i].shape for i in values] for values in (node.bottoms, node.tops))
+        bottoms, tops = (
+            [self.wiring.values[i].shape for i in values] for values in (node.bottoms, node.tops)
+        )
         return node.layer.needs(bottoms, tops, self.training)
 
     def _new(self, node: Node, need: Need, time: int) -> Region:
@@ -162,7 +183,9 @@ class Planner:
     def _backward(self, node: Node, time: int, last: int) -> None:
         layer = node.layer
         weights = zip(node.tops, layer.loss_weights, strict=True)
-        if not any(weight or value in self._given or value in self.given for value, weight in weights):
+        if not any(
+            weight or value in self._given or value in self.given for value, weight in weights
+        ):
             return  # no loss depends on it, so the pass skips it
         incoming = [self._gradient(value, time) for value in node.tops]
         until = time if layer.planned else last
@@ -176,7 +199,12 @@ class Planner:
         made = {need.at: need for need in self._needs(node) if need.life == GRADIENT}
         if self._may_write_over(node, incoming):
             self.over.add(node.index)
-        if layer.passes_gradient and not layer.gradient_parts and sum(wanted) > 1 and incoming[0] is not None:
+        if (
+            layer.passes_gradient
+            and not layer.gradient_parts
+            and sum(wanted) > 1
+            and incoming[0] is not None
+        ):
             incoming[0].shared = True
         for at, value in enumerate(node.bottoms):
             if wanted[at]:
@@ -191,14 +219,17 @@ class Planner:
         self, node: Node, at: int, made: dict[int, Need], incoming: list[Region | None], time: int
     ) -> Region | None:
         """The region of the gradient that the layer gives its bottom `at`."""
-        if node.index in self.over or (node.layer.planned and node.layer.passes_gradient and at not in made):
+        if node.index in self.over or (
+            node.layer.planned and node.layer.passes_gradient and at not in made
+        ):
             return incoming[0]
         if at not in made or node.index in self.fresh_gradients:
             return None
         return self._new(node, made[at], time)
 
     def _give(self, value: int, region: Region | None, time: int) -> None:
-        """The value gets one more gradient; from the second on they are added up in a region of their own."""
+        """The value gets one more gradient; from the second on they are added up in a region of
+        their own."""
         given = self._given.setdefault(value, [])
         given.append(region)
         if len(given) == 2:
@@ -221,7 +252,9 @@ class Planner:
         for node in self.nodes:
             parts = node.layer.parts_of_top() if node.layer.planned else None
             whole = self._tops.get(node.tops[0]) if parts else None
-            changed = any(self._overwrites(reader) for reader in self.wiring.values[node.tops[0]].consumers)
+            changed = any(
+                self._overwrites(reader) for reader in self.wiring.values[node.tops[0]].consumers
+            )
             if parts is None or whole is None or whole.node != node.index or changed:
                 continue
             written = set()
@@ -238,19 +271,28 @@ class Planner:
         return self.wiring.nodes[reader].layer.in_place
 
     def _joins(self, region: Region, value: int, whole: Region, concat: Node) -> bool:
-        """Whether the array is just the bottom, read by nobody else, and neither inside another nor around one."""
+        """Whether the array is just the bottom, read by nobody else, and neither inside another nor
+        around one."""
         values = [self.wiring.values[i] for i, top in self._tops.items() if top is region]
-        alone = all(c == concat.index or self._overwrites(c) for each in values for c in each.consumers)
-        free = region.inside is None and region is not whole and region.shape == self.wiring.values[value].shape
-        around = any(other.inside is not None and other.inside[0] is region for other in self.regions)
+        alone = all(
+            c == concat.index or self._overwrites(c) for each in values for c in each.consumers
+        )
+        free = (
+            region.inside is None
+            and region is not whole
+            and region.shape == self.wiring.values[value].shape
+        )
+        around = any(
+            other.inside is not None and other.inside[0] is region for other in self.regions
+        )
         return alone and free and not around
 
 
 def _place(regions: list[Region]) -> int:
     """Give every region its offset and return the bytes used.
 
-    The largest comes first; each lies as low as the regions that live with it allow. Best-fit by size is within a few
-    percent of the lower bound on nets (Pisarchyk and Lee, 2020, section 5).
+    The largest comes first; each lies as low as the regions that live with it allow. Best-fit by
+    size is within a few percent of the lower bound on nets (Pisarchyk and Lee, 2020, section 5).
     """
     placed: list[Region] = []
     for region in sorted(regions, key=lambda one: (-one.size, one.start)):

@@ -1,4 +1,5 @@
-"""The table of layer kinds in docs/layers.md, made from the classes themselves: `python -m nets.layers.layer_table`.
+"""The table of layer kinds in docs/layers.md, made from the classes themselves: `python -m
+nets.layers.layer_table`.
 
 A kind's line is the first paragraph of its class's docstring.
 """

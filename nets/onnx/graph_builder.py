@@ -1,6 +1,7 @@
 """An ONNX graph as it grows, and which function converts which type of layer.
 
-Values are called by their blobs; a blob that a layer writes in place has several, and all but the last get a number.
+Values are called by their blobs; a blob that a layer writes in place has several, and all but the
+last get a number.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from nets.graph.wiring import Node
 from nets.layers import Layer
 from nets.layers.base import Shape
 
-OPSET, IR = 17, 8  # of 2022
+OPSET = 17  # of 2022
+IR = 8
 
 
 class Builder:
-    """Nodes and constants of one graph. `shapes`: of each value by its name, -1 where it follows the rows."""
+    """Nodes and constants of one graph. `shapes`: of each value by its name, -1 where it follows
+    the rows."""
 
     def __init__(self) -> None:
         self.onnx = need("onnx", "an .onnx file")
@@ -34,7 +37,8 @@ class Builder:
 
     def named(self, wish: str) -> str:
         """A name that nobody has."""
-        name, number = wish, 1
+        name = wish
+        number = 1
         while name in self._names:
             number += 1
             name = f"{wish}_{number}"
@@ -61,13 +65,23 @@ class Builder:
 
 
 class Step:
-    """One layer while it is converted: `x`, the names of its bottoms, `y`, those of its tops, `blobs`, its parameters
-    as arrays; `inside` and `outside` are the shapes of bottoms and tops, -1 where a size follows the rows."""
+    """One layer while it is converted: `x`, the names of its bottoms, `y`, those of its tops,
+    `blobs`, its parameters as arrays; `inside` and `outside` are the shapes of bottoms and tops, -1
+    where a size follows the rows."""
 
     def __init__(
-        self, builder: Builder, node: Node, x: Sequence[str], y: Sequence[str], blobs: Sequence[NDArray[Any]]
+        self,
+        builder: Builder,
+        node: Node,
+        x: Sequence[str],
+        y: Sequence[str],
+        blobs: Sequence[NDArray[Any]],
     ) -> None:
-        self.graph, self.layer, self.x, self.y, self.blobs = builder, node.layer, list(x), list(y), list(blobs)
+        self.graph = builder
+        self.layer = node.layer
+        self.x = list(x)
+        self.y = list(y)
+        self.blobs = list(blobs)
         self.inside = [builder.shapes[name] for name in x]
         self.outside = [builder.shapes[name] for name in y]
 
@@ -95,7 +109,9 @@ class Step:
 
     def parameter(self, at: int, array: NDArray[Any] | None = None) -> str:
         """Parameter number `at`, or what is made of it, called as in a checkpoint."""
-        return self.graph.constant(self.blobs[at] if array is None else array, f"{self.layer.name}.{at}")
+        return self.graph.constant(
+            self.blobs[at] if array is None else array, f"{self.layer.name}.{at}"
+        )
 
     def refused(self, why: str, key: str = "type") -> Exception:
         """The error that says why this layer cannot be converted, with its line."""

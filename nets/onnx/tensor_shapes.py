@@ -32,16 +32,29 @@ def _slice(step: Step, layer: Slice) -> None:
 
 @converts("Crop")
 def _crop(step: Step, layer: Crop) -> None:
-    axes = [at for at, part in enumerate(layer.window) if part.start is not None or part.stop is not None]
+    axes = [
+        at
+        for at, part in enumerate(layer.window)
+        if part.start is not None or part.stop is not None
+    ]
     if any(step.outside[0][at] == -1 for at in axes):
         raise step.refused("it cuts rows", "crop_param.axis")
-    _cut(step, step.y[0], [layer.window[at].start for at in axes], [layer.window[at].stop for at in axes], axes)
+    _cut(
+        step,
+        step.y[0],
+        [layer.window[at].start for at in axes],
+        [layer.window[at].stop for at in axes],
+        axes,
+    )
 
 
 def _cut(step: Step, to: str, starts: list[int], ends: list[int], axes: list[int]) -> None:
     where = {"starts": starts, "ends": ends, "axes": axes}
     step.graph.add(
-        "Slice", step.x[0], *(step.constant(np.array(values), what) for what, values in where.items()), to=to
+        "Slice",
+        step.x[0],
+        *(step.constant(np.array(values), what) for what, values in where.items()),
+        to=to,
     )
 
 

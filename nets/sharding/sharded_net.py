@@ -1,7 +1,7 @@
 """What one of n servers has of a net's FC phase that is shared out by output units.
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters whole. Its passes are
-in `division`.
+Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters
+whole. Its passes are in `division`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Slot = tuple[str, int]  # a layer and the index of one of its parameters
 
 
 class Shard:
-    """Shard `rank` `of` so many of the FC phase of `spec`, which is one phase's; NetError as `chain_of`."""
+    """Shard `rank` `of` so many of the FC phase of `spec`, which is one phase's; NetError as
+    `chain_of`."""
 
     def __init__(
         self,
@@ -46,10 +47,21 @@ class Shard:
     ) -> None:
         if not 0 <= rank < of:
             raise NetError(f"shard: found number {rank} of {of}, expected 0 to {of - 1}")
-        self.spec, self.phase, self.rank, self.of, self.ops = spec, phase, rank, of, ops
-        self.seed, self.dtype = seed, np.dtype(dtype)
-        self._wiring = wire(spec.layers, Setup(phase, batch, input_shape), lambda layer: make_layer(layer, ops, dtype))
-        self._links = chain_of(self._wiring, share([node.layer for node in self._wiring.nodes]), spec.name)
+        self.spec = spec
+        self.phase = phase
+        self.rank = rank
+        self.of = of
+        self.ops = ops
+        self.seed = seed
+        self.dtype = np.dtype(dtype)
+        self._wiring = wire(
+            spec.layers,
+            Setup(phase, batch, input_shape),
+            lambda layer: make_layer(layer, ops, dtype),
+        )
+        self._links = chain_of(
+            self._wiring, share([node.layer for node in self._wiring.nodes]), spec.name
+        )
         self.last = len(self._links) - 1
         self.batch = self._batch()
         self.whole_params: dict[str, tuple[ParamSpec, ...]] = {}
@@ -58,7 +70,10 @@ class Shard:
             self._share_out(link)
 
     def __repr__(self) -> str:
-        return f"<shard {self.rank} of {self.of} of {self.spec.name} {self.phase}: {len(self._links)} links>"
+        return (
+            f"<shard {self.rank} of {self.of} of {self.spec.name} {self.phase}: "
+            f"{len(self._links)} links>"
+        )
 
     @property
     def inputs(self) -> list[str]:
@@ -73,7 +88,11 @@ class Shard:
     @property
     def boundary_grads(self) -> list[str]:
         """Those through which gradients flow back."""
-        return [self._wiring.values[i].name for i in self._wiring.boundary if self._wiring.values[i].needs_grad]
+        return [
+            self._wiring.values[i].name
+            for i in self._wiring.boundary
+            if self._wiring.values[i].needs_grad
+        ]
 
     def initial_blobs(self) -> dict[str, Blobs]:
         """The first parameters of this shard: the whole net's numbers, cut."""
@@ -86,7 +105,8 @@ class Shard:
         }
 
     def part_of(self, layer: str, at: int, whole: Array) -> Array:
-        """This shard's part of an array that belongs to parameter `at` of a layer, as a new array."""
+        """This shard's part of an array that belongs to parameter `at` of a layer, as a new
+        array."""
         piece = self.slices[layer][at]
         return np.array(whole if piece is None else piece.of(whole), order="C")
 
@@ -96,7 +116,9 @@ class Shard:
 
     def exchanges(self, link: int) -> bool:
         """Whether the shards have parts of gradients of `link`, which must be added up."""
-        return self.of > 1 and 0 < link < self.last and (self._flows(link) or bool(self.partial(link)))
+        return (
+            self.of > 1 and 0 < link < self.last and (self._flows(link) or bool(self.partial(link)))
+        )
 
     def partial(self, link: int) -> list[Slot]:
         """The learned parameters (layer, index) before the InnerProduct of a link.
@@ -105,21 +127,35 @@ class Shard:
         """
         inner = self._links[link].nodes if self.of > 1 and 0 < link < self.last else []
         nodes = [node for node in inner if node is not self._links[link].dense]
-        return [(node.layer.name, at) for node in nodes for at, p in enumerate(node.layer.params) if p.keep is None]
+        return [
+            (node.layer.name, at)
+            for node in nodes
+            for at, p in enumerate(node.layer.params)
+            if p.keep is None
+        ]
 
     def fits(self, link: int, rank: int, values: Sequence[Array], *, backward: bool) -> bool:
-        """Whether shard `rank` tells this one such arrays after a link (`forward`, `parts`), for any number of rows."""
+        """Whether shard `rank` tells this one such arrays after a link (`forward`, `parts`), for
+        any number of rows."""
         if not backward <= link < self.last:
             return False
         dense, whose = (link - 1, self.rank) if backward else (link, rank)
         widths = [self._width(dense, whose)] if not backward or self._flows(link) else []
-        others = [self.whole_params[layer][at].shape for layer, at in (self.partial(link) if backward else ())]
+        others = [
+            self.whole_params[layer][at].shape
+            for layer, at in (self.partial(link) if backward else ())
+        ]
         found = [value.shape for value in values[len(widths) :]]
         columns = [value.shape[-1] if value.ndim > 1 else 0 for value in values[: len(widths)]]
-        return columns == widths and found == others and all(value.dtype == self.dtype for value in values)
+        return (
+            columns == widths
+            and found == others
+            and all(value.dtype == self.dtype for value in values)
+        )
 
     def sent(self, link: int, rank: int) -> tuple[int, int]:
-        """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and once."""
+        """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and
+        once."""
         back, once = self.sent_back(link, rank)
         return self.sent_on(link) + back, once
 
@@ -132,20 +168,29 @@ class Shard:
         if not self.exchanges(link):
             return 0, 0
         back = self._width(link - 1, rank) if self._flows(link) else 0
-        return back, sum(math.prod(self.whole_params[layer][at].shape) for layer, at in self.partial(link))
+        return back, sum(
+            math.prod(self.whole_params[layer][at].shape) for layer, at in self.partial(link)
+        )
 
     @property
     def means(self) -> bool:
-        """Whether every loss is a mean over rows, so that a part of the rows can be weighted differently."""
-        return all(getattr(node.layer, "normalization", "") != "NONE" for node in self._links[-1].nodes)
+        """Whether every loss is a mean over rows, so that a part of the rows can be weighted
+        differently."""
+        return all(
+            getattr(node.layer, "normalization", "") != "NONE" for node in self._links[-1].nodes
+        )
 
     @property
     def rounding(self) -> list[str]:
-        """The layers before an InnerProduct that do more to a gradient than pass it on, stop it or double it.
+        """The layers before an InnerProduct that do more to a gradient than pass it on, stop it or
+        double it.
 
-        Their gradients of the shards' parts add up to other last bits than their gradient of the sum.
+        Their gradients of the shards' parts add up to other last bits than their gradient of the
+        sum.
         """
-        between = [node for link in self._links[:-1] for node in link.nodes if node is not link.dense]
+        between = [
+            node for link in self._links[:-1] for node in link.nodes if node is not link.dense
+        ]
         return [node.layer.name for node in between if self.of > 1 and not _exact(node.layer.proto)]
 
     # inside
@@ -155,7 +200,10 @@ class Shard:
         values = [self._wiring.values[i] for i in self._wiring.boundary]
         rows = {value.name: value.shape[0] if value.shape else 0 for value in values}
         if len(set(rows.values())) != 1:
-            raise NetError(f"net '{self.spec.name}': what crosses the cut has {rows} rows, expected as many each")
+            raise NetError(
+                f"net '{self.spec.name}': what crosses the cut has {rows} rows, "
+                "expected as many each"
+            )
         return next(iter(rows.values()))
 
     def _share_out(self, link: Link) -> None:
@@ -163,7 +211,11 @@ class Shard:
         for node in link.nodes:
             params = tuple(node.layer.params)
             if params:
-                mine = slices_of(node, self.rank, self.of) if node is link.dense else (None,) * len(params)
+                mine = (
+                    slices_of(node, self.rank, self.of)
+                    if node is link.dense
+                    else (None,) * len(params)
+                )
                 self.whole_params[node.layer.name], self.slices[node.layer.name] = params, mine
 
     def _dense(self, link: int) -> Node:

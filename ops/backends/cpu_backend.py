@@ -1,4 +1,5 @@
-"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as the reference does.
+"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as
+the reference does.
 
 Results are stored as [H][W][N][C] behind logical NCHW views.
 """
@@ -31,20 +32,35 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Dropouts, Updates,
-    Rearrangement, Softmax, Tables, Compression, Backend,
-):  # fmt: skip
-    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
+    Convolutions,
+    RecurrentKernels,
+    Pooling,
+    ResponseNormalisation,
+    NormScale,
+    Activations,
+    Dropouts,
+    Updates,
+    Rearrangement,
+    Softmax,
+    Tables,
+    Compression,
+    Backend,
+):
+    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or
+    "fast" (1e-4)."""
 
     name = "cpu"
     xp = np
     channels_last = joins = compiles = True
 
-    def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
+    def __init__(
+        self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast"
+    ) -> None:
         super().__init__(b_p)
         check_choice("precision", precision, PRECISIONS)
         self.precision = precision
-        self.team, self.workspace = Team(threads), Workspace()
+        self.team = Team(threads)
+        self.workspace = Workspace()
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""

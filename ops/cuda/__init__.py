@@ -1,4 +1,5 @@
-"""What an NVIDIA GPU computes, a family of operations a file; `ops.backends.cupy_backend` puts them together.
+"""What an NVIDIA GPU computes, a family of operations a file; `ops.backends.cupy_backend` puts them
+together.
 
 kernels/                                     CUDA C, as text
 device                                       what every family stands on

@@ -1,8 +1,10 @@
-"""How images lie in a device's memory: (N, C, H, W) as [N][H][W][C], rows of C numbers, one for each pixel.
+"""How images lie in a device's memory: (N, C, H, W) as [N][H][W][C], rows of C numbers, one for
+each pixel.
 
-A product of windows and weights writes such rows in place, also those of a part of a batch or of the channels. Threads
-side by side read numbers side by side, and the tensor cores take images in this order. A slice of channels is rows too,
-that lie further apart: `step` numbers from one to the next.
+A product of windows and weights writes such rows in place, also those of a part of a batch or of
+the channels. Threads side by side read numbers side by side, and the tensor cores take images in
+this order. A slice of channels is rows too, that lie further apart: `step` numbers from one to the
+next.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Any
 
 from ops.errors import Array, Shape
 
-TO_MEMORY, TO_LOGICAL = (0, 2, 3, 1), (0, 3, 1, 2)  # NCHW -> NHWC, and back
+TO_MEMORY = (0, 2, 3, 1)  # NCHW -> NHWC, and back
+TO_LOGICAL = (0, 3, 1, 2)
 ALIGNED = 16  # bytes that a thread moves at once
 
 
@@ -24,7 +27,8 @@ def new_images(xp: Any, shape: Shape, dtype: Any) -> Array:
 
 
 def step_of(x: Array) -> int | None:
-    """How many numbers lie between two rows of x (N, D), or two pixels of x (N, C, H, W); None if they do not lie so.
+    """How many numbers lie between two rows of x (N, D), or two pixels of x (N, C, H, W); None if
+    they do not lie so.
 
     Of anything else that is contiguous, rows are what the last axis has.
     """
@@ -56,15 +60,21 @@ def rows(x: Array) -> Array:
 
 
 def address(x: Array) -> int:
-    """Where x begins. NumPy's arrays, which stand in for a device's in tests, have no `data.ptr`."""
+    """Where x begins. NumPy's arrays, which stand in for a device's in tests, have no
+    `data.ptr`."""
     pointer = getattr(x.data, "ptr", None)
     return int(x.ctypes.data if pointer is None else pointer)
 
 
 def in_fours(size: int, *arrays: Array) -> bool:
-    """Whether threads may take four numbers at a time: of `size`, and of every row of these arrays."""
+    """Whether threads may take four numbers at a time: of `size`, and of every row of these
+    arrays."""
     steps = [step_of(x) or 1 for x in arrays]
-    return size % 4 == 0 and all(step % 4 == 0 for step in steps) and all(address(x) % ALIGNED == 0 for x in arrays)
+    return (
+        size % 4 == 0
+        and all(step % 4 == 0 for step in steps)
+        and all(address(x) % ALIGNED == 0 for x in arrays)
+    )
 
 
 def size_of(shape: Shape, dtype: Any) -> int:

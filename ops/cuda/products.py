@@ -1,4 +1,5 @@
-"""Matrix products by a module's `matmul`, for where there is no cuBLAS; and fully connected layers by products."""
+"""Matrix products by a module's `matmul`, for where there is no cuBLAS; and fully connected layers
+by products."""
 
 from __future__ import annotations
 
@@ -26,11 +27,18 @@ class PlainProduct:
 
 
 class Dense(OnDevice):
-    """Overrides the operations of InnerProduct: a product and at most one launch each, two for the sums of a bias."""
+    """Overrides the operations of InnerProduct: a product and at most one launch each, two for the
+    sums of a bias."""
 
     @repeated
     def dense_forward(
-        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+        self,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        out: Array | None = None,
+        *,
+        rectify: bool = False,
     ) -> Array:
         """As Backend's."""
         dense.check_forward(x, w, b, out)
@@ -50,7 +58,13 @@ class Dense(OnDevice):
 
     @repeated
     def dense_backward_weights(
-        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+        self,
+        x: Array,
+        dy: Array,
+        *,
+        bias: bool,
+        out_w: Array | None = None,
+        out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
         """As Backend's."""
         dense.check_backward_weights(x, dy, out_w, out_b)

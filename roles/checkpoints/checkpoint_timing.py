@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # pydantic is slow to import, and role processes need none
     from roles.options import Checkpoint
     from runtime.config.sections import ClusterConfig
 
-MOST_EXPOSED = 0.01  # of a run's seconds: what training may wait for checkpoints that are due by time
+# of a run's seconds: what training may wait for checkpoints that are due by time
+MOST_EXPOSED = 0.01
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,9 @@ NEVER = Timing()
 class CheckpointTiming:
     """Of one run. Times are loop time in seconds.
 
-    Those that the solver, a person or the end of the run asked for are `for_good`: they are counted nowhere and never
-    removed. Those that came by time make room for newer ones, once these have been read back.
+    Those that the solver, a person or the end of the run asked for are `for_good`: they are counted
+    nowhere and never removed. Those that came by time make room for newer ones, once these have
+    been read back.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -49,27 +51,36 @@ class CheckpointTiming:
         return now >= self._due
 
     def next(self, now: float, exposed: float = 0.0) -> float:
-        """Seconds to the next one, from now, where training waited `exposed` seconds for this one."""
-        wait = max(self._timing.seconds, exposed / MOST_EXPOSED) if self._timing.seconds else math.inf
+        """Seconds to the next one, from now, where training waited `exposed` seconds for this
+        one."""
+        wait = (
+            max(self._timing.seconds, exposed / MOST_EXPOSED) if self._timing.seconds else math.inf
+        )
         self._due = now + wait
         return wait
 
     def written(self, path: Path, *, for_good: bool) -> list[Path]:
         """A file is written and was read back whole; those that are now to be removed."""
         self._timed = [one for one in self._timed if one != path] + ([] if for_good else [path])
-        old, self._timed = self._timed[: -self._timing.keep], self._timed[-self._timing.keep :]
+        old = self._timed[: -self._timing.keep]
+        self._timed = self._timed[-self._timing.keep :]
         return old
 
 
 def with_timing(topology: Topology, said: Checkpoint, config: ClusterConfig) -> Topology:
     """The same, whose lead saves as cluster.toml says, if it is one that saves."""
-    return lead_told(topology, timing=Timing(said.seconds if config.simulation.clock == "real" else 0.0, said.keep))
+    return lead_told(
+        topology,
+        timing=Timing(said.seconds if config.simulation.clock == "real" else 0.0, said.keep),
+    )
 
 
 def lead_told(topology: Topology, **options: Any) -> Topology:
     """The same, whose lead is told this, as far as it has such options."""
     actors = tuple(
-        dataclasses.replace(actor, options=_with(actor.options, options)) if actor.name == topology.lead else actor
+        dataclasses.replace(actor, options=_with(actor.options, options))
+        if actor.name == topology.lead
+        else actor
         for actor in topology.actors
     )
     return dataclasses.replace(topology, actors=actors)

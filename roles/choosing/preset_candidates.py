@@ -1,4 +1,5 @@
-"""Which presets could stand in place of "auto": those that compute what `single` does, and train this here."""
+"""Which presets could stand in place of "auto": those that compute what `single` does, and train
+this here."""
 
 from __future__ import annotations
 
@@ -22,13 +23,15 @@ from runtime.plan.topology import Placement, Topology
 REFERENCE = "single"
 OF_ONE_PRESET = (SHAPE | {"options"}) - {"workers"}
 STATISTICS = (
-    "layer '{}' takes its statistics from the rows of a worker, not of the batch; with reproducible = true all agree"
+    "layer '{}' takes its statistics from the rows of a worker, not of the batch; with "
+    "reproducible = true all agree"
 )
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A preset in place of "auto": the options that say so, what they lay out, and where it is placed."""
+    """A preset in place of "auto": the options that say so, what they lay out, and where it is
+    placed."""
 
     name: str
     options: Options
@@ -46,13 +49,16 @@ def mistakes(train: Train) -> Iterator[Problem]:
         found = getattr(train.strategy, key)
         if found != Strategy.model_fields[key].default:
             said = str(found).lower() if isinstance(found, bool) else repr(found)
-            text = f"found {said}, but preset = 'auto' chooses among presets that do not all look at it: name a preset"
+            text = (
+                f"found {said}, but preset = 'auto' chooses among presets that do not all "
+                "look at it: name a preset"
+            )
             yield text, ("strategy", key)
 
 
 def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate], dict[str, str]]:
-    """In the order of the registry; and of those that compute what `single` does and are none here, why. ConfigError
-    with what is wrong with `single` if none is left."""
+    """In the order of the registry; and of those that compute what `single` does and are none here,
+    why. ConfigError with what is wrong with `single` if none is left."""
     found: list[Candidate] = []
     left: dict[str, str] = {}
     refused: dict[str, ConfigError] = {}
@@ -82,7 +88,9 @@ def as_trial(options: Options) -> Options:
 def _candidate(config: ClusterConfig, options: Options, name: str, preset: Preset) -> Candidate:
     strategy = options.train.strategy
     workers = 1 if preset.alone else strategy.workers
-    chosen = _with(options, strategy=strategy.model_copy(update={"preset": name, "workers": workers}))
+    chosen = _with(
+        options, strategy=strategy.model_copy(update={"preset": name, "workers": workers})
+    )
     return Candidate(name, chosen, place(plan(config, chosen, tell=False), config))
 
 

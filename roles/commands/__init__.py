@@ -1,4 +1,5 @@
-"""What `python -m runtime` can do besides starting runs: a command a file, in one process, without messages.
+"""What `python -m runtime` can do besides starting runs: a command a file, in one process, without
+messages.
 
 time  test  convert   time layers, score a model, convert files
 predict               classify images

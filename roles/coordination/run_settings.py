@@ -1,4 +1,5 @@
-"""The groups, rates and batch of a run as they are now, and telling everybody who must know of others."""
+"""The groups, rates and batch of a run as they are now, and telling everybody who must know of
+others."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ class Settings(NamedTuple):
 
 
 class RunSettings:
-    """Of the run of one coordinator. `holders` hold parameters; `live` is what the run can become; `rows` are the least
-    of any batch, which is cut among the members of a group. `batches` are the images of a batch at the beginning, and
-    at most."""
+    """Of the run of one coordinator. `holders` hold parameters; `live` is what the run can become;
+    `rows` are the least of any batch, which is cut among the members of a group. `batches` are the
+    images of a batch at the beginning, and at most."""
 
     def __init__(
         self,
@@ -45,8 +46,13 @@ class RunSettings:
         rows: int,
         batches: tuple[int, int],
     ) -> None:
-        self._actor, self._holders, self._live, self._shares, self._rows = actor, tuple(holders), live, shares, rows
-        self.grouping, self.solver = Grouping(groups), solver
+        self._actor = actor
+        self._holders = tuple(holders)
+        self._live = live
+        self._shares = shares
+        self._rows = rows
+        self.grouping = Grouping(groups)
+        self.solver = solver
         (self.batch, _) = self._batches = batches
         self._asked: deque[tuple[Regroup, Envelope]] = deque()
         self._planned = self._now()
@@ -57,7 +63,9 @@ class RunSettings:
     @property
     def settings(self) -> Settings:
         """What is now."""
-        return Settings([list(members) for members in self.grouping.groups], self.solver, self.batch)
+        return Settings(
+            [list(members) for members in self.grouping.groups], self.solver, self.batch
+        )
 
     @property
     def sizes(self) -> list[int]:
@@ -77,12 +85,18 @@ class RunSettings:
             if not math.isfinite(rate):
                 raise impossible(f"found {name} {rate}, expected a finite number")
         try:
-            solver = self.solver.override({name: value for name, value in given.items() if value >= 0})
+            solver = self.solver.override(
+                {name: value for name, value in given.items() if value >= 0}
+            )
         except NetError as error:
             raise impossible(str(error)) from None
         least, most = self._batches
         if wish.batch and not least <= wish.batch <= most:
-            planned = f"{least} to {most}" if least < most else f"{least}, since train.batch is not 'auto'"
+            planned = (
+                f"{least} to {most}"
+                if least < most
+                else (f"{least}, since train.batch is not 'auto'")
+            )
             raise impossible(f"found a batch of {wish.batch} images, expected {planned}")
         groups = self._live.groups(wish, self.grouping.groups, self._shares, self._rows)
         return Settings(groups, solver, wish.batch or self.batch)
@@ -93,12 +107,14 @@ class RunSettings:
         self._asked.append((message, envelope))
 
     async def change(self, iteration: int) -> None:
-        """Nothing is under way: become what was asked for, one after the other, and answer who asked."""
+        """Nothing is under way: become what was asked for, one after the other, and answer who
+        asked."""
         while self._asked:
             wish, envelope = self._asked.popleft()
             try:
                 wanted = self.wanted(wish)
-            except MessageError as error:  # it could be when it was asked for; another wish came first
+            except MessageError as error:
+                # it could be when it was asked for; another wish came first
                 await self._actor.reply(envelope, Refusal(error=str(error)))
                 continue
             await self.become(wanted)
@@ -106,12 +122,18 @@ class RunSettings:
             await self._actor.reply(envelope, Done())
 
     async def become(self, wanted: Settings) -> bool:
-        """Nothing is under way: tell everybody who must know of it. Whether anything is other than before."""
-        before, rates = self.settings, self.rates
+        """Nothing is under way: tell everybody who must know of it. Whether anything is other than
+        before."""
+        before = self.settings
+        rates = self.rates
         groups, self.solver, self.batch = wanted
         told: list[tuple[str, Message]] = []
         now = self.rates
-        if other_rates := (now.base_lr, now.momentum, now.batch) != (rates.base_lr, rates.momentum, rates.batch):
+        if other_rates := (now.base_lr, now.momentum, now.batch) != (
+            rates.base_lr,
+            rates.momentum,
+            rates.batch,
+        ):
             told += [(name, now) for name in self._holders]
         if groups != before.groups:
             told += self._live.places(groups)
@@ -129,7 +151,8 @@ class RunSettings:
         return {BECAME: json.dumps([self._planned, now])} if now != self._planned else {}
 
     async def go_on(self, facts: Mapping[str, str], iteration: int) -> None:
-        """Before anything is handed out: become what the run of this checkpoint had become, if it was planned alike."""
+        """Before anything is handed out: become what the run of this checkpoint had become, if it
+        was planned alike."""
         fixed = () if self._live.trees else ("workers", "groups")
         planned = {name: value for name, value in self._planned.items() if name not in fixed}
         wish = gone_on(facts.get(BECAME, ""), planned)
@@ -139,7 +162,9 @@ class RunSettings:
             await self.become(self.wanted(wish))
             self.tell(iteration)
         except MessageError as error:
-            self._actor.log.warning("the run before had become %r, which this one cannot: %s", wish, error)
+            self._actor.log.warning(
+                ("the run before had become %r, which this one cannot: %s"), wish, error
+            )
 
     def _now(self) -> dict[str, float]:
         rates = self.rates

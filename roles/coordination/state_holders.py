@@ -1,7 +1,8 @@
-"""Who holds all of a run, should somebody of it die: the answer to a question that nobody waits for others with.
+"""Who holds all of a run, should somebody of it die: the answer to a question that nobody waits for
+others with.
 
-Of replicas that are alike any will do, if the run is nothing but its model: while a tuner tries settings, part of it is
-what to put back.
+Of replicas that are alike any will do, if the run is nothing but its model: while a tuner tries
+settings, part of it is what to put back.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def holders_of(
     run: Path,
     more: Mapping[str, str],
 ) -> Holders:
-    """Those of one coordinator's run, and what it alone knows. `batch`: images of the iterations under way."""
+    """Those of one coordinator's run, and what it alone knows. `batch`: images of the iterations
+    under way."""
     why = "" if replicas and probing.quiet else HELD if replicas else NOBODY
     under_way = schedule.issued - schedule.completed
     place = schedule.completed, schedule.images - under_way * batch

@@ -20,12 +20,20 @@ def exchange_called(kind: str) -> type[Exchange]:
     found = registry.EXCHANGES.find(kind)
     if isinstance(found, type) and issubclass(found, Exchange):
         return found
-    raise ConfigError([f"exchange '{kind}': found {found!r}, expected a class on roles.exchange.exchange.Exchange"])
+    raise ConfigError(
+        [
+            (
+                f"exchange '{kind}': found {found!r}, expected a class on "
+                "roles.exchange.exchange.Exchange"
+            )
+        ]
+    )
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A part of a worker's options: the exchange's name, and what it is told. Plain data are typed here."""
+    """A part of a worker's options: the exchange's name, and what it is told. Plain data are typed
+    here."""
 
     kind: str
     options: Any
@@ -33,6 +41,8 @@ class Chosen:
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", typed(exchange_called(self.kind).Options, self.options))
 
-    def of(self, actor: Actor, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike) -> Exchange:
+    def of(
+        self, actor: Actor, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+    ) -> Exchange:
         """The exchange of this actor; see `Exchange`."""
         return exchange_called(self.kind)(actor, self.options, sizes, ops, dtype)

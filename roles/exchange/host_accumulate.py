@@ -1,6 +1,8 @@
-"""Sums arrays of workers at one accumulator in host memory: a worker sends its own, and gets the sum back.
+"""Sums arrays of workers at one accumulator in host memory: a worker sends its own, and gets the
+sum back.
 
-What adds up is `accumulator`; where workers live on several hosts there is one on each, and the first adds up theirs.
+What adds up is `accumulator`; where workers live on several hosts there is one on each, and the
+first adds up theirs.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ class HostOptions(ExchangeOptions):
     def told(self) -> str:
         """That hosts are summed first."""
         hosts = len({*self.elsewhere.values()}) + 1
-        text = f"sums are made by an accumulator on each of {hosts} hosts first, then by {self.accumulator}"
+        text = (
+            f"sums are made by an accumulator on each of {hosts} hosts first, then by "
+            f"{self.accumulator}"
+        )
         return text if self.elsewhere else ""
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
@@ -70,26 +75,44 @@ class HostExchange(Exchange):
     conversations: ClassVar[tuple[Conversation, ...]] = (TOTAL,)
 
     def __init__(
-        self, actor: Actor, options: HostOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self,
+        actor: Actor,
+        options: HostOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
-        self._actor, self._accumulator = actor, options.of(actor.name)
+        self._actor = actor
+        self._accumulator = options.of(actor.name)
         self._summands = Summands(TOTAL, self._awaited, sizes, dtype)
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
         """Everybody talks to the accumulator of its host, these to the first."""
-        first, hosts = members.server, members.hosts or (Home(members.names),)
+        first = members.server
+        hosts = members.hosts or (Home(members.names),)
         names = (first, *(f"{first}-{number}" for number in range(1, len(hosts))))
-        common = AccumulatorOptions(members=members.names, kernels=members.kernels, dtype=members.dtype)
-        servers, links, elsewhere = [], [], dict[str, str]()
+        common = AccumulatorOptions(
+            members=members.names, kernels=members.kernels, dtype=members.dtype
+        )
+        servers = []
+        links = []
+        elsewhere = dict[str, str]()
         for name, host in zip(names, hosts, strict=True):
             far = name != first
-            options = replace(common, members=host.members, above=first if far else "", below=() if far else names[1:])
+            options = replace(
+                common,
+                members=host.members,
+                above=first if far else "",
+                below=() if far else names[1:],
+            )
             options = replace(options, beside=host.members[0] if members.hosts else "")
             servers.append(ActorSpec(name, "host_accumulator", options))
             links += [(first, name)] * far + [(name, member) for member in host.members]
             elsewhere |= dict.fromkeys(host.members, name) if far else {}
-        return Layout(HostOptions(accumulator=first, elsewhere=elsewhere), tuple(links), tuple(servers))
+        return Layout(
+            HostOptions(accumulator=first, elsewhere=elsewhere), tuple(links), tuple(servers)
+        )
 
     def __repr__(self) -> str:
         return f"<exchange at {self._accumulator}>"

@@ -1,13 +1,16 @@
-"""Sums arrays of p members up a tree of the members themselves, and tells the sum down the same tree (FireCaffe 6.2).
+"""Sums arrays of p members up a tree of the members themselves, and tells the sum down the same
+tree (FireCaffe 6.2).
 
     child -> parent   Contribution: the sum of my array and of all below me
     parent -> child   SharedSum: the sum of all
 
-A node adds its own array and those of its children level by level, in the order of ranks, whoever comes first. With
+A node adds its own array and those of its children level by level, in the order of ranks, whoever
+comes first. With
 fan_in 2 and one network interface for each member a sum of |W| bytes travels |W| * 2 log2(p) / BW (equation 4): every
 level moves |W| once each way, and down the tree those come first who have most to tell. One after the other: told at
-once, all would have it as late as the last, since they share the sender's interface.
-The shape of the tree: `binomial`. Members of one host have a tree of their own, whose root sums with those of others.
+once, all would have it as late as the last, since they share the sender's interface. The shape of
+the tree: `binomial`. Members of one host have a tree of their own, whose root sums with those of
+others.
 """
 
 from __future__ import annotations
@@ -26,11 +29,22 @@ from roles.base.steps import Key as Name
 from roles.base.steps import Sending, Step, Steps, Work, sent
 from roles.exchange.binomial import Place, place_over
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count, copied
+from roles.exchange.partial_sums import (
+    BY,
+    CLOSED,
+    HERE,
+    SUM,
+    SUMMED,
+    Key,
+    Summands,
+    check_count,
+    copied,
+)
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, Conversation
 
-BELOW, ABOVE = "awaited from below", "awaited from above"
+BELOW = "awaited from below"
+ABOVE = "awaited from above"
 SUMS = Conversation(
     "a neighbour's sum",
     BY,
@@ -42,8 +56,8 @@ SUMS = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions(ExchangeOptions):
-    """All `members` by rank, the receiver of this too; each node adds the arrays of `fan_in` at each level. `hosts`:
-    the members of each host; none: they are on one."""
+    """All `members` by rank, the receiver of this too; each node adds the arrays of `fan_in` at
+    each level. `hosts`: the members of each host; none: they are on one."""
 
     members: tuple[str, ...]
     fan_in: int
@@ -54,7 +68,8 @@ class TreeOptions(ExchangeOptions):
         return place_over(self.hosts or (self.members,), name, self.fan_in)
 
     def copies(self, name: str) -> bool:
-        """Does it get the sum and tell it to members of its host? What they read in place lies in its own memory."""
+        """Does it get the sum and tell it to members of its host? What they read in place lies in
+        its own memory."""
         parent, levels = self.place(name)
         here = next((host for host in self.hosts if name in host), ())
         return parent is not None and any(child in here for level in levels for child in level)
@@ -62,7 +77,11 @@ class TreeOptions(ExchangeOptions):
     @property
     def told(self) -> str:
         """That hosts are summed first."""
-        return f"sums are made on each of {len(self.hosts)} hosts first, along a tree" if self.hosts else ""
+        return (
+            (f"sums are made on each of {len(self.hosts)} hosts first, along a tree")
+            if self.hosts
+            else ""
+        )
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its sum up, the whole down."""
@@ -75,13 +94,17 @@ class TreeOptions(ExchangeOptions):
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
         """At each level, its children's arrays."""
-        yield from (Load("reduce", added=size * len(children)) for children in self.place(name).levels)
+        yield from (
+            Load("reduce", added=size * len(children)) for children in self.place(name).levels
+        )
         if self.copies(name):
             yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Level by level the sums of those below are added; up; and down again, one child after the other."""
-        place, whole = self.place(name), shapes.number * size
+        """Level by level the sums of those below are added; up; and down again, one child after the
+        other."""
+        place = self.place(name)
+        whole = shapes.number * size
         above: Name = (name, "bucket", bucket)
         for level, below in enumerate(place.levels):
             came = tuple((child, "Contribution", bucket) for child in below)
@@ -113,9 +136,15 @@ class TreeExchange(Exchange):
     conversations: ClassVar[tuple[Conversation, ...]] = (SUMS,)
 
     def __init__(
-        self, actor: Actor, options: TreeOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self,
+        actor: Actor,
+        options: TreeOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
-        self._actor, self._ops = actor, ops
+        self._actor = actor
+        self._ops = ops
         self._parent, self._levels = options.place(actor.name)
         self._copies = options.copies(actor.name)
         self._children = {child for children in self._levels for child in children}
@@ -130,7 +159,9 @@ class TreeExchange(Exchange):
         hosts = tuple(host.members for host in members.hosts)
         options = TreeOptions(members=members.names, fan_in=members.fan_in, hosts=hosts)
         parents = {name: options.place(name).parent for name in members.names}
-        return Layout(options, tuple((parent, name) for name, parent in parents.items() if parent is not None))
+        return Layout(
+            options, tuple((parent, name) for name, parent in parents.items() if parent is not None)
+        )
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """See Exchange."""

@@ -13,11 +13,13 @@ import itertools
 from collections.abc import Sequence
 
 Span = tuple[int, int]  # rows [low, high) of the whole batch
-Members = list[tuple[int, Span]]  # rank and rows of each member that is part of an FC batch, in the order of ranks
+# rank and rows of each member that is part of an FC batch, in the order of ranks
+Members = list[tuple[int, Span]]
 
 
 def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
-    """The FC batches of a pass whose rows are cut so, in their order; every row is in one, no batch is empty."""
+    """The FC batches of a pass whose rows are cut so, in their order; every row is in one, no batch
+    is empty."""
     spans = list(enumerate(itertools.pairwise(cuts)))
     if scheme == "a":
         return [spans]
@@ -25,7 +27,11 @@ def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
         return [[member] for member in spans]
     count = len(spans)
     found = [
-        [(rank, _share(span, part, count)) for rank, span in spans if _size(_share(span, part, count))]
+        [
+            (rank, _share(span, part, count))
+            for rank, span in spans
+            if _size(_share(span, part, count))
+        ]
         for part in range(count)
     ]
     return [members for members in found if members]

@@ -1,8 +1,8 @@
-"""A shard of the FC phase in micro-batches, and its work: the bits depend neither on how many shards there are, nor on
-how rows make FC batches.
+"""A shard of the FC phase in micro-batches, and its work: the bits depend neither on how many
+shards there are, nor on how rows make FC batches.
 
-A shard computes its units in the parts that eight shards would have (`Net.cut_units`), micro-batch by micro-batch, and
-every sum over units or micro-batches is made in pairs, and these in pairs.
+A shard computes its units in the parts that eight shards would have (`Net.cut_units`), micro-batch
+by micro-batch, and every sum over units or micro-batches is made in pairs, and these in pairs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from roles.messages import TRAIN, Blobs
 
 
 class MicroShards(Micro[ShardedNet]):
-    """Stands for a shard in `FcWork`, of a net that has no parameters between two InnerProducts: what the shards add up
-    of a gradient is in the order of theirs, before micro-batches are."""
+    """Stands for a shard in `FcWork`, of a net that has no parameters between two InnerProducts:
+    what the shards add up of a gradient is in the order of theirs, before micro-batches are."""
 
     def __init__(self, build: Callable[[], ShardedNet], count: int) -> None:
         super().__init__(build, count)
@@ -30,7 +30,11 @@ class MicroShards(Micro[ShardedNet]):
     def forward(self, link: int) -> Array | None:
         """As ShardedNet's."""
         found = [net.forward(link) for net in self._nets]
-        return self._rows([columns for columns in found if columns is not None]) if link < self.last else None
+        return (
+            self._rows([columns for columns in found if columns is not None])
+            if link < self.last
+            else None
+        )
 
     def gather(self, link: int, columns: Sequence[Array]) -> None:
         """As ShardedNet's."""
@@ -39,7 +43,9 @@ class MicroShards(Micro[ShardedNet]):
 
     def backward(self, link: int) -> list[tuple[int, dict[str, Blobs]]]:
         """Which micro-batch, and the gradients of a link's parameters on it, for each."""
-        return [(place, net.backward(link)) for place, net in zip(self.places, self._nets, strict=True)]
+        return [
+            (place, net.backward(link)) for place, net in zip(self.places, self._nets, strict=True)
+        ]
 
     def parts(self, link: int) -> list[Blobs]:
         """As ShardedNet's."""
@@ -57,11 +63,15 @@ class MicroShards(Micro[ShardedNet]):
 
 
 class MicroFcWork(FcWork):
-    """FC batches may come in any order: a gradient is complete with the iteration's last micro-batch."""
+    """FC batches may come in any order: a gradient is complete with the iteration's last
+    micro-batch."""
 
-    def __init__(self, nets: Mapping[str, ShardedNet], micro: MicroShards, store: ParameterStore) -> None:
+    def __init__(
+        self, nets: Mapping[str, ShardedNet], micro: MicroShards, store: ParameterStore
+    ) -> None:
         super().__init__(cast(Mapping[str, ShardedNet], {**nets, TRAIN: micro}), store)
-        self._micro, self._totals = micro, GradientSum(micro.ops)
+        self._micro = micro
+        self._totals = GradientSum(micro.ops)
 
     def _back(self, link: int) -> None:
         for place, found in self._micro.backward(link):

@@ -1,4 +1,5 @@
-"""What a topology will send and hold, and how long an iteration will take, told before it runs and while it runs.
+"""What a topology will send and hold, and how long an iteration will take, told before it runs and
+while it runs.
 
 plan_forecast     memory and traffic, for `plan`
 traffic     bytes on each link in one iteration

@@ -1,4 +1,5 @@
-"""What `plan` shows of a topology of training roles before it runs: memory of each actor, bytes on each link."""
+"""What `plan` shows of a topology of training roles before it runs: memory of each actor, bytes on
+each link."""
 
 from __future__ import annotations
 
@@ -15,18 +16,22 @@ from runtime.plan.topology import ActorSpec, Topology
 
 
 def forecast(topology: Topology) -> Forecast:
-    """Memory, and traffic per training iteration, as far as roles say it of themselves; of the largest batch."""
+    """Memory, and traffic per training iteration, as far as roles say it of themselves; of the
+    largest batch."""
     largest = at_largest(topology)
-    shapes, step = Shapes(largest), "iteration"
+    shapes = Shapes(largest)
+    step = "iteration"
     if largest is not topology:
-        step += f" of the largest batch, {next(iter(shapes.having('job').values())).job.batch} images"
+        step += (
+            f" of the largest batch, {next(iter(shapes.having('job').values())).job.batch} images"
+        )
     return Forecast(memory=footprint(shapes), traffic=traffic_of(shapes), step=step)
 
 
 def memory(topology: Topology) -> dict[str, int]:
     """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in the groups in which
-    it holds most of those that a tuner may try: told in a tenth of a second, without the kernels' compiler. Actors that
-    compute elsewhere, on a GPU or an emulated device, are missing."""
+    it holds most of those that a tuner may try: told in a tenth of a second, without the kernels'
+    compiler. Actors that compute elsewhere, on a GPU or an emulated device, are missing."""
     plain = at_largest(plainly(topology))
     here = {actor.name for actor in plain.actors if _computes_here(actor)}
     found: dict[str, int] = {}
@@ -40,8 +45,13 @@ def memory(topology: Topology) -> dict[str, int]:
 
 def decided(topology: Topology) -> tuple[str, ...]:
     """Which way sums take from host to host, where there are several."""
-    exchanges = [getattr(getattr(actor.options, "exchange", None), "options", None) for actor in topology.actors]
-    return tuple(dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", ""))))
+    exchanges = [
+        getattr(getattr(actor.options, "exchange", None), "options", None)
+        for actor in topology.actors
+    ]
+    return tuple(
+        dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", "")))
+    )
 
 
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:
@@ -53,13 +63,19 @@ def _in_most_groups(topology: Topology) -> Iterator[Topology]:
 
 def plainly(topology: Topology) -> Topology:
     """The same topology without the kernels' compiler: shapes and sizes are the same."""
-    actors = [dataclasses.replace(actor, options=_with_numpy(actor.options)) for actor in topology.actors]
+    actors = [
+        dataclasses.replace(actor, options=_with_numpy(actor.options)) for actor in topology.actors
+    ]
     return dataclasses.replace(topology, actors=tuple(actors))
 
 
 def _with_numpy(options: Any) -> Any:
     job = getattr(options, "job", None)
-    return options if job is None else dataclasses.replace(options, job=dataclasses.replace(job, kernels="numpy"))
+    return (
+        options
+        if job is None
+        else dataclasses.replace(options, job=dataclasses.replace(job, kernels="numpy"))
+    )
 
 
 def _computes_here(actor: ActorSpec) -> bool:

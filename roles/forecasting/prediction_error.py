@@ -11,8 +11,9 @@ PATIENCE = 5.0  # seconds that a prediction must be wrong before it is told
 
 @dataclass(frozen=True)
 class PredictionError:
-    """A prediction of `predicted` seconds an iteration that took `measured`. `station`: whose work explains half of the
-    difference or more, with its seconds an iteration as predicted and measured; "": nobody's."""
+    """A prediction of `predicted` seconds an iteration that took `measured`. `station`: whose work
+    explains half of the difference or more, with its seconds an iteration as predicted and
+    measured; "": nobody's."""
 
     predicted: float
     measured: float
@@ -25,10 +26,18 @@ class PredictionError:
         """In words, for a line."""
         text = f"an iteration takes {spoken(self.measured)}, predicted {spoken(self.predicted)}: "
         if self.station:
-            return f"{text}{self.station} works {spoken(self.found)} of it, predicted {spoken(self.expected)}"
+            return (
+                f"{text}{self.station} works {spoken(self.found)} of it, predicted "
+                f"{spoken(self.expected)}"
+            )
         if self.measured < self.predicted:
-            return f"{text}less time passes between pieces of work; nobody's work differs by as much"
-        text += "the time passes between pieces of work (messages, waking, the interpreter, other programs); "
+            return (
+                f"{text}less time passes between pieces of work; nobody's work differs by as much"
+            )
+        text += (
+            "the time passes between pieces of work (messages, waking, the interpreter, "
+            "other programs); "
+        )
         return f"{text}nobody's work differs by as much"
 
 
@@ -37,7 +46,11 @@ def difference(
 ) -> PredictionError:
     """`expected` and `found`: station -> seconds of its work in an iteration of the run, predicted and measured."""
     gap = measured - predicted
-    more = {name: (found[name] - expected[name]) / gap for name in expected.keys() & found.keys()} if gap else {}
+    more = (
+        {name: (found[name] - expected[name]) / gap for name in expected.keys() & found.keys()}
+        if gap
+        else {}
+    )
     station = max(sorted(more), key=more.__getitem__, default="")
     if not station or more[station] < 0.5:
         return PredictionError(predicted, measured)

@@ -1,6 +1,8 @@
-"""What predictions for a plan rest on: how long array work takes, over which network, which machines at what price.
+"""What predictions for a plan rest on: how long array work takes, over which network, which
+machines at what price.
 
-Either the machines are those of cluster.toml, or rented ones of a kind, each with what computes in one process.
+Either the machines are those of cluster.toml, or rented ones of a kind, each with what computes in
+one process.
 """
 
 from __future__ import annotations
@@ -54,8 +56,9 @@ class PredictionInputs(ABC):
 def basis_of(
     config: ClusterConfig, placement: Placement, wanted: Wanted, measured: Topology | None = None
 ) -> PredictionInputs | None:
-    """What was asked for; without a word the one profile that cluster.toml names for emulated devices. None: nothing.
-    `measured`: the topology of the run that the profile lies with. ConfigError."""
+    """What was asked for; without a word the one profile that cluster.toml names for emulated
+    devices. None: nothing. `measured`: the topology of the run that the profile lies with.
+    ConfigError."""
     table = None
     if wanted.profile is not None:
         table = Profile(wanted.profile)
@@ -71,22 +74,28 @@ class Profile:
     """A profile's file. ConfigError as `read_table`, or what is wrong with its entries."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self.notes, self.of_run = file, list[str](), False
+        self.file = file
+        self.notes = list[str]()
+        self.of_run = False
         self._table = read_table(file)
         ServiceTimes(self._table, 1, str(file))
 
     def with_rows(self, topology: Topology, *, told: bool) -> None:
-        """The durations that runs write down say nothing of rows: they count as measured in this topology, which is
-        `told` by the run's own configuration, or supposed."""
+        """The durations that runs write down say nothing of rows: they count as measured in this
+        topology, which is `told` by the run's own configuration, or supposed."""
         filled = _with_rows(self._table, topology)
         self.of_run = filled != self._table
         if self.of_run and not told:
-            text = "it does not say on how many rows its times were measured: counted as those of this plan's workers"
+            text = (
+                "it does not say on how many rows its times were measured: counted as "
+                "those of this plan's workers"
+            )
             self.notes.append(f"{self.file}: {text}")
         self._table = filled
 
     def times(self, topology: Topology) -> Times:
-        """See Basis. What is not about rows and has no entry is counted as nothing, and told with the prediction."""
+        """See Basis. What is not about rows and has no entry is counted as nothing, and told with
+        the prediction."""
         found = Times.of_profile(self._table, str(self.file))
         roles = {actor.name: actor.role for actor in topology.actors}
         missing = {
@@ -98,10 +107,16 @@ class Profile:
         if missing:
             first, *more = missing
             text = (
-                f"no entry fits '{first}'{f' and {len(more)} others' if more else ''}: it is of another net or preset"
+                f"no entry fits '{first}'{f' and {len(more)} others' if more else ''}: it is "
+                "of another net or preset"
             )
             raise ConfigError(
-                [f"{self.file}: {text}; `python -m runtime time --profile FILE` writes one for this plan"]
+                [
+                    (
+                        f"{self.file}: {text}; `python -m runtime time --profile FILE` writes one "
+                        "for this plan"
+                    )
+                ]
             )
         return found
 
@@ -110,12 +125,20 @@ class Here(PredictionInputs):
     """The machines of cluster.toml: this one, or those that [simulation] describes."""
 
     def __init__(self, config: ClusterConfig, placement: Placement, table: Profile) -> None:
-        self._config, self._table = config, table
+        self._config = config
+        self._table = table
         virtual = config.simulation.clock == "virtual"
         rate = config.simulation.bytes_per_second if virtual else None
-        self._latency, self._rate = config.simulation.latency if virtual else 0.0, rate
-        self.name = f"{table.file}, {'the network of [simulation]' if virtual else 'on this machine'}"
-        self.notes = (*table.notes, *self._unknown(placement, virtual), *(() if virtual else (HANDLING,)))
+        self._latency = config.simulation.latency if virtual else 0.0
+        self._rate = rate
+        self.name = (
+            f"{table.file}, {'the network of [simulation]' if virtual else 'on this machine'}"
+        )
+        self.notes = (
+            *table.notes,
+            *self._unknown(placement, virtual),
+            *(() if virtual else (HANDLING,)),
+        )
 
     def times(self, topology: Topology) -> Times:
         """See Basis."""
@@ -123,8 +146,11 @@ class Here(PredictionInputs):
 
     def network(self, placement: Placement) -> Network:
         """See Basis; without a rate, shared memory."""
-        interfaces = self.machines(placement) if self._config.simulation.interfaces == "machine" else {}
-        rate, credit = None if self._rate is None else float(self._rate), self._config.links.credit_bytes
+        interfaces = (
+            self.machines(placement) if self._config.simulation.interfaces == "machine" else {}
+        )
+        rate = None if self._rate is None else float(self._rate)
+        credit = self._config.links.credit_bytes
         return Network(self._latency, rate, interfaces, credit)
 
     def machines(self, placement: Placement) -> Mapping[str, str]:
@@ -134,7 +160,8 @@ class Here(PredictionInputs):
     def prices(self, placement: Placement) -> Prices:
         """Of the machines that have processes."""
         used = {*self.machines(placement).values()}
-        alike: dict[tuple[int, float | None], list[str]] = {}  # of one entry of the file, at one price
+        # of one entry of the file, at one price
+        alike: dict[tuple[int, float | None], list[str]] = {}
         for machine in self._config.machine:
             if machine.name in used:
                 alike.setdefault((machine.entry, machine.price_per_hour), []).append(machine.name)
@@ -143,28 +170,59 @@ class Here(PredictionInputs):
     def _unknown(self, placement: Placement, virtual: bool) -> list[str]:
         if virtual:
             odd = self._config.simulation.links or self._config.simulation.interfaces == "link"
-            return ["what [simulation] says of single links: every interface has the rate for itself"] if odd else []
+            return (
+                [
+                    (
+                        "what [simulation] says of single links: every interface has the rate "
+                        "for itself"
+                    )
+                ]
+                if odd
+                else []
+            )
         computing = loads_of(Shapes(plainly(placement.topology)))
         here = {machine.name for machine in self._config.machine if self._config.is_here(machine)}
-        crowd = [spec for spec in placement.processes if spec.machine in here and set(spec.actors) & computing.keys()]
-        threads, cores = sum(spec.threads for spec in crowd), _cores()
+        crowd = [
+            spec
+            for spec in placement.processes
+            if spec.machine in here and set(spec.actors) & computing.keys()
+        ]
+        threads = sum(spec.threads for spec in crowd)
+        cores = _cores()
         if threads <= cores or self._table.of_run:
             return []
-        text = f"{len(crowd)} processes compute with {threads} threads, and this machine has {cores} cores"
-        return [f"{text}: how long they wait for one another is in a profile of a run, not in one of `time`"]
+        text = (
+            f"{len(crowd)} processes compute with {threads} threads, and this machine has "
+            f"{cores} cores"
+        )
+        return [
+            (
+                f"{text}: how long they wait for one another is in a profile of a run, not "
+                "in one of `time`"
+            )
+        ]
 
 
 class Rented(PredictionInputs):
-    """Machines of one kind: one for each process with an actor that computes layers. Every other process lives with the
-    first of its peers that has a machine: the conv model with a conv worker, as Omnivore maps it (appendix D.4.2)."""
+    """Machines of one kind: one for each process with an actor that computes layers. Every other
+    process lives with the first of its peers that has a machine: the conv model with a conv worker,
+    as Omnivore maps it (appendix D.4.2)."""
 
     def __init__(self, config: ClusterConfig, wanted: Wanted, table: Profile | None) -> None:
         self._kind: Kind = kind_called(wanted.machine, wanted.machines)
-        self._called, self._table, self._credit = wanted.machine, table, config.links.credit_bytes
+        self._called = wanted.machine
+        self._table = table
+        self._credit = config.links.credit_bytes
         self._price = _only_price(config) or self._kind.price_per_hour
         kind = self._kind
-        rate = f"{kind.bytes_per_second / 1e6:g} MB/s each way" if kind.bytes_per_second else "links without a limit"
-        self.name = f"machines of kind {wanted.machine}, {rate}" + (f", times of {table.file}" if table else "")
+        rate = (
+            (f"{kind.bytes_per_second / 1e6:g} MB/s each way")
+            if kind.bytes_per_second
+            else "links without a limit"
+        )
+        self.name = (f"machines of kind {wanted.machine}, {rate}") + (
+            f", times of {table.file}" if table else ""
+        )
         unknown = [
             f"the {what} of {wanted.machine}, which is not known: counted as {value}"
             for what, value, known in (
@@ -188,7 +246,9 @@ class Rented(PredictionInputs):
         """See Basis."""
         rate = self._kind.bytes_per_second
         every_second = None if rate is None else float(rate)
-        return Network(self._kind.latency or 0.0, every_second, machines_of(placement), self._credit)
+        return Network(
+            self._kind.latency or 0.0, every_second, machines_of(placement), self._credit
+        )
 
     def machines(self, placement: Placement) -> Mapping[str, str]:
         """See `machines_of`."""
@@ -218,8 +278,13 @@ def machines_of(placement: Placement) -> dict[str, str]:
 
 
 def _own_profile(config: ClusterConfig, topology: Topology) -> Path | None:
-    """The profile of all emulated devices, or of work that is really done on the virtual clock, if it is one."""
-    named = {actor.emulated["profile"] for actor in topology.actors if actor.emulated and actor.emulated["profile"]}
+    """The profile of all emulated devices, or of work that is really done on the virtual clock, if
+    it is one."""
+    named = {
+        actor.emulated["profile"]
+        for actor in topology.actors
+        if actor.emulated and actor.emulated["profile"]
+    }
     if not named and config.simulation.service_times:
         named = {str(config.raw.path.parent / config.simulation.service_times)}
     return Path(named.pop()) if len(named) == 1 else None

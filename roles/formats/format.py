@@ -1,4 +1,5 @@
-"""What a format of gradients on their way says of itself. Each is a file here, and a line in `__init__`."""
+"""What a format of gradients on their way says of itself. Each is a file here, and a line in
+`__init__`."""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from typing import ClassVar
 from ops import Array, Backend, Shape
 
 Number = int | float
-FORMATS: dict[str, type[Format]] = {}  # that cluster.toml may name, in the order in which they are listed
+# that cluster.toml may name, in the order in which they are listed
+FORMATS: dict[str, type[Format]] = {}
 
 
 @dataclass(frozen=True)
 class Option:
-    """A key of [train.gradients] that belongs to a format: what it is by default, and what it may be."""
+    """A key of [train.gradients] that belongs to a format: what it is by default, and what it may
+    be."""
 
     default: Number
     least: Number
@@ -26,7 +29,8 @@ class Option:
 
 
 class Format(ABC):
-    """Encodes and decodes blobs for one actor, in its compute thread. The docstring says what is lost, for the docs."""
+    """Encodes and decodes blobs for one actor, in its compute thread. The docstring says what is
+    lost, for the docs."""
 
     name: ClassVar[str]
     arrays: ClassVar[int] = 1  # of an encoded blob
@@ -37,7 +41,9 @@ class Format(ABC):
 
     def __init__(self, ops: Backend, options: Mapping[str, Number]) -> None:
         self.ops = ops
-        self.chosen = {key: options.get(key, option.default) for key, option in self.options.items()}
+        self.chosen = {
+            key: options.get(key, option.default) for key, option in self.options.items()
+        }
 
     def __init_subclass__(cls, *, listed: bool = True) -> None:
         super().__init_subclass__()
@@ -46,7 +52,8 @@ class Format(ABC):
 
     @abstractmethod
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:
-        """The arrays that travel. `error`, empty if the format keeps none, is added, and left as what is missed now."""
+        """The arrays that travel. `error`, empty if the format keeps none, is added, and left as
+        what is missed now."""
 
     @abstractmethod
     def decode(self, parts: Sequence[Array], shape: Shape) -> Array:

@@ -10,7 +10,8 @@ from roles.formats.format import Format, Option
 
 
 class Threshold(Format):
-    """only numbers beyond `tau` are sent, as +-`tau` and their place (Strom 2015); the rest is kept and added to the \
+    """only numbers beyond `tau` are sent, as +-`tau` and their place (Strom 2015); the rest is kept
+    and added to the \
 next gradient"""
 
     name = "threshold"

@@ -1,16 +1,22 @@
-"""Wholes that come in parts: which parts are here, and when that is all of them. Plain decisions, no arrays."""
+"""Wholes that come in parts: which parts are here, and when that is all of them. Plain decisions,
+no arrays."""
 
 from __future__ import annotations
 
 from runtime import Conversation, Message, Standing
 
-MISSING, HERE, OVER, NONE = "missing", "here", "complete before", "none of its parts"
+MISSING = "missing"
+HERE = "here"
+OVER = "complete before"
+NONE = "none of its parts"
 COMPLETE = "complete"
-Whole = tuple[object, ...]  # its number first: among wholes that are alike in all else, numbers only grow
+# its number first: among wholes that are alike in all else, numbers only grow
+Whole = tuple[object, ...]
 
 
 def in_parts(about: str, by: str, message: type[Message]) -> Conversation:
-    """The conversation in which each part of a whole comes once. `by` names what a whole is known by."""
+    """The conversation in which each part of a whole comes once. `by` names what a whole is known
+    by."""
     return Conversation(
         about,
         f"{by} part",
@@ -28,8 +34,10 @@ class Parts:
 
     def __init__(self, talk: Conversation) -> None:
         self._standing: Standing[tuple[object, ...]] = Standing(talk, self._unheard)
-        self._open: dict[Whole, tuple[int, set[int]]] = {}  # how many parts it has, and which are here
-        self._last: dict[Whole, int] = {}  # what wholes are besides their number -> the last that was complete
+        # how many parts it has, and which are here
+        self._open: dict[Whole, tuple[int, set[int]]] = {}
+        # what wholes are besides their number -> the last that was complete
+        self._last: dict[Whole, int] = {}
 
     def __repr__(self) -> str:
         return f"<{len(self._standing)} parts of {len(self._open)} wholes>"
@@ -38,9 +46,18 @@ class Parts:
         """MessageError if there is no such part, it is here, or the whole was complete before."""
         self._standing.check(message, sender, self._part(whole, part, parts))
 
-    def came(self, message: Message, sender: str, whole: Whole, part: int, parts: int, *, again: bool = False) -> bool:
-        """Note a part; whether all are here with it. MessageError as `check`. `again`: numbers of this sort begin anew,
-        as those of tests, and nothing is remembered of the whole."""
+    def came(
+        self,
+        message: Message,
+        sender: str,
+        whole: Whole,
+        part: int,
+        parts: int,
+        *,
+        again: bool = False,
+    ) -> bool:
+        """Note a part; whether all are here with it. MessageError as `check`. `again`: numbers of
+        this sort begin anew, as those of tests, and nothing is remembered of the whole."""
         self._standing.hear(message, sender, self._part(whole, part, parts))
         _, here = self._open.setdefault(whole, (parts, set()))
         here.add(part)

@@ -18,7 +18,8 @@ from runtime.plan.topology import Topology
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice: its name, its strategy, which has so many `groups`; `known`: its topology, if that was planned."""
+    """A choice: its name, its strategy, which has so many `groups`; `known`: its topology, if that
+    was planned."""
 
     name: str
     strategy: Strategy
@@ -26,12 +27,14 @@ class Candidate:
     known: Topology | None = None
 
     def topology(self, config: ClusterConfig, options: Options) -> Topology:
-        """The same run with this strategy. What is worth telling was told of the configured one. ConfigError."""
+        """The same run with this strategy. What is worth telling was told of the configured one.
+        ConfigError."""
         return self.known or changed(config, options, strategy=self.strategy)
 
 
 def by_groups(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
-    """1, 2, 4, ... as many groups as workers and the configured number, where the preset lets one choose."""
+    """1, 2, 4, ... as many groups as workers and the configured number, where the preset lets one
+    choose."""
     preset = preset_called(strategy.preset)
     chosen = preset.groups(strategy)
     for groups in _numbers(strategy.workers, chosen) if "groups" in preset.uses else [chosen]:
@@ -41,8 +44,8 @@ def by_groups(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
 
 
 def by_preset(strategy: Strategy, topology: Topology) -> Iterator[Candidate]:
-    """All presets that are known here, each with all numbers of groups that it lets one choose. What [train.strategy]
-    says counts where a preset looks at it."""
+    """All presets that are known here, each with all numbers of groups that it lets one choose.
+    What [train.strategy] says counts where a preset looks at it."""
     for name in registry.PRESETS.names():
         preset = preset_called(name)
         same = name == strategy.preset

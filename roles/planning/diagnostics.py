@@ -1,4 +1,5 @@
-"""What a plan finds wrong or worth telling in cluster.toml and its files: a line each, with file, line and key."""
+"""What a plan finds wrong or worth telling in cluster.toml and its files: a line each, with file,
+line and key."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from runtime.errors import ConfigError
 
 
 class Diagnostics:
-    """Mistakes are noted as they are met, so that one run shows them all; then `stop_if_wrong` raises them."""
+    """Mistakes are noted as they are met, so that one run shows them all; then `stop_if_wrong`
+    raises them."""
 
     def __init__(self, raw: RawConfig) -> None:
         self._raw = raw
@@ -29,7 +31,8 @@ class Diagnostics:
                 self.problem(problem, *keys)
 
     def problem(self, text: str, *keys: str) -> None:
-        """Note a mistake under the key where it was met first: whoever reads the solver meets it again."""
+        """Note a mistake under the key where it was met first: whoever reads the solver meets it
+        again."""
         if not any(problem.endswith(f": {text}") for problem in self.problems):
             self.problems.append(self._raw.problem(keys, text).text)
 

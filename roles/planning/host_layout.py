@@ -1,6 +1,8 @@
-"""Lays a preset out for the hosts where its actors will live: sums are made on each host before they leave it.
+"""Lays a preset out for the hosts where its actors will live: sums are made on each host before
+they leave it.
 
-Where actors live follows from their names and roles, so a first layout is placed, and a second one is told the hosts.
+Where actors live follows from their names and roles, so a first layout is placed, and a second one
+is told the hosts.
 """
 
 from __future__ import annotations
@@ -23,17 +25,25 @@ from runtime.queueing.all_reduce import ring_from
 
 NO_WAYS = "says nothing: the workers are on one host"
 MISALIGNED = (
-    "sums are not made on each host first: a reproducible run adds up pairs of neighbours by rank, and its hosts have "
+    "sums are not made on each host first: a reproducible run adds up pairs of neighbours by "
+    "rank, and its hosts have "
     "{} workers; expected 1, 2, 4 or 8 on each"
 )
-NOT_IN_PAIRS = "found 'ring', but among more than two hosts a ring adds up in an order of its own: expected 'halving'"
+NOT_IN_PAIRS = (
+    "found 'ring', but among more than two hosts a ring adds up in an order of "
+    "its own: expected 'halving'"
+)
 NOT_BY_HALVES = "found 'halving' between {} hosts, but {}: expected 'auto', 'tree' or 'ring'"
 
 
 def laid_out(
-    lay: Callable[[Request], Topology], request: Request, config: ClusterConfig, remarks: Diagnostics
+    lay: Callable[[Request], Topology],
+    request: Request,
+    config: ClusterConfig,
+    remarks: Diagnostics,
 ) -> Topology:
-    """The topology of a request whose hosts are not yet known. Notes what of `between` cannot be, or says nothing."""
+    """The topology of a request whose hosts are not yet known. Notes what of `between` cannot be,
+    or says nothing."""
     strategy = request.strategy
     if not several(config):
         _warn_of_ways(strategy, remarks)
@@ -49,8 +59,12 @@ def laid_out(
     if count < 2:
         _warn_of_ways(strategy, remarks)
     if count > 1 and strategy.reproducible:
-        if wrong := next((sizes for members in groups if (sizes := _not_in_pairs(members, homes))), None):
-            remarks.warn(MISALIGNED.format(", ".join(map(str, wrong))), "train", "strategy", "reproducible")
+        if wrong := next(
+            (sizes for members in groups if (sizes := _not_in_pairs(members, homes))), None
+        ):
+            remarks.warn(
+                MISALIGNED.format(", ".join(map(str, wrong))), "train", "strategy", "reproducible"
+            )
             return topology
         if count > 2 and strategy.between == "ring":
             remarks.problem(NOT_IN_PAIRS, "train", "strategy", "between")
@@ -68,11 +82,17 @@ def _groups_of(topology: Topology) -> Sequence[Sequence[str]]:
 
 
 def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]:
-    """How many neighbours by rank are on each host, if adding those up first makes other pairs; none if not."""
-    runs = [(home, len(list(run))) for home, run in itertools.groupby(members, key=homes.__getitem__)]
-    sizes, first = [size for _, size in runs], runs[0][1]
+    """How many neighbours by rank are on each host, if adding those up first makes other pairs;
+    none if not."""
+    runs = [
+        (home, len(list(run))) for home, run in itertools.groupby(members, key=homes.__getitem__)
+    ]
+    sizes = [size for _, size in runs]
+    first = runs[0][1]
     apart = len({home for home, _ in runs}) == len(runs)
-    pairs = first.bit_count() == 1 and all(size == first for size in sizes[:-1]) and sizes[-1] <= first
+    pairs = (
+        first.bit_count() == 1 and all(size == first for size in sizes[:-1]) and sizes[-1] <= first
+    )
     return [] if apart and pairs else sizes
 
 

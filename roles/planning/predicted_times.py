@@ -1,8 +1,8 @@
-"""What `plan` tells of time: predicted for the configured run and for what else could be chosen, 1, 2, 4, ... groups or
-other presets; with a target, how long it takes until that is reached.
+"""What `plan` tells of time: predicted for the configured run and for what else could be chosen, 1,
+2, 4, ... groups or other presets; with a target, how long it takes until that is reached.
 
-Times come from a profile, or from a kind of machine that one thinks of renting and the FLOPs of the layers; iterations
-to the target from runs.
+Times come from a profile, or from a kind of machine that one thinks of renting and the FLOPs of the
+layers; iterations to the target from runs.
 """
 
 from __future__ import annotations
@@ -27,34 +27,52 @@ from runtime.plan.prospects import Needed, Prospect, Prospects, Wanted, hourly
 from runtime.plan.topology import Placement, Topology
 
 HOW = (
-    "How long it takes: `python -m runtime time --profile FILE` writes down how long array work takes here, and "
-    "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a catalogue"
+    "How long it takes: `python -m runtime time --profile FILE` writes down how long array "
+    "work takes here, and "
+    "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a "
+    "catalogue"
 )
 BEGINS = "what the tuner makes of it: the run begins as this says, and {} 'auto'"
 SEVERAL = (
-    "that the run of this profile tried several numbers of groups or several batches, and so work on different numbers "
+    "that the run of this profile tried several numbers of groups or several batches, and so "
+    "work on different numbers "
     "of rows: all of it is counted as of those that it began with"
 )
 UNTIMED = "the first iterations, tests and checkpoints"
-NO_TARGET = "how many iterations a target takes: with more groups gradients are older, and it may take more; "
+NO_TARGET = (
+    "how many iterations a target takes: with more groups gradients are older, and "
+    "it may take more; "
+)
 NO_TARGET += "--target and --learnt tell it from runs"
-SEEDS = "chance: other first parameters, or another order in which groups come, take more or fewer iterations"
+SEEDS = (
+    "chance: other first parameters, or another order in which groups come, take more or "
+    "fewer iterations"
+)
 FREE = "what it costs: not every machine has a price_per_hour"
-LINEAR = "~ lies between the iterations of two runs with fewer and with more groups, linear in the logarithm of groups"
+LINEAR = (
+    "~ lies between the iterations of two runs with fewer and with more groups, linear "
+    "in the logarithm of groups"
+)
 
 
-def prospects(config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted) -> Prospects:
-    """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine, a run's files or
-    the target."""
+def prospects(
+    config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted
+) -> Prospects:
+    """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine,
+    a run's files or the target."""
     chosen_by_tuner = list(_chosen_by_tuner(_tuned(options)))
     options = _as_begun(options)
     run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
-    basis = basis_of(config, placement, wanted, None if run is None else _as_run(config, options, run))
+    basis = basis_of(
+        config, placement, wanted, None if run is None else _as_run(config, options, run)
+    )
     if basis is None:
         return Prospects(notes=(HOW,))
-    strategy, topology = options.train.strategy, placement.topology
+    strategy = options.train.strategy
+    topology = placement.topology
     told = {name: value for actor in topology.actors for name, value in vars(actor.options).items()}
-    table, job = told["timetable"], told["job"]
+    table = told["timetable"]
+    job = told["job"]
     target = Target.of(wanted.target) if wanted.target else None
     seen = None if target is None else learnt(target, wanted.learnt, options, job, table.first)
     every = list(enumerate(by_preset(strategy, topology), 1)) if wanted.presets else []
@@ -68,7 +86,9 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
     groups = "groups" if "groups" in preset_called(strategy.preset).uses else ""
     return Prospects(
         basis=basis.name,
-        choices=tuple(sorted(choices, key=lambda choice: choice.seconds) if wanted.presets else choices),
+        choices=tuple(
+            sorted(choices, key=lambda choice: choice.seconds) if wanted.presets else choices
+        ),
         varies="preset" if wanted.presets else groups,
         chosen=next(number for number, one in every if one.known),
         step="iteration",
@@ -76,7 +96,12 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
         per_step=job.batch,
         steps=table.last - table.first,
         prices=basis.prices(placement),
-        notes=(*asked.notes, UNTIMED, *(_of_target(choices) if seen else (NO_TARGET,)), *chosen_by_tuner),
+        notes=(
+            *asked.notes,
+            UNTIMED,
+            *(_of_target(choices) if seen else (NO_TARGET,)),
+            *chosen_by_tuner,
+        ),
         measured=tuple(measured(wanted.measured, options, job.batch)),
         kind=wanted.machine,
         doubled=not wanted.presets,
@@ -87,18 +112,29 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
 
 
 class _Asked:
-    """Candidates, one after the other. `notes`: what is not known of them, in the order in which it was found."""
+    """Candidates, one after the other. `notes`: what is not known of them, in the order in which it
+    was found."""
 
     def __init__(
-        self, config: ClusterConfig, options: Options, basis: PredictionInputs, seen: Learnt | None, *, presets: bool
+        self,
+        config: ClusterConfig,
+        options: Options,
+        basis: PredictionInputs,
+        seen: Learnt | None,
+        *,
+        presets: bool,
     ) -> None:
-        self._config, self._options, self._basis, self._seen = config, options, basis, seen
+        self._config = config
+        self._options = options
+        self._basis = basis
+        self._seen = seen
         self._presets = presets
         self._refused: dict[str, list[str]] = {}  # why -> which
         self.notes = dict.fromkeys(basis.notes)
 
     def choices(self, candidates: Iterable[tuple[int, Candidate]]) -> Iterator[Prospect]:
-        """All that can be. ConfigError, but for presets, of a basis that does not fit one of them."""
+        """All that can be. ConfigError, but for presets, of a basis that does not fit one of
+        them."""
         for number, one in candidates:
             try:
                 placed = place(one.topology(self._config, self._options), self._config)
@@ -118,11 +154,13 @@ class _Asked:
 
     @property
     def refused(self) -> list[str]:
-        """A line for each reason: those that cannot be, and those of which the basis does not tell enough."""
+        """A line for each reason: those that cannot be, and those of which the basis does not tell
+        enough."""
         return [f"{'; '.join(names)}: {why}" for why, names in self._refused.items()]
 
     def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
-        basis, topology = self._basis, placed.topology
+        basis = self._basis
+        topology = placed.topology
         found = predict(topology, basis.times(topology), basis.network(placed), placed.process_of())
         self.notes |= dict.fromkeys(found.notes)
         return Prospect(
@@ -138,21 +176,26 @@ class _Asked:
 
     def _memory(self, placed: Placement) -> int:
         """Bytes on the machine that holds most."""
-        home, machines = placed.process_of(), self._basis.machines(placed)
+        home = placed.process_of()
+        machines = self._basis.machines(placed)
         held = Counter[str]()
         for actor, parts in forecast(placed.topology).memory.items():
             held[machines[home[actor]]] += sum(parts.values())
         return max(held.values(), default=0)
 
     def _needed(self, one: Candidate) -> Needed:
-        """Iterations to the target, and a note on rates with which they were seen, if they are not this plan's."""
+        """Iterations to the target, and a note on rates with which they were seen, if they are not
+        this plan's."""
         if self._seen is None:
             return Needed()
         manner = manner_of(one.strategy, one.groups)
         best = self._seen.efficiency.best(manner, one.groups)
         if best is not None and (best.momentum, best.base_lr) != self._seen.rates:
             momentum, rate = self._seen.rates
-            text = f"{one.name}: the iterations are those of a run with momentum {best.momentum:g} and base_lr"
+            text = (
+                f"{one.name}: the iterations are those of a run with momentum "
+                f"{best.momentum:g} and base_lr"
+            )
             text += f" {best.base_lr:g}; this plan says {momentum:g} and {rate:g}"
             self.notes.setdefault(text)
         return self._seen.efficiency.needed(manner, one.groups)

@@ -1,4 +1,5 @@
-"""Training from Python: options as cluster.toml has them below [train], as a topology that `runtime.launch` takes."""
+"""Training from Python: options as cluster.toml has them below [train], as a topology that
+`runtime.launch` takes."""
 
 from __future__ import annotations
 
@@ -18,12 +19,16 @@ Layout = Callable[[Request], Topology]
 
 
 def training(
-    options: Mapping[str, Any] | None = None, *, strategy: Layout | Preset | None = None, directory: str | Path = ""
+    options: Mapping[str, Any] | None = None,
+    *,
+    strategy: Layout | Preset | None = None,
+    directory: str | Path = "",
 ) -> Topology:
-    """The topology that trains what `options` describe: the keys of [train], such as {"net": "lenet", "max_iter": 100,
-    "strategy": {"preset": "sync", "workers": 2}}; what is not said has its default. Paths are relative to `directory`,
-    by default the working directory. `strategy` is your own, in place of a preset; its roles may be your own, too, if
-    the topology that it returns names your program. The net may be a `nets.NetBuilder`.
+    """The topology that trains what `options` describe: the keys of [train], such as {"net":
+    "lenet", "max_iter": 100, "strategy": {"preset": "sync", "workers": 2}}; what is not said has
+    its default. Paths are relative to `directory`, by default the working directory. `strategy` is
+    your own, in place of a preset; its roles may be your own, too, if the topology that it returns
+    names your program. The net may be a `nets.NetBuilder`.
 
     ConfigError with every mistake, also those of the files that `options` name.
     """
@@ -32,7 +37,11 @@ def training(
         try:
             said["net"] = str(said["net"])
         except NetError as error:
-            raise ConfigError([f"training(): train.net: {problem}" for problem in error.problems]) from None
+            raise ConfigError(
+                [f"training(): train.net: {problem}" for problem in error.problems]
+            ) from None
     config = of_script("training()", {"train": said}, Path(directory).resolve())
-    preset = Preset(strategy) if strategy is not None and not isinstance(strategy, Preset) else strategy
+    preset = (
+        Preset(strategy) if strategy is not None and not isinstance(strategy, Preset) else strategy
+    )
     return plan(config, program_options(config, Options), preset)

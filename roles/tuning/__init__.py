@@ -1,5 +1,5 @@
-"""The tuner: tries settings on the training cluster and chooses groups, momentum, learning rate and batch. And what
-learning says of itself while it goes on.
+"""The tuner: tries settings on the training cluster and chooses groups, momentum, learning rate and
+batch. And what learning says of itself while it goes on.
 
 tuner      the actor: asks the coordinator to hold, to probe, to go on
 search     what is asked in which order: the cold start, and an epoch's Algorithm 1

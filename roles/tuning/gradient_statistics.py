@@ -12,8 +12,8 @@ from runtime import Message, message
 
 @message
 class GetGradientStatistics(Message):
-    """Anybody asks a model server at any time: what do your gradients say of momentum and noise? Answered with
-    GradientStatistics, as soon as `after` iterations are in its model."""
+    """Anybody asks a model server at any time: what do your gradients say of momentum and noise?
+    Answered with GradientStatistics, as soon as `after` iterations are in its model."""
 
     after: int = 0
 
@@ -22,10 +22,10 @@ class GetGradientStatistics(Message):
 class GradientStatistics(Message):
     """Answer, NaN where something is unknown, when so many iterations are in the server's model.
 
-    `momentum` is the solver's. The implicit one is told three times: by the number of `groups` that the last `updates`
-    of single layers came from (1 - 1/g), by the `staleness` of these, and by the `gradients` themselves, with its
-    standard error. `noise` is the gradient noise scale in images, with its standard error. What is not sure is told
-    too: its error is large.
+    `momentum` is the solver's. The implicit one is told three times: by the number of `groups` that
+    the last `updates` of single layers came from (1 - 1/g), by the `staleness` of these, and by the
+    `gradients` themselves, with its standard error. `noise` is the gradient noise scale in images,
+    with its standard error. What is not sure is told too: its error is large.
     """
 
     iteration: int
@@ -42,7 +42,8 @@ class GradientStatistics(Message):
 def statistics_of(watch: GradientWatch, iteration: int, momentum: float) -> GradientStatistics:
     """What is known by now; `momentum` is the solver's."""
     unknown = Measured(math.nan, math.nan)
-    gradients, noise = watch.by_gradients() or unknown, watch.noise_scale() or unknown
+    gradients = watch.by_gradients() or unknown
+    noise = watch.noise_scale() or unknown
     counted = watch.updates > 0
     return GradientStatistics(
         iteration=iteration,

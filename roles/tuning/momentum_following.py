@@ -1,5 +1,5 @@
-"""Momentum without probes: the explicit one follows what is measured of the implicit one, so that both together stay as
-they are wanted. Decisions only.
+"""Momentum without probes: the explicit one follows what is measured of the implicit one, so that
+both together stay as they are wanted. Decisions only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ LEAST = 0.01  # of an explicit momentum: for less nobody is interrupted
 
 @dataclass(frozen=True)
 class Change:
-    """Another explicit momentum, and the reason in words. `total`: what both together were, as far as is known."""
+    """Another explicit momentum, and the reason in words. `total`: what both together were, as far
+    as is known."""
 
     momentum: float
     total: float
@@ -27,10 +28,12 @@ class Change:
 
 
 class Following:
-    """Of one run with this `explicit` momentum. `wanted` is the total; None: what it is when it is first known."""
+    """Of one run with this `explicit` momentum. `wanted` is the total; None: what it is when it is
+    first known."""
 
     def __init__(self, explicit: float, wanted: float | None = None) -> None:
-        self.wanted, self._loop = wanted, ClosedLoop(explicit)
+        self.wanted = wanted
+        self._loop = ClosedLoop(explicit)
         self._is_beyond = False
 
     def __repr__(self) -> str:
@@ -40,7 +43,11 @@ class Following:
         """Before anything is measured: by Theorem 1."""
         if self.wanted is None or groups == 1:
             return None
-        return self._changed(ClosedLoop(self._loop.explicit, gain=1.0), expected(groups), f"{groups} groups, by theory")
+        return self._changed(
+            ClosedLoop(self._loop.explicit, gain=1.0),
+            expected(groups),
+            f"{groups} groups, by theory",
+        )
 
     def heard(self, said: Sequence[GradientStatistics]) -> Change | None:
         """What to change after a look; None: nothing."""
@@ -56,22 +63,31 @@ class Following:
 
     def _changed(self, loop: ClosedLoop, implicit: float, by: str) -> Change | None:
         assert self.wanted is not None
-        before, now = loop.explicit, total(loop.explicit, implicit)
+        before = loop.explicit
+        now = total(loop.explicit, implicit)
         after = round(loop.next(now, self.wanted), 4)
         self._loop.explicit = after
         why = f"asynchrony gives {implicit:.3g} ({by}): in all {now:.3g}, wanted {self.wanted:.3g}"
-        beyond, self._is_beyond = self._is_beyond, implicit > self.wanted and after == 0.0
+        beyond = self._is_beyond
+        self._is_beyond = implicit > self.wanted and after == 0.0
         if abs(after - before) >= LEAST:
             return Change(after, now, why)
         self._loop.explicit = before
-        return Change(before, now, f"{why}, which no momentum can give") if self._is_beyond and not beyond else None
+        return (
+            Change(before, now, f"{why}, which no momentum can give")
+            if self._is_beyond and not beyond
+            else None
+        )
 
 
 def _implicit(said: Sequence[GradientStatistics]) -> tuple[float, str] | None:
-    """The implicit momentum of all servers, and who says so: staleness, else gradients; None: nobody knows."""
+    """The implicit momentum of all servers, and who says so: staleness, else gradients; None:
+    nobody knows."""
     counted = [(each.updates, each.staleness) for each in said if each.updates >= COUNTED]
     if counted:
         updates = sum(count for count, _ in counted)
-        return sum(count * value for count, value in counted) / updates, f"staleness of {updates} updates"
+        return sum(
+            count * value for count, value in counted
+        ) / updates, f"staleness of {updates} updates"
     sure = [each.gradients for each in said if each.gradients_error <= SURE]  # NaN is not
     return (math.fsum(sure) / len(sure), "gradients") if sure else None

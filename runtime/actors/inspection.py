@@ -1,4 +1,5 @@
-"""What somebody who looks at a run asks of it. Nothing of it is sent, and nothing kept, while nobody looks.
+"""What somebody who looks at a run asks of it. Nothing of it is sent, and nothing kept, while
+nobody looks.
 
 client                supervisor              agent
    |  --- GetSnapshot ----------------------->   what do your actors do now?    <-- Snapshot
@@ -27,8 +28,8 @@ class Snapshot(Message):
 
 @message
 class ShowStacks(Message):
-    """Have a process write the stacks of its threads into the file that `machine.stacks` names. Answered by Done
-    when it was told to."""
+    """Have a process write the stacks of its threads into the file that `machine.stacks` names.
+    Answered by Done when it was told to."""
 
     process: str
 

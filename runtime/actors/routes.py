@@ -15,8 +15,8 @@ from runtime.transport import Transport
 class Home:
     """Where actors live: their process, which life of it, and the road there.
 
-    `latest` holds, per sender there and lane, the id of the last message that was taken. The ids of a sender only grow,
-    so what has no larger one was taken before, or was overtaken on its way.
+    `latest` holds, per sender there and lane, the id of the last message that was taken. The ids of
+    a sender only grow, so what has no larger one was taken before, or was overtaken on its way.
     """
 
     process: str
@@ -38,4 +38,5 @@ class Ask(NamedTuple):
         """There will be no answer."""
         if not self.answer.done():
             self.answer.set_exception(ActorStopped(why))
-            self.answer.exception()  # asyncio would log it if the asker, still sending, never gets to look
+            # asyncio would log it if the asker, still sending, never gets to look
+            self.answer.exception()

@@ -13,16 +13,17 @@ from runtime.attached.run_status import journal
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.report.run_phase import RunPhase, after
 
-LAST_WORDS = {"ended", "stopped", "failed"}  # of a journal, of which one is written when nobody listens any more
+# of a journal, of which one is written when nobody listens any more
+LAST_WORDS = {"ended", "stopped", "failed"}
 LAST_SECONDS = 1.0  # for it to be there
 LOOK_SECONDS = 0.05
 
 
 @asynccontextmanager
 async def followed(seen: ObservedRun, wanted: bool) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Take part in it meanwhile, if that is wanted, and however long it lets nobody in. Await what this gives when the
-    run lives no more: it has written its last line then, or will not. ConvoyError if nobody said that it is over. (Of a
-    run elsewhere `ObservedRun.lives` says so.)"""
+    """Take part in it meanwhile, if that is wanted, and however long it lets nobody in. Await what
+    this gives when the run lives no more: it has written its last line then, or will not.
+    ConvoyError if nobody said that it is over. (Of a run elsewhere `ObservedRun.lives` says so.)"""
     if not (wanted and seen.is_here):
         yield _nothing
         return
@@ -55,5 +56,6 @@ async def _end(seen: ObservedRun, hearing: asyncio.Task[None]) -> None:
     try:
         await hearing
     except ConvoyError:
-        if after(told).result == RunPhase.result:  # and not this process alone was let go, as one that took nothing
+        # and not this process alone was let go, as one that took nothing
+        if after(told).result == RunPhase.result:
             raise

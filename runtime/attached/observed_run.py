@@ -1,4 +1,5 @@
-"""A run as who is outside sees it, on this machine or, by `--connect`, on another. Every command looks through this.
+"""A run as who is outside sees it, on this machine or, by `--connect`, on another. Every command
+looks through this.
 
     async with run_here(run, below) as seen: ...       a run directory
     async with run_there(card) as seen: ...            whatever listens there
@@ -51,7 +52,8 @@ class ObservedRun(ABC):
         return await self.lives()
 
     async def presence(self) -> Presence | None:
-        """What the lock of its `up` says, if this is the present run of that; None of a run elsewhere."""
+        """What the lock of its `up` says, if this is the present run of that; None of a run
+        elsewhere."""
         return None
 
     @abstractmethod
@@ -64,11 +66,13 @@ class ObservedRun(ABC):
 
     @abstractmethod
     async def bring(self, path: str) -> Path:
-        """One of these files, where the person can open it. OSError if it cannot be written here; ConvoyError."""
+        """One of these files, where the person can open it. OSError if it cannot be written here;
+        ConvoyError."""
 
     @abstractmethod
     async def follow(self, name: str, patience: float) -> None:
-        """See another run from now on, which goes on from this one. ConvoyError if it is not there in time."""
+        """See another run from now on, which goes on from this one. ConvoyError if it is not there
+        in time."""
 
 
 class LocalRun(ObservedRun):
@@ -118,7 +122,8 @@ class RemoteRun(ObservedRun):
     is_here = False
 
     def __init__(self, card: OperatorKey) -> None:
-        self._card, self._stack = card, AsyncExitStack()
+        self._card = card
+        self._stack = AsyncExitStack()
         self._client: RemoteClient | None = None
 
     async def __aenter__(self) -> RemoteRun:
@@ -140,7 +145,9 @@ class RemoteRun(ObservedRun):
     async def lives(self) -> bool:
         """See Seen.lives. ConvoyError if the connection broke: nobody knows."""
         if self._client is not None and self._client.is_broken:
-            raise ConvoyError(f"the connection to {self._card.address} broke; the run {self.name} may go on")
+            raise ConvoyError(
+                f"the connection to {self._card.address} broke; the run {self.name} may go on"
+            )
         return self._client is not None and not self._client.over
 
     @asynccontextmanager

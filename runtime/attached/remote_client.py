@@ -1,6 +1,8 @@
-"""Taking part in a run of another machine: the same client, over a connection that it dials, see `cluster/operators`.
+"""Taking part in a run of another machine: the same client, over a connection that it dials, see
+`cluster/operators`.
 
-It reads files of the run as copies in a folder of its own: whoever reads the run directory here reads those there.
+It reads files of the run as copies in a folder of its own: whoever reads the run directory here
+reads those there.
 """
 
 from __future__ import annotations
@@ -34,18 +36,22 @@ from runtime.transport.dialed import SCHEME, Dialing
 
 R = TypeVar("R", bound=Message)
 DIAL_SECONDS = 5.0  # for the connection itself
-SILENT_SECONDS = 4.5  # ZeroMQ gives up after 5 s who says nothing about the key; a wrong one is refused at once
+# ZeroMQ gives up after 5 s who says nothing about the key; a wrong one is refused at once
+SILENT_SECONDS = 4.5
 FILE_SECONDS = 30.0  # for one part of a file
 
 
 class RemoteClient(Client):
-    """A client of the run that `card` lets in to, with copies of its files in `folder`, which is its own. `place`: the
-    run directory there, once it takes part."""
+    """A client of the run that `card` lets in to, with copies of its files in `folder`, which is
+    its own. `place`: the run directory there, once it takes part."""
 
-    def __init__(self, card: OperatorKey, folder: Path, patience: float) -> None:  # it has no plan before it takes part
-        self.directory, self._patience = folder, patience
+    # it has no plan before it takes part
+    def __init__(self, card: OperatorKey, folder: Path, patience: float) -> None:
+        self.directory = folder
+        self._patience = patience
         self.name = f"{CLIENT}far-{secrets.token_hex(8)}"
-        self.place, self._card = "", card  # where its files are, once it takes part
+        self.place = ""  # where its files are, once it takes part
+        self._card = card
         self._copied: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -70,8 +76,8 @@ class RemoteClient(Client):
         return f"at {self._card.address}"
 
     async def refresh(self, *patterns: str) -> None:
-        """Have the copies of the files of these patterns grow as they have there: all of them, at the end of the run.
-        ConvoyError if that is not there any more."""
+        """Have the copies of the files of these patterns grow as they have there: all of them, at
+        the end of the run. ConvoyError if that is not there any more."""
         for path, (size, written) in (await self._found(patterns)).items():
             if size < self._copied.get(path, 0):  # it is another
                 del self._copied[path]
@@ -97,7 +103,8 @@ class RemoteClient(Client):
         found = await self._answered(FindFiles(patterns=patterns), FilesFound)
         self.place = found.directory
         files = json.loads(found.files.tobytes())
-        return {path: (size, at) for path, (size, at) in files.items() if is_open(path)}  # whoever answers: no other is
+        # whoever answers: no other is
+        return {path: (size, at) for path, (size, at) in files.items() if is_open(path)}
 
     async def _copy(self, path: str, to: Path, size: int, written: float) -> None:
         at = self._copied.get(path, 0)
@@ -123,7 +130,10 @@ class RemoteClient(Client):
             await asyncio.shield(self._over)
             if self.is_broken or not self.place:
                 raise self._ended() from None
-            text = f"the run {self.called} is over, and was gone before the rest of its files was read here"
+            text = (
+                f"the run {self.called} is over, and was gone before the rest of its "
+                "files was read here"
+            )
             raise ConvoyError(text) from None
 
     # -- the way to it
@@ -148,8 +158,15 @@ class RemoteClient(Client):
             writer.close()
         except (OSError, ValueError, OverflowError) as error:  # of these also TimeoutError
             number = getattr(error, "errno", None)
-            why = os.strerror(number) if number and number > 0 else str(error) or f"no answer within {DIAL_SECONDS:g} s"
-            text = f"no run can be reached at {self._card.address}: {why}; it may be over, or listen elsewhere"
+            why = (
+                os.strerror(number)
+                if number and number > 0
+                else str(error) or f"no answer within {DIAL_SECONDS:g} s"
+            )
+            text = (
+                f"no run can be reached at {self._card.address}: {why}; it may be over, "
+                "or listen elsewhere"
+            )
             raise ConvoyError(text) from None
 
     def _where(self) -> Endpoints:
@@ -161,7 +178,9 @@ class RemoteClient(Client):
             await self.refresh(PLAN, JOURNAL)
             self._plan = await asyncio.to_thread(RunPlan.read, self.directory)
         except ConfigError as error:
-            raise ConvoyError(f"the run {self.called} has no plan that can be read here: {error}") from None
+            raise ConvoyError(
+                f"the run {self.called} has no plan that can be read here: {error}"
+            ) from None
         await super()._arrive()
 
     def _cut(self) -> None:
@@ -172,5 +191,8 @@ class RemoteClient(Client):
     def _ended(self) -> ConvoyError:
         if self.place:
             return super()._ended()
-        text = f"{self._card.address} lets nobody in with this key: it is that of another run, or of one that is over"
+        text = (
+            f"{self._card.address} lets nobody in with this key: it is that of another "
+            "run, or of one that is over"
+        )
         return ConvoyError(f"{text}; copy {FILE} of the run's directory anew")

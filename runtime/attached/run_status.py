@@ -39,12 +39,13 @@ KEPT = (
 )  # events that tell how it stands
 WORDS = {"stopping": "winding down", "killed": "over"}  # for people, of a course's
 KILLED = RunPhase.result  # of a run whose journal has no last word
-SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
+SLOWER = "straggler"  # events about a worker
+AS_FAST = "caught up"
 
 
 async def run_status(seen: ObservedRun) -> dict[str, Any]:
-    """As plain data. What its files do not say, because they are damaged, is left out; `damaged` tells of each.
-    ConvoyError if its supervisor does not answer."""
+    """As plain data. What its files do not say, because they are damaged, is left out; `damaged`
+    tells of each. ConvoyError if its supervisor does not answer."""
     await seen.refresh(JOURNAL)
     notes: list[str] = []
     placement = await asyncio.to_thread(_read, notes, placement_in, seen.directory)
@@ -75,7 +76,12 @@ async def run_status(seen: ObservedRun) -> dict[str, Any]:
         used = usage(facts["pid"]) if facts.pop("host", "") == host_identity.identity() else None
         processor, memory = used or (None, None)
         doing = {actor: _doing(known.actors.get(actor, {})) for actor in spec.actors}
-        found["processes"][spec.name] = {**facts, "cpu_seconds": processor, "rss_bytes": memory, "actors": doing}
+        found["processes"][spec.name] = {
+            **facts,
+            "cpu_seconds": processor,
+            "rss_bytes": memory,
+            "actors": doing,
+        }
     return found
 
 
@@ -86,7 +92,8 @@ def _look_at_the_end(directory: Path, notes: list[str]) -> None:
 
 
 def _read(notes: list[str], read: Callable[[Path], T], directory: Path) -> T | None:
-    """What a file of the run directory says; None if it is missing, or damaged, which `notes` tells then."""
+    """What a file of the run directory says; None if it is missing, or damaged, which `notes` tells
+    then."""
     try:
         return read(directory)
     except Missing:
@@ -109,7 +116,9 @@ def _journal(directory: Path, notes: list[str]) -> dict[str, dict[str, Any]]:
     return told
 
 
-def _recorded(seen: ObservedRun, told: dict[str, dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+def _recorded(
+    seen: ObservedRun, told: dict[str, dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
     """What the run directory says."""
     slower = told.get(SLOWER, {})
     identity = identity_of(seen.directory)
@@ -128,7 +137,9 @@ def _recorded(seen: ObservedRun, told: dict[str, dict[str, Any]], notes: list[st
         "began_with": said(told, "resumed", "checkpoint"),
         "error": said(told, "failed", "error"),
         "goes_on_in": said(told, "continued", "in"),
-        "stragglers": {worker: last["times"] for worker, last in slower.items() if last["event"] == SLOWER},
+        "stragglers": {
+            worker: last["times"] for worker, last in slower.items() if last["event"] == SLOWER
+        },
         "processes": {},
         "damaged": notes,
     }
@@ -147,12 +158,17 @@ def last_checkpoint(found: dict[str, Any], where: Path) -> str:
     if Path(found["directory"]).is_dir() and any(JOURNAL in note for note in found["damaged"]):
         return f"not known, since {JOURNAL} is damaged"
     before = Path(found["began_with"])
-    return f"none since it began with {Path(before.parent.name, before.name)}" if found["began_with"] else "none"
+    return (
+        (f"none since it began with {Path(before.parent.name, before.name)}")
+        if found["began_with"]
+        else "none"
+    )
 
 
 def journal(directory: Path) -> dict[str, dict[str, Any]]:
-    """The last of each event that tells how the run stands, and the first progress report as "first"; of those about
-    stragglers the last of each worker, as "straggler". Empty if there is no journal that can be read."""
+    """The last of each event that tells how the run stands, and the first progress report as
+    "first"; of those about stragglers the last of each worker, as "straggler". Empty if there is no
+    journal that can be read."""
     return _journal(directory, [])
 
 
@@ -168,21 +184,28 @@ def _keep(last: dict[str, dict[str, Any]], event: dict[str, Any]) -> None:
 
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
-    said = after(told).run_status(lives=lives)
+    said = after(told).status(lives=lives)
     return WORDS.get(said, said)
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name not in ("t", "unix_seconds", "actor", "event")}
+    return {
+        name: value
+        for name, value in event.items()
+        if name not in ("t", "unix_seconds", "actor", "event")
+    }
 
 
 def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
     """Seconds, by what has passed between the first and the last report; None before the second."""
     if told.keys() & {"finished", "failed", "continued", "stopped"} or HEADLINE not in told:
         return None
-    first, now = told["first"], told[HEADLINE]
+    first = told["first"]
+    now = told[HEADLINE]
     try:
-        begun, done, last = int(first["iteration"]), int(now["iteration"]), int(now["max_iter"])
+        begun = int(first["iteration"])
+        done = int(now["iteration"])
+        last = int(now["max_iter"])
     except (KeyError, ValueError, TypeError, OverflowError):
         return None  # of a program that counts otherwise
     return (last - done) * (now["t"] - first["t"]) / (done - begun) if done > begun else None

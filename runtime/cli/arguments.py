@@ -19,7 +19,8 @@ KEY = Path("operator.key")
 Switch = Annotated[bool, Parameter(negative=())]  # off unless it is said
 
 Settings = Annotated[
-    tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())
+    tuple[str, ...],
+    Parameter(name="--set", help=("Override a value: --set train.strategy.groups=4"), negative=()),
 ]
 
 
@@ -28,10 +29,9 @@ Settings = Annotated[
 class Connection:
     """Where a run is that is not of this machine.
 
-    Parameters
-    ----------
-    connect
-        A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a tunnel to it begins.
+    Parameters ---------- connect
+        A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a
+        tunnel to it begins.
     key
         With HOST:PORT: the copy of operator.key.
     """
@@ -43,14 +43,23 @@ class Connection:
 HERE = Connection()
 
 
-def seen(run: Path | str | None, connection: Connection = HERE) -> AbstractAsyncContextManager[ObservedRun]:
+def seen(
+    run: Path | str | None, connection: Connection = HERE
+) -> AbstractAsyncContextManager[ObservedRun]:
     """The run that is meant, to be entered. ConfigError, ConvoyError."""
     from runtime.attached.observed_run import run_here, run_there
 
     if connection.connect is None:
         return run_here(None if run is None else Path(run), runs_here())
     if run is not None:
-        raise ConfigError([f"{run}: found a run beside --connect, which leads to the one run that listens there"])
+        raise ConfigError(
+            [
+                (
+                    f"{run}: found a run beside --connect, which leads to the one run "
+                    "that listens there"
+                )
+            ]
+        )
     return run_there(_card(connection.connect, connection.key))
 
 
@@ -63,7 +72,8 @@ def _card(said: str, key: Path) -> OperatorKey:
 
 
 def runs_here(file: Path = Path("cluster.toml")) -> Path:
-    """The folder of run directories, as this cluster.toml says; the usual one where there is none. ConfigError."""
+    """The folder of run directories, as this cluster.toml says; the usual one where there is none.
+    ConfigError."""
     from runtime.config.toml_source import read
 
     said = read(file).data.get("run", {}) if file.exists() else {}

@@ -9,7 +9,8 @@ from runtime.cli.arguments import HERE, Connection, Switch, seen
 
 
 def down(run: Path | None = None, *, now: Switch = False, connection: Connection = HERE) -> int:
-    """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is over.
+    """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is
+    over.
 
     Parameters
     ----------
@@ -35,6 +36,12 @@ async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
         left = last_checkpoint(stands, last.place)
     for note in stands["damaged"]:
         console.warn(note)
-    how = f"failed: {found.error}" if found.error else "was over before" if found.before else "has ended"
+    how = (
+        f"failed: {found.error}"
+        if found.error
+        else "was over before"
+        if found.before
+        else "has ended"
+    )
     console.say(f"{last.name} {how}; last checkpoint: {left}")
     return 1 if found.error else 0

@@ -36,7 +36,11 @@ def ps(
     from runtime.report.console import Teller
 
     notes: list[str] = []
-    looking = _living(below or runs_here(), notes.append) if connection.connect is None else _there(below, connection)
+    looking = (
+        _living(below or runs_here(), notes.append)
+        if connection.connect is None
+        else _there(below, connection)
+    )
     found = asyncio.run(looking)
     console = Teller()
     notes += (note for run in found for note in run.get("damaged", ()))
@@ -97,6 +101,16 @@ def _line(run: dict[str, Any]) -> str:
 
     if "since" not in run:
         return f"{run['name']:<32} {run['state']}  {run['directory']}"
-    at = "/".join(str(run["progress"][name]) for name in ("iteration", "max_iter") if name in run["progress"]) or "-"
+    at = (
+        "/".join(
+            str(run["progress"][name])
+            for name in ("iteration", "max_iter")
+            if name in run["progress"]
+        )
+        or "-"
+    )
     since = f"since {moment(run['since'])}"
-    return f"{run['name']:<32} {run['state']:<12} {since}  {at:<12} {run['program']}  {run['directory']}"
+    return (
+        f"{run['name']:<32} {run['state']:<12} {since}  {at:<12} {run['program']}  "
+        f"{run['directory']}"
+    )

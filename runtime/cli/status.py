@@ -19,7 +19,8 @@ def status(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show how far a run is, and what each of its processes is at; of one that is over, how it ended.
+    """Show how far a run is, and what each of its processes is at; of one that is over, how it
+    ended.
 
     Parameters
     ----------
@@ -50,7 +51,10 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
     from runtime.attached.run_status import last_checkpoint, moment
     from runtime.report.console import describe
 
-    yield f"{run['name']}  {run['state']}, since {moment(run['since'])}, program {run['program']}, {run['directory']}"
+    yield (
+        f"{run['name']}  {run['state']}, since {moment(run['since'])}, program "
+        f"{run['program']}, {run['directory']}"
+    )
     if run["progress"]:
         left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
         yield f"  {describe(run['progress'])}{left}"

@@ -1,4 +1,5 @@
-"""The roll of a run: which processes have greeted and from where. What peers and people are told of them."""
+"""The roll of a run: which processes have greeted and from where. What peers and people are told of
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from runtime.cluster.lifecycle import Directory, Hello
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
 from runtime.transport import Endpoints
 
-MOST_PEERS = 32  # of one message, whose header has 64 KiB; a peer has some hundred bytes, and the names of its actors
+# of one message, whose header has 64 KiB; a peer has some hundred bytes, and the names of its
+# actors
+MOST_PEERS = 32
 
 
 class Membership:
@@ -34,18 +37,26 @@ class Membership:
         return 0 if greeting is None else greeting.incarnation
 
     def host(self, process: str) -> str:
-        """For people: its machine, the name of the host and its process number, as far as they are known."""
+        """For people: its machine, the name of the host and its process number, as far as they are
+        known."""
         if process == SUPERVISOR:
             return f"the host of `up` ({platform.node()}, pid {os.getpid()})"
-        greeting, machine = self.greetings.get(process), self.specs[process].machine
+        greeting = self.greetings.get(process)
+        machine = self.specs[process].machine
         return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
 
     def facts(self, process: str) -> dict[str, str | int]:
         """For people: its machine, and what it said when it greeted, if it has."""
-        greeting, machine = self.greetings.get(process), self.specs[process].machine
+        greeting = self.greetings.get(process)
+        machine = self.specs[process].machine
         if greeting is None:
             return {"machine": machine}
-        return {"machine": machine, "host": greeting.host, "host_name": greeting.host_name, "pid": greeting.pid}
+        return {
+            "machine": machine,
+            "host": greeting.host,
+            "host_name": greeting.host_name,
+            "pid": greeting.pid,
+        }
 
     def peers(self, process: str) -> tuple[str, ...]:
         """Whom it talks to, but for itself."""
@@ -57,7 +68,11 @@ class Membership:
         for name, actors in self._placement.neighbours(process).items():
             if not only or name == only:
                 hello = self.greetings[name]
-                peers[name] = {**asdict(endpoints(hello)), "incarnation": hello.incarnation, "actors": list(actors)}
+                peers[name] = {
+                    **asdict(endpoints(hello)),
+                    "incarnation": hello.incarnation,
+                    "actors": list(actors),
+                }
         names = list(peers)
         pieces = [names[at : at + MOST_PEERS] for at in range(0, len(names), MOST_PEERS)] or [[]]
         return [

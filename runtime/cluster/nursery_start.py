@@ -1,8 +1,9 @@
 """Forks the process that role processes are forked from, `launchers/nursery.py`.
 
-A run waits longest for imports. `python -m runtime up` and the agent of a machine need those of a nursery themselves.
-An agent makes most of them first, forks its nursery, and takes it over when it knows what it is to do. `up` has the
-program to import too, and forks when it has. Whoever has threads by then, such as a script, starts one anew.
+A run waits longest for imports. `python -m runtime up` and the agent of a machine need those of a
+nursery themselves. An agent makes most of them first, forks its nursery, and takes it over when it
+knows what it is to do. `up` has the program to import too, and forks when it has. Whoever has
+threads by then, such as a script, starts one anew.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Born:
     log: IO[bytes]
 
     def close(self) -> None:
-        """End it, at whatever it is; its children live on. It must not see the link close: it would take this process
-        for killed, and remove the private folders of all its runs."""
+        """End it, at whatever it is; its children live on. It must not see the link close: it would
+        take this process for killed, and remove the private folders of all its runs."""
         self.process.kill()
         self.process.wait()
         self.link.close()
@@ -79,15 +80,16 @@ class Forked:
 
 
 class _Child(BaseException):
-    """Ends what a forked process was about to do as its parent did; `ends` are the arguments of `_live_on`."""
+    """Ends what a forked process was about to do as its parent did; `ends` are the arguments of
+    `_live_on`."""
 
     def __init__(self, *ends: Any) -> None:
         self.ends = ends
 
 
 def bearing(main: Callable[[], int], *, early: bool) -> int:
-    """The result of `main`, within which `take` hands out a fork of this process: one that is forked now, if `early`,
-    else at that moment. In the fork nothing of `main` is left."""
+    """The result of `main`, within which `take` hands out a fork of this process: one that is
+    forked now, if `early`, else at that moment. In the fork nothing of `main` is left."""
     try:
         begin() if early else expect()
         return main()
@@ -99,9 +101,9 @@ def bearing(main: Callable[[], int], *, early: bool) -> int:
 
 
 def begin() -> None:
-    """Fork one that `take` will hand out from this process, which has one thread and has imported nothing that takes
-    time. This process tells which sources it has, as does every child of the nursery, so they are read before the fork.
-    What keeps it from starting is told by `take`."""
+    """Fork one that `take` will hand out from this process, which has one thread and has imported
+    nothing that takes time. This process tells which sources it has, as does every child of the
+    nursery, so they are read before the fork. What keeps it from starting is told by `take`."""
     _before.update(_open())
     with _loading(), suppress(ImportError, OSError):
         import_module(NURSERY)
@@ -113,7 +115,8 @@ def begin() -> None:
 
 
 def expect() -> None:
-    """From here on this process, which has one thread, imports what its nursery needs too: `take` forks it."""
+    """From here on this process, which has one thread, imports what its nursery needs too: `take`
+    forks it."""
     _before.update(_open())
     _expected.append(ends := ExitStack())
     ends.enter_context(_loading())
@@ -121,7 +124,8 @@ def expect() -> None:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """What is imported meanwhile starts no thread, and is not looked through for circles: it has none."""
+    """What is imported meanwhile starts no thread, and is not looked through for circles: it has
+    none."""
     gc.disable()
     try:
         with threads.loading_with_one():
@@ -146,9 +150,11 @@ def _forked(become: Callable[..., Never]) -> Born:
     return Born(Forked(pid), ours, log)
 
 
-def _live_on(main: Callable[[], int], ours: socket.socket, link: socket.socket, log: IO[bytes]) -> Never:
-    """In the child: as if it had been started with these, and had imported itself what its parent has. So what a
-    program has opened stays open."""
+def _live_on(
+    main: Callable[[], int], ours: socket.socket, link: socket.socket, log: IO[bytes]
+) -> Never:
+    """In the child: as if it had been started with these, and had imported itself what its parent
+    has. So what a program has opened stays open."""
     status = 1
     try:
         os.setsid()
@@ -171,7 +177,8 @@ def _live_on(main: Callable[[], int], ours: socket.socket, link: socket.socket, 
 
 
 def _unwound(*ends: Any) -> Never:
-    """In the child: its stack, which everybody sees who asks what it does, shall not be that of its parent."""
+    """In the child: its stack, which everybody sees who asks what it does, shall not be that of its
+    parent."""
     raise _Child(*ends)
 
 
@@ -179,7 +186,8 @@ def _open() -> set[int]:
     """Descriptors; none where the system does not list them."""
     found = set()
     with suppress(OSError):
-        for entry in list(Path("/dev/fd").iterdir()):  # closerange tries a billion where so many are allowed
+        # closerange tries a billion where so many are allowed
+        for entry in list(Path("/dev/fd").iterdir()):
             with suppress(OSError):  # that of the list itself is closed again
                 os.fstat(int(entry.name))
                 found.add(int(entry.name))
@@ -194,8 +202,9 @@ def _is_alone() -> bool:
 
 
 def take() -> Born:
-    """The one that was begun, or a new one: a fork of this process where that is expected, and it has one thread. It
-    imports what every role process needs, then waits to hear of the program. LaunchError."""
+    """The one that was begun, or a new one: a fork of this process where that is expected, and it
+    has one thread. It imports what every role process needs, then waits to hear of the program.
+    LaunchError."""
     if _begun:
         return _begun.pop()
     if _expected:
@@ -218,12 +227,17 @@ def _born() -> Born:
     ours, theirs = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
     with theirs:
-        # not asyncio's: uvloop's copies of these descriptors stay open in the child, which then hides its end
+        # not asyncio's: uvloop's copies of these descriptors stay open in the child, which then
+        # hides its end
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", NURSERY],
-                stdin=theirs.fileno(), stdout=log, stderr=log, env=environment, start_new_session=True,
-            )  # fmt: skip
+                stdin=theirs.fileno(),
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
         except OSError as error:
             ours.close()
             log.close()

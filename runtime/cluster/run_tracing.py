@@ -1,7 +1,8 @@
-"""Has every process of a run traced, reads their clocks, and has one file made of it. See `tracing` for what that is.
+"""Has every process of a run traced, reads their clocks, and has one file made of it. See `tracing`
+for what that is.
 
-A watcher: it hears from the lead's heartbeats when so many iterations are over. Whoever is stopped or stuck does not
-answer and is left out, by name; the others are traced.
+A watcher: it hears from the lead's heartbeats when so many iterations are over. Whoever is stopped
+or stuck does not answer and is left out, by name; the others are traced.
 """
 
 from __future__ import annotations
@@ -33,15 +34,25 @@ Tell = Callable[[str, str, dict[str, Any]], None]
 
 
 class Tracing:
-    """`voice` asks the agents of `placement`; `iterations`: so many from the first on are traced, without being asked
-    for (0: none); `tell` hears of the events."""
+    """`voice` asks the agents of `placement`; `iterations`: so many from the first on are traced,
+    without being asked for (0: none); `tell` hears of the events."""
 
     def __init__(
-        self, voice: Actor, roll: Membership, placement: Placement, directory: Path, iterations: int, tell: Tell
+        self,
+        voice: Actor,
+        roll: Membership,
+        placement: Placement,
+        directory: Path,
+        iterations: int,
+        tell: Tell,
     ) -> None:
-        self._voice, self._roll, self._directory, self._tell = voice, roll, directory, tell
+        self._voice = voice
+        self._roll = roll
+        self._directory = directory
+        self._tell = tell
         self._processes = [spec.name for spec in placement.processes]
-        self._lead, self._wanted = placement.topology.lead, iterations
+        self._lead = placement.topology.lead
+        self._wanted = iterations
         self._number = 0
         self._ends_at: int | None = None  # steps of the lead
         self._steps = 0
@@ -57,14 +68,21 @@ class Tracing:
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """See Watcher. What is traced from the start on begins with everything else."""
         if event == "began" and self._wanted and not self._number:
-            self._number, self.under_way, self._ends_at = 1, True, 1 + self._wanted
+            self._number = 1
+            self.under_way = True
+            self._ends_at = 1 + self._wanted
             self._spawn(self._clocks())
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """See Watcher."""
         if self._lead in heartbeat.actors:
             self._steps = int(heartbeat.actors[self._lead].get("steps", 0))
-            if self.under_way and self._ends_at is not None and self._steps > self._ends_at and self._is_free():
+            if (
+                self.under_way
+                and self._ends_at is not None
+                and self._steps > self._ends_at
+                and self._is_free()
+            ):
                 self._spawn(self._end())
 
     def failed(self, error: ConvoyError) -> None:
@@ -73,10 +91,12 @@ class Tracing:
     # -- asked to
 
     async def begin(self, iterations: int) -> Looked:
-        """Trace everything from now on: so many iterations, or until `end` (0). ProgramFailed if that is so already."""
+        """Trace everything from now on: so many iterations, or until `end` (0). ProgramFailed if
+        that is so already."""
         if self.under_way:
             raise ProgramFailed("this run is being traced: `trace stop` ends that")
-        self._number, self.under_way = self._number + 1, True
+        self._number = self._number + 1
+        self.under_way = True
         self._ends_at = self._steps + iterations if iterations else None
         try:
             await self._clocks()
@@ -86,7 +106,9 @@ class Tracing:
             self.under_way = False
             raise ProgramFailed(f"{error.filename}: {reason(error)}") from None
         until = f"for {iterations} iterations" if iterations else "until `trace stop`"
-        return Looked(lines=(f"tracing {len(self._processes) - len(silent)} processes {until}", *silent))
+        return Looked(
+            lines=((f"tracing {len(self._processes) - len(silent)} processes {until}"), *silent)
+        )
 
     async def end(self) -> Looked:
         """Trace no more. ProgramFailed if nothing was traced, or the file cannot be made."""
@@ -138,13 +160,17 @@ class Tracing:
         return merged
 
     async def _clocks(self) -> None:
-        """Written at once, so that whatever happens a file can be made; then as the other hosts' clocks tell."""
-        origin, clocks = self._voice.now(), {name: Clock() for name in self._processes}
+        """Written at once, so that whatever happens a file can be made; then as the other hosts'
+        clocks tell."""
+        origin = self._voice.now()
+        clocks = {name: Clock() for name in self._processes}
         write_clocks(self._directory, self._number, origin, clocks)
         far = [name for name in self._processes if self._is_far(name)]
         if far:
             read = await asyncio.gather(*map(self._clock, far))
-            clocks |= {name: clock for name, clock in zip(far, read, strict=True) if clock is not None}
+            clocks |= {
+                name: clock for name, clock in zip(far, read, strict=True) if clock is not None
+            }
             write_clocks(self._directory, self._number, origin, clocks)
 
     def _is_far(self, process: str) -> bool:
@@ -163,8 +189,12 @@ class Tracing:
 
     async def _copied(self, answers: dict[str, Traced | None]) -> None:
         """Wait until the parts of other hosts are here as they are there."""
-        far = {name: said for name, said in answers.items() if said is not None and self._is_far(name)}
-        parts = {part_of(self._directory, name, self._number): said.size for name, said in far.items()}
+        far = {
+            name: said for name, said in answers.items() if said is not None and self._is_far(name)
+        }
+        parts = {
+            part_of(self._directory, name, self._number): said.size for name, said in far.items()
+        }
         try:
             async with asyncio.timeout(COPY_SECONDS):
                 while any(_size(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # files tell nobody
@@ -174,11 +204,14 @@ class Tracing:
             self._tell(SUPERVISOR, WARNING, {"text": text})
 
     async def _all(self, message: Message) -> dict[str, Traced | None]:
-        found = await asyncio.gather(*(self._asked(name, message, Traced) for name in self._processes))
+        found = await asyncio.gather(
+            *(self._asked(name, message, Traced) for name in self._processes)
+        )
         return dict(zip(self._processes, found, strict=True))
 
     async def _asked(self, process: str, message: Message, answer: type[R]) -> R | None:
-        """None if it is gone, cannot, or does not answer in time; when it does later, that is no offence."""
+        """None if it is gone, cannot, or does not answer in time; when it does later, that is no
+        offence."""
         asking = asyncio.ensure_future(self._voice.ask(agent_of(process), message, answer))
         self._asking.add(asking)
         asking.add_done_callback(self._asked_for)
@@ -193,7 +226,11 @@ class Tracing:
 
     def _silent(self, answers: dict[str, Traced | None]) -> list[str]:
         names = [name for name, said in answers.items() if said is None]
-        return [f"not traced to its end: {', '.join(names)}: no answer within {ANSWER_SECONDS:g} s"] if names else []
+        return (
+            [(f"not traced to its end: {', '.join(names)}: no answer within {ANSWER_SECONDS:g} s")]
+            if names
+            else []
+        )
 
     def _is_free(self) -> bool:
         return self._task is None or self._task.done()

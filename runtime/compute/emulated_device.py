@@ -1,8 +1,9 @@
-"""Emulated devices: an actor's array work takes its time on the event loop's clock, and next to nothing else.
+"""Emulated devices: an actor's array work takes its time on the event loop's clock, and next to
+nothing else.
 
-Each emulated actor has a device of its own, so that many in one process do not wait for one another; work on one device
-is done one piece after the other. The work itself runs on the event loop and must cost little: it is an emulated net's,
-which computes nothing.
+Each emulated actor has a device of its own, so that many in one process do not wait for one
+another; work on one device is done one piece after the other. The work itself runs on the event
+loop and must cost little: it is an emulated net's, which computes nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from runtime.compute.compute import InlineCompute
 from runtime.compute.service_times import ServiceTimes, read_table
 
 T = TypeVar("T")
-TIMERS = 0.002  # seconds: what timers of a real loop may be late; what is later is the machine's fault, and shows
+# seconds: what timers of a real loop may be late; what is later is the machine's fault, and shows
+TIMERS = 0.002
 _HERE: ContextVar[EmulatedDevice | None] = ContextVar("device", default=None)
 
 
 class EmulatedDevice(InlineCompute):
-    """The device of one actor. `rows`: how many its work is about, if somebody says so (`is_about`); 0: not known."""
+    """The device of one actor. `rows`: how many its work is about, if somebody says so
+    (`is_about`); 0: not known."""
 
     def __init__(self, role: str, times: ServiceTimes) -> None:
         super().__init__(lambda actor, label: times.seconds(actor, role, label, self._about()))
@@ -41,7 +44,8 @@ class EmulatedDevice(InlineCompute):
     async def _pass(self, seconds: float) -> None:
         """A real loop's timers ring late: by so much the next piece of work is shorter."""
         loop = asyncio.get_running_loop()
-        began, wanted = loop.time(), max(0.0, seconds - self._late)
+        began = loop.time()
+        wanted = max(0.0, seconds - self._late)
         self._late -= seconds - wanted
         await asyncio.sleep(wanted)
         self._late = min(TIMERS, self._late + loop.time() - began - wanted)
@@ -56,7 +60,8 @@ class EmulatedDevice(InlineCompute):
 
     def _about(self) -> int:
         """Rows of the piece of work that has just been done."""
-        rows, self._piece = self._piece or self.rows, 0
+        rows = self._piece or self.rows
+        self._piece = 0
         return rows
 
 
@@ -66,11 +71,12 @@ def device_here() -> EmulatedDevice | None:
 
 
 def device_of(role: str, emulated: Mapping[str, Any] | None) -> EmulatedDevice | None:
-    """The emulated device of an actor to be, if it has one (`ActorSpec.emulated`). ConfigError if its profile cannot be
-    read."""
+    """The emulated device of an actor to be, if it has one (`ActorSpec.emulated`). ConfigError if
+    its profile cannot be read."""
     if emulated is None:
         return None
-    profile, seed = emulated["profile"], emulated["seed"]
+    profile = emulated["profile"]
+    seed = emulated["seed"]
     table = _table(profile) if profile else {"*/*": 0}
     return EmulatedDevice(role, ServiceTimes(table, seed, profile or "service times"))
 

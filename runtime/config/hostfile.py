@@ -1,4 +1,5 @@
-"""Many hosts in a few words: Slurm's lists, MPI's files. Plain text in, names out; every mistake is a ValueError."""
+"""Many hosts in a few words: Slurm's lists, MPI's files. Plain text in, names out; every mistake is
+a ValueError."""
 
 from __future__ import annotations
 
@@ -38,14 +39,20 @@ def expanded(text: str) -> list[str]:
 
 
 def matching(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Which of these names a text means: one of them, a list as `expanded`, or patterns ("node*", "gpu?") in such a
-    list; in the order of `names`. ValueError names what fits none."""
+    """Which of these names a text means: one of them, a list as `expanded`, or patterns ("node*",
+    "gpu?") in such a list; in the order of `names`. ValueError names what fits none."""
     known = dict.fromkeys(names)
     if text in known:
         return (text,)
     chosen: set[str] = set()
     for item in expanded(text):
-        fitting = fnmatch.filter(known, item) if set(item) & set("*?") else [item] if item in known else []
+        fitting = (
+            fnmatch.filter(known, item)
+            if set(item) & set("*?")
+            else [item]
+            if item in known
+            else []
+        )
         if not fitting:
             raise ValueError(item)
         chosen.update(fitting)
@@ -53,8 +60,9 @@ def matching(text: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def of_file(text: str) -> list[Host]:
-    """The hosts of a file with one a line: "node1", "node1 slots=4" (Open MPI), "node1:4" (MPICH), "# a comment".
-    A host that comes again has the slots of both lines, one where a line says none. ValueError names the line."""
+    """The hosts of a file with one a line: "node1", "node1 slots=4" (Open MPI), "node1:4" (MPICH),
+    "# a comment". A host that comes again has the slots of both lines, one where a line says none.
+    ValueError names the line."""
     found: dict[str, int | None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -70,12 +78,18 @@ def of_file(text: str) -> list[Host]:
 
 def _of_line(words: list[str]) -> tuple[str, int | None]:
     name, colon, count = words[0].partition(":")
-    said = [word for word in words[1:] if not word.startswith("max_slots=") and not word.startswith("max-slots=")]
+    said = [
+        word
+        for word in words[1:]
+        if not word.startswith("max_slots=") and not word.startswith("max-slots=")
+    ]
     if colon:
         said.append(f"slots={count}")
     slots = [match for word in said if (match := _SLOTS.fullmatch(word))]
     if len(slots) != len(said) or len(said) > 1 or not name or not _WHOLE.fullmatch(name):
-        raise ValueError(f"found '{' '.join(words)}', expected a host, such as 'node1' or 'node1 slots=4'")
+        raise ValueError(
+            f"found '{' '.join(words)}', expected a host, such as 'node1' or 'node1 slots=4'"
+        )
     return name, int(slots[0][1]) if slots else None
 
 
@@ -91,14 +105,19 @@ def _choices(part: str, item: str) -> list[str]:
     """What one part of an item, in brackets or not, can be."""
     if not part.startswith("["):
         if not _WHOLE.fullmatch(part):
-            raise ValueError(f"found '{item}', expected hosts such as 'node[1-8]' or 'node[01-16],gpu[1,3-5]'")
+            raise ValueError(
+                f"found '{item}', expected hosts such as 'node[1-8]' or 'node[01-16],gpu[1,3-5]'"
+            )
         return [part]
     found: list[str] = []
     for piece in part[1:-1].split(","):
         match = _RANGE.fullmatch(piece.strip())
         if match is None:
-            raise ValueError(f"found '{piece.strip()}' in '{item}', expected a number or a range such as 1-8")
-        first, last = int(match[1]), int(match[2] or match[1])
+            raise ValueError(
+                f"found '{piece.strip()}' in '{item}', expected a number or a range such as 1-8"
+            )
+        first = int(match[1])
+        last = int(match[2] or match[1])
         if last < first:
             raise ValueError(f"the range '{piece.strip()}' in '{item}' ends before it begins")
         if last - first >= MOST:

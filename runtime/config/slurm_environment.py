@@ -1,4 +1,5 @@
-"""Machines that Slurm gives: what cluster.toml means by them with launcher.kind = "slurm", inside an allocation or not.
+"""Machines that Slurm gives: what cluster.toml means by them with launcher.kind = "slurm", inside
+an allocation or not.
 
 no [[machine]]                   all nodes of the allocation, as hosts = "$SLURM_JOB_NODELIST" has them
 [[machine]] name = "node7"       that node, unless an address or a namespace says that it is elsewhere
@@ -26,7 +27,8 @@ JOB = "SLURM_JOB_ID"
 LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")  # two names of one list
 CORES = "SLURM_JOB_CPUS_PER_NODE"
 STAND_IN = "node[1-{}]"
-ELSEWHERE = ("host", "hosts", "hostfile", "address", "namespace")  # with one of these a name is only a name
+# with one of these a name is only a name
+ELSEWHERE = ("host", "hosts", "hostfile", "address", "namespace")
 _COUNT = re.compile(r"([1-9]\d{0,5})(?:\(x([1-9]\d{0,5})\))?")
 
 
@@ -38,16 +40,22 @@ def is_wanted(raw: RawConfig) -> bool:
 
 def as_meant(raw: RawConfig) -> RawConfig:
     """As cluster.toml would say it for any launcher."""
-    machines, origins = raw.data.get("machine"), raw.origins
+    machines = raw.data.get("machine")
+    origins = raw.origins
     if machines is None:
-        machines, origins = [{"hosts": f"${LISTS[0]}"}], {**origins, ("machine",): raw.origin(("launcher", "kind"))}
+        machines = [{"hosts": f"${LISTS[0]}"}]
+        origins = {**origins, ("machine",): raw.origin(("launcher", "kind"))}
     elif isinstance(machines, list):
         machines = [_node(table) for table in machines]
     return dataclasses.replace(raw, data={**raw.data, "machine": machines}, origins=origins)
 
 
 def _node(table: Any) -> Any:
-    if not isinstance(table, dict) or not isinstance(table.get("name"), str) or any(key in table for key in ELSEWHERE):
+    if (
+        not isinstance(table, dict)
+        or not isinstance(table.get("name"), str)
+        or any(key in table for key in ELSEWHERE)
+    ):
         return table
     return {**table, "host": table["name"]}
 
@@ -66,12 +74,16 @@ def environment(raw: RawConfig, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_cores(machines: Sequence[Machine], environ: Mapping[str, str]) -> tuple[Machine, ...]:
-    """With what the allocation has on each, where nothing is said and it counts. ValueError if that cannot be read."""
+    """With what the allocation has on each, where nothing is said and it counts. ValueError if that
+    cannot be read."""
     if not nodes(environ) or not environ.get(CORES):
         return tuple(machines)
-    names, counts = expanded(nodes(environ)), cores(environ[CORES])
+    names = expanded(nodes(environ))
+    counts = cores(environ[CORES])
     if len(names) != len(counts):
-        raise ValueError(f"{CORES} is '{environ[CORES]}', expected a number for each of {nodes(environ)}")
+        raise ValueError(
+            f"{CORES} is '{environ[CORES]}', expected a number for each of {nodes(environ)}"
+        )
     known = dict(zip(names, counts, strict=True))
     return tuple(
         machine.model_copy(update={"cores": known[node]})
@@ -103,7 +115,12 @@ def told(config: ClusterConfig) -> list[str]:
     """For whoever starts nothing: that nodes stand for those of an allocation."""
     if not counts(config) or nodes(os.environ):
         return []
-    return [f"this is no job of Slurm: {STAND_IN.format(config.launcher.nodes)} stands for its nodes (launcher.nodes)"]
+    return [
+        (
+            f"this is no job of Slurm: {STAND_IN.format(config.launcher.nodes)} stands for "
+            "its nodes (launcher.nodes)"
+        )
+    ]
 
 
 def asked(config: ClusterConfig) -> tuple[int, tuple[str, ...]]:
@@ -112,7 +129,9 @@ def asked(config: ClusterConfig) -> tuple[int, tuple[str, ...]]:
     named = dict.fromkeys(
         machine_name(machine.host or machine.name)
         for machine in config.machine
-        if not config.is_here(machine) and not machine.namespace and not _by_variable(written[machine.entry])
+        if not config.is_here(machine)
+        and not machine.namespace
+        and not _by_variable(written[machine.entry])
     )
     count = len(named) + (config.launcher.nodes if counts(config) else 0)
     return max(1, count), tuple(named)
@@ -121,4 +140,6 @@ def asked(config: ClusterConfig) -> tuple[int, tuple[str, ...]]:
 def _by_variable(table: dict[str, Any]) -> bool:
     """Does it list the nodes of an allocation?"""
     hosts = table.get("hosts", "")
-    return any(str(text).startswith("$") for text in (hosts if isinstance(hosts, list) else [hosts]))
+    return any(
+        str(text).startswith("$") for text in (hosts if isinstance(hosts, list) else [hosts])
+    )

@@ -1,4 +1,5 @@
-"""The text of cluster.toml and the --set overrides, as plain data that remembers where each value came from.
+"""The text of cluster.toml and the --set overrides, as plain data that remembers where each value
+came from.
 
 What the keys mean is said by `sections` and by the program.
 """
@@ -23,7 +24,14 @@ MOST_BYTES = 1 << 20  # thousands of actors by name; more is no configuration
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
-_TYPE_NAMES = {bool: "boolean", int: "integer", float: "float", str: "string", dict: "table", list: "array"}
+_TYPE_NAMES = {
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    str: "string",
+    dict: "table",
+    list: "array",
+}
 
 
 class Origin(NamedTuple):
@@ -42,7 +50,8 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class RawConfig:
-    """cluster.toml before anyone judged it: plain data, the origin of every key, mistakes found so far.
+    """cluster.toml before anyone judged it: plain data, the origin of every key, mistakes found so
+    far.
 
     `source` is told in place of a line where the data come from no file.
     """
@@ -54,7 +63,8 @@ class RawConfig:
     source: str = ""
 
     def origin(self, keys: KeyPath) -> Origin:
-        """Where `keys` was written; of a key that is missing, where the table that lacks it begins."""
+        """Where `keys` was written; of a key that is missing, where the table that lacks it
+        begins."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.origins:
                 return self.origins[keys[:length]]
@@ -76,21 +86,25 @@ class RawConfig:
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
-    """Read `path` and apply the overrides ("a.b.c=value", arrays by index: "machine.0.cores=4") in order.
+    """Read `path` and apply the overrides ("a.b.c=value", arrays by index: "machine.0.cores=4") in
+    order.
 
-    ConfigError if the file cannot be read or is no TOML; a bad override is noted in `.problems`, so that it
-    is shown together with the mistakes that others find.
+    ConfigError if the file cannot be read or is no TOML; a bad override is noted in `.problems`, so
+    that it is shown together with the mistakes that others find.
     """
     text = _text(path)
     try:
-        data, lines = tomllib.loads(text), key_lines(text)
+        data = tomllib.loads(text)
+        lines = key_lines(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_syntax_problem(path, text, str(error))]) from error
     except RecursionError as error:
         raise ConfigError([f"{path}:1: the values are nested too deeply"]) from error
     except ValueError as error:  # more digits than Python converts
         raise ConfigError([f"{path}:1: a number is too long"]) from error
-    raw = RawConfig(path, data, {keys: Origin(line, f"{path}:{line}") for keys, line in lines.items()})
+    raw = RawConfig(
+        path, data, {keys: Origin(line, f"{path}:{line}") for keys, line in lines.items()}
+    )
     last = len(text) + 1  # overrides sort after every line
     for number, override in enumerate(overrides):
         _apply(raw, override, Origin(last + number, f"--set {show_text(override)}"))
@@ -100,9 +114,14 @@ def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
 
 
 def from_python(source: str, data: Mapping[str, Any], directory: Path) -> RawConfig:
-    """The same, of what a script says: `source` is what its mistakes are told of, such as "launch()"; paths in it are
-    relative to `directory`. Tuples count as arrays, paths as strings. ConfigError as `read`."""
-    raw = RawConfig(directory / CLUSTER_FILE, {key: _as_toml(value) for key, value in data.items()}, source=source)
+    """The same, of what a script says: `source` is what its mistakes are told of, such as
+    "launch()"; paths in it are relative to `directory`. Tuples count as arrays, paths as strings.
+    ConfigError as `read`."""
+    raw = RawConfig(
+        directory / CLUSTER_FILE,
+        {key: _as_toml(value) for key, value in data.items()},
+        source=source,
+    )
     if beyond := _beyond_toml(raw):
         raise ConfigError(in_order(beyond))
     return raw
@@ -118,7 +137,9 @@ def _as_toml(value: Any) -> Any:
 
 def in_order(problems: Sequence[Problem]) -> list[str]:
     """The texts of all problems in line order, each once."""
-    return list(dict.fromkeys(text for _, text in sorted(problems, key=lambda problem: problem.order)))
+    return list(
+        dict.fromkeys(text for _, text in sorted(problems, key=lambda problem: problem.order))
+    )
 
 
 def show_key(keys: KeyPath) -> str:
@@ -148,7 +169,11 @@ def _text(path: Path) -> str:
     try:
         return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError as error:
-        hint = "; `python -m runtime init` writes one to begin with" if path.name == CLUSTER_FILE else ""
+        hint = (
+            ("; `python -m runtime init` writes one to begin with")
+            if path.name == CLUSTER_FILE
+            else ""
+        )
         raise ConfigError([f"{path}: no such file{hint}"]) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -181,7 +206,11 @@ def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
     except ValueError:
         keys = ()
     if not keys or not equals:
-        raw.problems.append(Problem(origin.order, f"{origin.where}: expected KEY=VALUE, such as machine.0.cores=4"))
+        raw.problems.append(
+            Problem(
+                origin.order, (f"{origin.where}: expected KEY=VALUE, such as machine.0.cores=4")
+            )
+        )
         return
     trail, parent = _descend(raw, keys, origin)
     last = _step(raw, parent, trail, keys[-1], origin) if parent is not None else None
@@ -195,7 +224,8 @@ def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
 
 
 def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[KeyPath, Any]:
-    """The table or array that holds the last key, made where absent; (..., None) after a problem."""
+    """The table or array that holds the last key, made where absent; (..., None) after a
+    problem."""
     trail: KeyPath = ()
     node: Any = raw.data
     for part, following in pairwise(keys):
@@ -203,7 +233,9 @@ def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[Key
         if step is None:
             return trail, None
         trail = (*trail, step)
-        if (isinstance(node, dict) and step not in node) or (isinstance(node, list) and step == len(node)):
+        if (isinstance(node, dict) and step not in node) or (
+            isinstance(node, list) and step == len(node)
+        ):
             _put(node, step, [] if following.isdecimal() else {})
             raw.origins[trail] = origin
         node = node[step]
@@ -211,7 +243,8 @@ def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[Key
 
 
 def _step(raw: RawConfig, node: Any, trail: KeyPath, part: str, origin: Origin) -> str | int | None:
-    """`part` as a key of `node`, a table or array; an index may be one past the end, which appends."""
+    """`part` as a key of `node`, a table or array; an index may be one past the end, which
+    appends."""
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):
@@ -241,7 +274,8 @@ def _toml_value(text: str) -> Any:
 
 
 def _beyond_toml(raw: RawConfig) -> list[Problem]:
-    """Values that tomllib takes but TOML does not promise: they would break whoever shows or writes them."""
+    """Values that tomllib takes but TOML does not promise: they would break whoever shows or writes
+    them."""
     found: list[Problem] = []
     stack: list[tuple[KeyPath, Any]] = [((), raw.data)]
     while stack:
@@ -252,7 +286,11 @@ def _beyond_toml(raw: RawConfig) -> list[Problem]:
             found.append(raw.problem(keys, "found a NUL character, which no name and no text has"))
         elif isinstance(value, dict | list) and len(keys) >= _MAX_DEPTH:
             order, where = raw.origin(keys)
-            found.append(Problem(order, f"{where}: {show_key(keys[:3])}...: tables more than {_MAX_DEPTH} deep"))
+            found.append(
+                Problem(
+                    order, (f"{where}: {show_key(keys[:3])}...: tables more than {_MAX_DEPTH} deep")
+                )
+            )
         elif isinstance(value, dict):
             stack.extend(((*keys, key), item) for key, item in value.items())
         elif isinstance(value, list):

@@ -52,6 +52,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Section(BaseModel):
-    """Base of every section, for programs too: no unknown keys, no silent conversion, no change after reading."""
+    """Base of every section, for programs too: no unknown keys, no silent conversion, no change
+    after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def usage(pid: int) -> tuple[float, int] | None:
-    """Seconds of processor time, and bytes of resident memory; None if it is gone, or there is no /proc."""
+    """Seconds of processor time, and bytes of resident memory; None if it is gone, or there is no
+    /proc."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -10,8 +10,11 @@ from runtime.page.series import Series
 from runtime.records.journal_reading import is_number
 
 ACROSS = "iteration"
-UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))  # from so many seconds on
-PROGRESS, TEST, PREDICTION = "progress", "test", "prediction"
+# from so many seconds on
+UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))
+PROGRESS = "progress"
+TEST = "test"
+PREDICTION = "prediction"
 LOSS = "loss"
 # fields of a progress report -> title, and how it is drawn
 KNOWN = {
@@ -57,10 +60,22 @@ def _predicted(stories: Sequence[RunHistory]) -> Iterator[Chart]:
     ]
     curves, (unit, second) = [], _time(stories)
     for story, kind, series in told:
-        at = [index for index, value in enumerate(series.values) if value > 0]  # 0: not measured yet
-        xs, ys = [series.seconds[index] / second for index in at], [series.values[index] for index in at]
-        said, colour = kind.partition("_")[0], _colour(stories, story, kind.startswith("measured"))
-        curves.append(Curve(_label(stories, story, said), xs, ys, colour, kind.startswith("predicted"), dots=True))
+        # 0: not measured yet
+        at = [index for index, value in enumerate(series.values) if value > 0]
+        xs = [series.seconds[index] / second for index in at]
+        ys = [series.values[index] for index in at]
+        said = kind.partition("_")[0]
+        colour = _colour(stories, story, kind.startswith("measured"))
+        curves.append(
+            Curve(
+                _label(stories, story, said),
+                xs,
+                ys,
+                colour,
+                kind.startswith("predicted"),
+                dots=True,
+            )
+        )
     yield Chart("Seconds of an iteration, predicted and measured", unit, curves, from_zero=True)
 
 
@@ -73,7 +88,12 @@ def _found(stories: Sequence[RunHistory], name: str, events: Sequence[str]) -> I
 
 
 def _names(stories: Sequence[RunHistory], event: str) -> set[str]:
-    return {field for story in stories for kind, field in story.series if kind.partition(" ")[0] == event}
+    return {
+        field
+        for story in stories
+        for kind, field in story.series
+        if kind.partition(" ")[0] == event
+    }
 
 
 def _chart(
@@ -93,7 +113,16 @@ def _chart(
         said = {PROGRESS: "training"}.get(kind, kind) if several or len(stories) == 1 else ""
         xs = [at / second for at in series.seconds] if time else series.iterations
         colour = _colour(stories, story, several and tests)
-        curves.append(Curve(_label(stories, story, said), xs, series.values, colour, several and tests, dots=tests))
+        curves.append(
+            Curve(
+                _label(stories, story, said),
+                xs,
+                series.values,
+                colour,
+                several and tests,
+                dots=tests,
+            )
+        )
     marks = _marks(stories[0], second if time else None) if len(stories) == 1 else ()
     return Chart(title, unit if time else ACROSS, curves, steep, steps, marks, from_zero)
 
@@ -115,9 +144,13 @@ def _label(stories: Sequence[RunHistory], story: RunHistory, said: str) -> str:
 
 
 def _marks(story: RunHistory, second: float | None) -> list[tuple[float, str]]:
-    """Where a run went on, where its groups or rates changed: times, in units of so many seconds, or iterations."""
+    """Where a run went on, where its groups or rates changed: times, in units of so many seconds,
+    or iterations."""
     found = [
-        ((float(event["t"]) + story.offset) / second if second else float(event["iteration"]), "groups or rates change")
+        (
+            (float(event["t"]) + story.offset) / second if second else float(event["iteration"]),
+            "groups or rates change",
+        )
         for event in story.decisions
         if event["event"] == "regrouped" and is_number(event.get("iteration"))
     ]

@@ -15,9 +15,11 @@ MOST = 100  # runs in a row
 
 
 def whole(directory: Path, *, lives: bool) -> RunHistory:
-    """The story of a run with the curves of those before it. Damaged if it has no journal that can be read."""
+    """The story of a run with the curves of those before it. Damaged if it has no journal that can
+    be read."""
     story = read(directory, lives=lives)
-    line, seen = [story], {directory.resolve()}
+    line = [story]
+    seen = {directory.resolve()}
     while len(line) < MOST and (before := _before(line[-1])) is not None:
         if before.resolve() in seen:
             break
@@ -25,10 +27,14 @@ def whole(directory: Path, *, lives: bool) -> RunHistory:
         try:
             line.append(read(before, lives=False))
         except Missing:
-            story.notes.append(f"it goes on from {before.name}, which is not there any more: its curves begin here")
+            story.notes.append(
+                f"it goes on from {before.name}, which is not there any more: its curves begin here"
+            )
             break
         except Damaged as error:
-            story.damaged.append(f"it goes on from {before.name}, and its curves begin here: {error}")
+            story.damaged.append(
+                f"it goes on from {before.name}, and its curves begin here: {error}"
+            )
             break
         story.damaged += line[-1].damaged
     earlier = line[-1]
@@ -39,8 +45,9 @@ def whole(directory: Path, *, lives: bool) -> RunHistory:
 
 
 def _before(story: RunHistory) -> Path | None:
-    """The directory of the run that it continues, by the id in its run.json; in those of earlier versions, of the run
-    whose checkpoint it began with, or which it follows: it died, or was scaled."""
+    """The directory of the run that it continues, by the id in its run.json; in those of earlier
+    versions, of the run whose checkpoint it began with, or which it follows: it died, or was
+    scaled."""
     said = _said_before(story)
     try:
         identity = identity_of(story.directory)
@@ -60,7 +67,10 @@ def _said_before(story: RunHistory) -> Path | None:
     checkpoint = story.last.get("resumed", {}).get("checkpoint")
     if is_path(checkpoint):
         return Path(checkpoint).parent
-    after = next((story.last[name].get("after") for name in ("restart", "scaled") if name in story.last), None)
+    after = next(
+        (story.last[name].get("after") for name in ("restart", "scaled") if name in story.last),
+        None,
+    )
     return story.directory.parent / Path(after).name if is_path(after) else None
 
 

@@ -12,7 +12,8 @@ from runtime.plan.topology import Placement
 
 @dataclass(frozen=True)
 class Link:
-    """None: not known. `planned` is for an iteration of the link's own group, `measured` too, tests among it."""
+    """None: not known. `planned` is for an iteration of the link's own group, `measured` too, tests
+    among it."""
 
     sender: str
     receiver: str
@@ -20,7 +21,9 @@ class Link:
     measured: float | None
 
 
-def links(story: RunHistory, times: Times | None, known: tuple[Placement, Forecast] | None) -> list[Link]:
+def links(
+    story: RunHistory, times: Times | None, known: tuple[Placement, Forecast] | None
+) -> list[Link]:
     """Those that carry arrays, or should."""
     forecast = known[1] if known is not None else Forecast()
     received = times.received if times is not None else {}
@@ -33,13 +36,16 @@ def links(story: RunHistory, times: Times | None, known: tuple[Placement, Foreca
 
 
 def groups_of(story: RunHistory) -> int:
-    """Compute groups: those of the last regrouping, else those that the lead actor began with, else 1."""
+    """Compute groups: those of the last regrouping, else those that the lead actor began with, else
+    1."""
     changed = story.last.get("regrouped", {}).get("groups")
     if isinstance(changed, int) and changed > 0:
         return changed
     if story.placement is None:
         return 1
     topology = story.placement.topology
-    options = next((actor.options for actor in topology.actors if actor.name == topology.lead), None)
+    options = next(
+        (actor.options for actor in topology.actors if actor.name == topology.lead), None
+    )
     groups = options.get("groups") if isinstance(options, dict) else None
     return len(groups) if isinstance(groups, list | tuple) and groups else 1

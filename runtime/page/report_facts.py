@@ -30,7 +30,9 @@ OF_CONFIG = (("net", "net"), ("solver", "solver"), ("batch", "batch"))
 OF_STRATEGY = ("preset", "workers", "groups", "exchange")
 
 
-def facts(story: RunHistory, stories: Sequence[RunHistory], trusted: Collection[str]) -> dict[str, Any]:
+def facts(
+    story: RunHistory, stories: Sequence[RunHistory], trusted: Collection[str]
+) -> dict[str, Any]:
     """Of a run; see page.html. `trusted`: see outlook."""
     known = outlook(story, trusted)
     times = times_of(story)
@@ -69,11 +71,17 @@ def _headline(story: RunHistory) -> Iterator[tuple[str, str]]:
     progress = story.last.get("progress", {})
     if is_number(done := progress.get("iteration")):
         last = progress.get("max_iter")
-        yield "iterations", f"{done:,}" if last == done or not is_number(last) else f"{done:,} of {last:,}"
+        yield (
+            "iterations",
+            f"{done:,}" if last == done or not is_number(last) else f"{done:,} of {last:,}",
+        )
     for key in story.series:
         kind, name = key
         if kind == "test" and name != "loss" and len(story.series[key]):
-            yield f"{name.replace('_', ' ')} of the last test", f"{story.series[key].values[-1]:.4g}"
+            yield (
+                (f"{name.replace('_', ' ')} of the last test"),
+                f"{story.series[key].values[-1]:.4g}",
+            )
     for name, said in (("loss", "training loss"), ("images_per_second", "images a second")):
         source = story.ended or progress if name == "images_per_second" else progress
         if is_number(value := source.get(name)):
@@ -85,10 +93,13 @@ def _facts(story: RunHistory, config: Mapping[str, Any]) -> Iterator[tuple[str, 
     yield "began", story.since
     yield "directory", str(story.directory.resolve())
     if story.placement is not None:
-        topology, processes = story.placement.topology, story.placement.processes
+        topology = story.placement.topology
+        processes = story.placement.processes
         yield "program", topology.program
         machines = sorted({spec.machine for spec in processes})
-        shown = ", ".join(machines[:6]) + (f" and {len(machines) - 6} more" if len(machines) > 6 else "")
+        shown = ", ".join(machines[:6]) + (
+            f" and {len(machines) - 6} more" if len(machines) > 6 else ""
+        )
         yield "runs as", f"{len(topology.actors)} actors in {len(processes)} processes on {shown}"
     yield from _training(config)
     if is_number(rate := story.last.get("progress", {}).get("learning_rate")):
@@ -111,12 +122,17 @@ def _training(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield said, str(train[key])
     strategy = train.get("strategy")
     if isinstance(strategy, dict) and strategy:
-        yield "strategy", ", ".join(f"{key} {strategy[key]}" for key in OF_STRATEGY if key in strategy)
+        yield (
+            "strategy",
+            ", ".join(f"{key} {strategy[key]}" for key in OF_STRATEGY if key in strategy),
+        )
 
 
 def _times(times: Times) -> dict[str, Any]:
     """With colours: each kind of work has one, waiting is grey."""
-    kinds = sorted({what for share in times.shares for kind, what in share.parts if kind == "works"})
+    kinds = sorted(
+        {what for share in times.shares for kind, what in share.parts if kind == "works"}
+    )
     colour = {kind: COLOURS[number % len(COLOURS)] for number, kind in enumerate(kinds)}
     longest = max(share.whole for share in times.shares) or 1.0
     rows = [
@@ -137,20 +153,29 @@ def _times(times: Times) -> dict[str, Any]:
     }
 
 
-def _parts(share: Share, colour: Mapping[str, str], longest: float) -> Iterator[tuple[str, str, str]]:
+def _parts(
+    share: Share, colour: Mapping[str, str], longest: float
+) -> Iterator[tuple[str, str, str]]:
     left = 100.0
-    for (kind, what), seconds in sorted(share.parts.items(), key=lambda part: (part[0][0] != "works", -part[1])):
+    for (kind, what), seconds in sorted(
+        share.parts.items(), key=lambda part: (part[0][0] != "works", -part[1])
+    ):
         width = min(left, 100 * seconds / longest)
         left -= width
         if width >= 0.1:
             about = (
-                f"{what}: {1000 * seconds:.3g} ms" if kind == "works" else f"waits for {what}: {1000 * seconds:.3g} ms"
+                f"{what}: {1000 * seconds:.3g} ms"
+                if kind == "works"
+                else (f"waits for {what}: {1000 * seconds:.3g} ms")
             )
             yield f"{width:.2f}", colour[what] if kind == "works" else WAITING, about
 
 
 def _length(share: Share) -> str:
-    return f"{1000 * share.works:.3g} ms work, {1000 * share.waits:.3g} waiting, {1000 * share.rest:.3g} rest"
+    return (
+        f"{1000 * share.works:.3g} ms work, {1000 * share.waits:.3g} waiting, "
+        f"{1000 * share.rest:.3g} rest"
+    )
 
 
 def _stations(story: RunHistory) -> Iterator[tuple[str, float | None, float | None]]:
@@ -158,7 +183,9 @@ def _stations(story: RunHistory) -> Iterator[tuple[str, float | None, float | No
     last = story.last.get("prediction", {})
     predicted, measured = (_uses(last.get(f"{kind}_use")) for kind in ("predicted", "measured"))
     names = predicted.keys() | measured.keys()
-    for name in sorted(names, key=lambda name: (-max(measured.get(name, 0.0), predicted.get(name, 0.0)), name))[:40]:
+    for name in sorted(
+        names, key=lambda name: (-max(measured.get(name, 0.0), predicted.get(name, 0.0)), name)
+    )[:40]:
         yield name, predicted.get(name), measured.get(name)
 
 
@@ -173,12 +200,17 @@ def _choice(path: Path) -> str:
     choice = read_json(path).get("choice")
     if not isinstance(choice, dict):
         raise files.damaged(path, "no choice in it")
-    return describe({name: value for name, value in choice.items() if not isinstance(value, dict | list)})
+    return describe(
+        {name: value for name, value in choice.items() if not isinstance(value, dict | list)}
+    )
 
 
 def _notes(story: RunHistory) -> Iterator[str]:
     if story.state == "killed":
-        yield "Its last word is missing: `up` was killed, or its machine stopped. What is shown is what it had written."
+        yield (
+            "Its last word is missing: `up` was killed, or its machine stopped. What is "
+            "shown is what it had written."
+        )
     yield from story.damaged
     yield from story.notes
 
@@ -195,7 +227,8 @@ def _said(event: Mapping[str, Any]) -> str:
 
 
 def _read(story: RunHistory, read: Callable[[Path], T], path: Path) -> T | None:
-    """What a file of the run says; None if it is missing, or damaged, which the story tells then."""
+    """What a file of the run says; None if it is missing, or damaged, which the story tells
+    then."""
     try:
         return read(path)
     except Missing:

@@ -1,4 +1,5 @@
-"""What a run directory tells of its run: numbers as series, what happened, how it stands. It may still be written."""
+"""What a run directory tells of its run: numbers as series, what happened, how it stands. It may
+still be written."""
 
 from __future__ import annotations
 
@@ -57,14 +58,18 @@ class RunHistory:
     seconds: float = 0.0
     names: Counter[str] = field(default_factory=Counter)  # of events
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
-    marks: tuple[array[float], array[float]] = field(default_factory=lambda: (array("d"), array("d")))
+    marks: tuple[array[float], array[float]] = field(
+        default_factory=lambda: (array("d"), array("d"))
+    )
     last: dict[str, Event] = field(default_factory=dict)
     told: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decisions: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decided: int = 0
-    usage: list[dict[str, Any]] = field(default_factory=list)  # of each process the first line and the last
+    # of each process the first line and the last
+    usage: list[dict[str, Any]] = field(default_factory=list)
     placement: Placement | None = None
-    damaged: list[str] = field(default_factory=list)  # files, and so many lines of them, that are not shown
+    # files, and so many lines of them, that are not shown
+    damaged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what else is not shown
     forerunners: list[str] = field(default_factory=list)  # names, the first of all first
     offset: float = 0.0  # seconds of the forerunners
@@ -83,7 +88,7 @@ class RunHistory:
     @property
     def state(self) -> str:
         """How it stands, as `course` says; one that is held for a moment is running."""
-        return after(self.last.keys() - {"held", "released"}).standing(lives=self.lives)
+        return after(self.last.keys() - {"held", "released"}).status(lives=self.lives)
 
     @property
     def ended(self) -> Event:
@@ -117,7 +122,8 @@ class RunHistory:
 
 def read(directory: Path, *, lives: bool) -> RunHistory:
     """The story of the run in this directory. Damaged if it has no journal that can be read."""
-    story, damaged = RunHistory(directory, lives), LeftOut(directory / FILE)
+    story = RunHistory(directory, lives)
+    damaged = LeftOut(directory / FILE)
     for event in events(directory, damaged):
         _hear(story, event)
     story.damaged += damaged.notes
@@ -133,7 +139,8 @@ def read(directory: Path, *, lives: bool) -> RunHistory:
 
 
 def _hear(story: RunHistory, event: Event) -> None:
-    name, at = event["event"], float(event["t"])
+    name = event["event"]
+    at = float(event["t"])
     if story.began is None and is_number(event.get("unix_seconds")):
         story.began = event["unix_seconds"] - at
     story.seconds = max(story.seconds, at)
@@ -149,7 +156,8 @@ def _hear(story: RunHistory, event: Event) -> None:
 
 
 def _number(story: RunHistory, event: Event, count: int) -> None:
-    name, at = event["event"], float(event["t"])
+    name = event["event"]
+    at = float(event["t"])
     iteration = event.get("iteration", count if name != "prediction" else story.iterations_at(at))
     if not is_number(iteration):
         return
@@ -163,11 +171,14 @@ def _number(story: RunHistory, event: Event, count: int) -> None:
     kind = f"{name} {event['net']}" if event.get("net") else name
     for field_name, value in event.items():
         if is_number(value) and field_name not in NO_CURVES:
-            story.series.setdefault((kind, field_name), Series()).add(float(iteration), at, float(value))
+            story.series.setdefault((kind, field_name), Series()).add(
+                float(iteration), at, float(value)
+            )
 
 
 def _usage(directory: Path, story: RunHistory) -> Iterator[dict[str, Any]]:
-    first, last = dict[str, dict[str, Any]](), dict[str, dict[str, Any]]()
+    first = dict[str, dict[str, Any]]()
+    last = dict[str, dict[str, Any]]()
     damaged = LeftOut(directory / usage.FILE)
     try:
         for line in Lines(directory / usage.FILE).whole():
@@ -208,5 +219,7 @@ def _placement(directory: Path, story: RunHistory) -> Placement | None:
     try:
         return placement_in(directory)
     except Damaged as error:
-        story.damaged.append(f"{error}: who lived where, and the traffic that was planned, is not known")
+        story.damaged.append(
+            f"{error}: who lived where, and the traffic that was planned, is not known"
+        )
         return None

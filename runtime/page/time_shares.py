@@ -1,4 +1,5 @@
-"""Where the time of an iteration goes, actor by actor, from what processes said of their work and waiting."""
+"""Where the time of an iteration goes, actor by actor, from what processes said of their work and
+waiting."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Sums = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Work:
-    """A kind of array work of an actor: how many pieces, the mean of their seconds and its standard deviation."""
+    """A kind of array work of an actor: how many pieces, the mean of their seconds and its standard
+    deviation."""
 
     actor: str
     label: str
@@ -34,7 +36,8 @@ class Work:
 
 @dataclass
 class Share:
-    """What an actor did in an iteration (or in a second of the run, where there are none), in seconds: `parts` are
+    """What an actor did in an iteration (or in a second of the run, where there are none), in
+    seconds: `parts` are
     ("works" or "waits", what or for whom) -> seconds."""
 
     actor: str
@@ -72,14 +75,18 @@ class Times:
 
 def times_of(story: RunHistory) -> Times | None:
     """None if no process said anything."""
-    shares, work, received, most = list[Share](), list[Work](), dict[tuple[str, str], float](), 0.0
+    shares = list[Share]()
+    work = list[Work]()
+    received = dict[tuple[str, str], float]()
+    most = 0.0
     counted = False
     for first, last in zip(story.usage[::2], story.usage[1::2], strict=True):
         span = _span(first, last)
         before = first["actors"] if first is not last and span >= last["t"] / 2 else {}
         begun = first["t"] if before else 0.0
         done = story.iterations_at(last["t"]) - story.iterations_at(begun)
-        most, counted = max(most, story.iterations_at(last["t"]) - story.begun), counted or done >= 1
+        most = max(most, story.iterations_at(last["t"]) - story.begun)
+        counted = counted or done >= 1
         for name, sums in last["actors"].items():
             if "/" in name:  # the agent of a process
                 continue
@@ -109,7 +116,9 @@ def _share(name: str, sums: Sums, earlier: Sums, over: tuple[float, float]) -> S
         if not BESIDE.search(label):
             parts["works", label.partition(" ")[0]] += max(0.0, total - before) / by
     for peer, total in sums["waited_seconds"].items():
-        parts["waits", peer] += max(0.0, total - earlier.get("waited_seconds", {}).get(peer, 0.0)) / by
+        parts["waits", peer] += (
+            max(0.0, total - earlier.get("waited_seconds", {}).get(peer, 0.0)) / by
+        )
     return Share(name, sums["role"], dict(parts), seconds / by)
 
 
@@ -130,4 +139,7 @@ def _stragglers(shares: list[Share]) -> Iterator[str]:
         for share in alike:
             if len(alike) > 1 and usual > LEAST and share.works > SLOW * usual:
                 times = share.works / usual
-                yield f"{share.actor} works {times:.2f} times as long as the median of the {len(alike)} of role {role}"
+                yield (
+                    f"{share.actor} works {times:.2f} times as long as the median of the "
+                    f"{len(alike)} of role {role}"
+                )

@@ -1,4 +1,5 @@
-"""Which hosts a placed topology spans, who lives on each, and how many cores each has: what sums are laid out by."""
+"""Which hosts a placed topology spans, who lives on each, and how many cores each has: what sums
+are laid out by."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ HERE = ""  # the name of the host where `up` was typed
 
 @dataclass(frozen=True)
 class Host:
-    """One with processes: its `actors` in the order of the topology, and its cores (None: not known here)."""
+    """One with processes: its `actors` in the order of the topology, and its cores (None: not known
+    here)."""
 
     name: str
     actors: tuple[str, ...]
@@ -22,7 +24,8 @@ class Host:
 
 
 def host_of(machine: Machine) -> str:
-    """What all machines of one host have in common, and no machine of another. Namespaces stand for hosts."""
+    """What all machines of one host have in common, and no machine of another. Namespaces stand for
+    hosts."""
     if not is_far(machine):
         return HERE
     if machine.namespace is not None:
@@ -50,11 +53,16 @@ def hosts_of(placement: Placement, config: ClusterConfig) -> tuple[Host, ...]:
     actors: dict[str, list[str]] = {}
     for actor in placement.topology.actors:
         actors.setdefault(of[machine_of[actor.name]], []).append(actor.name)
-    return tuple(Host(name, tuple(actors[name]), _cores(config, machines[name])) for name in machines if name in actors)
+    return tuple(
+        Host(name, tuple(actors[name]), _cores(config, machines[name]))
+        for name in machines
+        if name in actors
+    )
 
 
 def _cores(config: ClusterConfig, machines: list[Machine]) -> int | None:
-    """As its machines say, together; where one says nothing, those of this machine if that is it."""
+    """As its machines say, together; where one says nothing, those of this machine if that is
+    it."""
     said = [machine.cores for machine in machines]
     if all(said):
         return sum(filter(None, said))

@@ -1,4 +1,5 @@
-"""What a program leaves open until its run starts: what is known of it, and short runs that find out the rest.
+"""What a program leaves open until its run starts: what is known of it, and short runs that find
+out the rest.
 
 A program offers it as `choice(config, options) -> Choice | None`. `check` and `plan` tell what is known; `up` makes the
 trials (`runtime.runs.choosing`), one after the other, and the run is what is then chosen.
@@ -19,8 +20,8 @@ Told = tuple[str, dict[str, Any]]  # an event: its name, its fields
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the run is: the program's options, in which nothing is open any more, and their topology; `why`, as an
-    event."""
+    """What the run is: the program's options, in which nothing is open any more, and their
+    topology; `why`, as an event."""
 
     options: BaseModel
     topology: Topology
@@ -42,7 +43,8 @@ class Trial(Protocol):
 
 
 class Choice(Protocol):
-    """`told`: what is known before anything is tried. `expected`: what the run is if nothing is tried."""
+    """`told`: what is known before anything is tried. `expected`: what the run is if nothing is
+    tried."""
 
     told: Sequence[Told]
     trials: Sequence[Trial]

@@ -1,4 +1,5 @@
-"""How fast a cluster will be, from how long its parts take: stations, links and times; nothing of nets or messages.
+"""How fast a cluster will be, from how long its parts take: stations, links and times; nothing of
+nets or messages.
 
 efficiency        hardware efficiency HE(g) in closed form, for each way in which gradients travel
 mean_values       closed networks of queues, by mean value analysis: exact, unequal devices included

@@ -1,9 +1,10 @@
 """A cluster event by event: jobs that go round over stations and links, part and meet again.
 
-A job is a compute group: its `route` is one iteration, done again and again. A step of a route is a visit to a station
-(a device, a server, a link: first come, first served), a delay (nobody waits for anybody), or several routes at once
-that are all waited for (a group's workers). Times are numbers, or drawn anew at each visit. Two runs with one seed are
-the same run. An event takes two microseconds or so: 10 000 machines go through tens of iterations in seconds.
+A job is a compute group: its `route` is one iteration, done again and again. A step of a route is a
+visit to a station (a device, a server, a link: first come, first served), a delay (nobody waits for
+anybody), or several routes at once that are all waited for (a group's workers). Times are numbers,
+or drawn anew at each visit. Two runs with one seed are the same run. An event takes two
+microseconds or so: 10 000 machines go through tens of iterations in seconds.
 """
 
 from __future__ import annotations
@@ -28,18 +29,22 @@ def gamma(mean: float, variation: float) -> Draw:
 
 
 class Station:
-    """`servers` jobs are served at once, the others wait in the order in which they came. What it measured counts from
-    the end of the warming up: `busy`, server-seconds; `queued`, job-seconds waiting or served; `served`, jobs."""
+    """`servers` jobs are served at once, the others wait in the order in which they came. What it
+    measured counts from the end of the warming up: `busy`, server-seconds; `queued`, job-seconds
+    waiting or served; `served`, jobs."""
 
     def __init__(self, name: str, servers: int) -> None:
-        self.name, self.servers = name, servers
-        self.free = [0.0] * servers  # a heap: when each server is free; who comes knows at once when it will leave
+        self.name = name
+        self.servers = servers
+        # a heap: when each server is free; who comes knows at once when it will leave
+        self.free = [0.0] * servers
         self.clear(0.0)
 
     def clear(self, now: float) -> None:
         """Measure from now on."""
         self.busy = self.queued = 0.0
-        self.served, self.since = 0, now
+        self.served = 0
+        self.since = now
 
     def serve(self, now: float, seconds: float) -> tuple[float, float]:
         """Somebody comes: when its service begins, and when it ends."""
@@ -86,15 +91,17 @@ class _Token:
     __slots__ = ("at", "began", "job", "missing", "route", "whole")
 
     def __init__(self, route: Route, job: int, whole: _Token | None) -> None:
-        self.route, self.job, self.whole = route, job, whole
+        self.route = route
+        self.job = job
+        self.whole = whole
         self.at = self.missing = 0
         self.began = 0.0
 
 
 @dataclass(frozen=True)
 class Measured:
-    """After the warming up: `seconds` passed; when each cycle ended (`ends`, from 0), of which job, and how long it
-    had taken."""
+    """After the warming up: `seconds` passed; when each cycle ended (`ends`, from 0), of which job,
+    and how long it had taken."""
 
     seconds: float
     ends: Sequence[float]
@@ -113,13 +120,18 @@ class Measured:
 
 
 class Model:
-    """Jobs and where they go. Closed: `job`s go round for ever; or open: `arrivals` come, go one route, and leave."""
+    """Jobs and where they go. Closed: `job`s go round for ever; or open: `arrivals` come, go one
+    route, and leave."""
 
     def __init__(self, seed: int = 1) -> None:
         self._chance = random.Random(seed)  # noqa: S311  # a simulation
-        self._now, self._number = 0.0, 0
-        # (time, number, what happens to the token, the token, the visit that ends: station, arrived, service began)
-        self._events: list[tuple[float, int, Callable[[_Token], None], _Token, _Visiting | None]] = []
+        self._now = 0.0
+        self._number = 0
+        # (time, number, what happens to the token, the token, the visit that ends: station,
+        # arrived, service began)
+        self._events: list[
+            tuple[float, int, Callable[[_Token], None], _Token, _Visiting | None]
+        ] = []
         self._stations: list[Station] = []
         self._jobs = 0
         self._ends: list[float] = []
@@ -142,8 +154,10 @@ class Model:
         return token.job
 
     def arrivals(self, route: Sequence[Step], interval: Seconds) -> int:
-        """Jobs that come one after another, go the route once and leave; the number under which they are measured."""
-        number, steps = self._jobs, tuple(route)
+        """Jobs that come one after another, go the route once and leave; the number under which
+        they are measured."""
+        number = self._jobs
+        steps = tuple(route)
         self._jobs += 1
 
         def come(door: _Token) -> None:
@@ -154,7 +168,8 @@ class Model:
         return number
 
     def run(self, cycles: int, warm: int = 0) -> Measured:
-        """Until so many cycles have ended after `warm` that are not measured. ValueError if nothing can ever end."""
+        """Until so many cycles have ended after `warm` that are not measured. ValueError if nothing
+        can ever end."""
         self._until(warm)
         began = self._now
         for series in (self._ends, self._who, self._durations):
@@ -170,7 +185,8 @@ class Model:
         return Measured(self._now - began, ends, list(self._who), list(self._durations))
 
     def _until(self, cycles: int) -> None:
-        events, ends = self._events, self._ends
+        events = self._events
+        ends = self._ends
         while len(ends) < cycles:
             if not events:
                 raise ValueError("nobody goes round in this model")
@@ -182,7 +198,11 @@ class Model:
             happens(token)
 
     def _at(
-        self, time: float, happens: Callable[[_Token], None], token: _Token, visiting: _Visiting | None = None
+        self,
+        time: float,
+        happens: Callable[[_Token], None],
+        token: _Token,
+        visiting: _Visiting | None = None,
     ) -> None:
         self._number += 1  # of two events of one moment the older one comes first
         heapq.heappush(self._events, (time, self._number, happens, token, visiting))
@@ -191,7 +211,8 @@ class Model:
         return seconds(self._chance) if callable(seconds) else seconds
 
     def _start(self, token: _Token) -> None:
-        token.began, token.at = self._now, 0
+        token.began = self._now
+        token.at = 0
         self._go(token)
 
     def _go(self, token: _Token) -> None:

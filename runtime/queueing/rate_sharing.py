@@ -1,8 +1,10 @@
-"""Transfers that share ways: what each of several gets of an interface's rate, and when the next has left.
+"""Transfers that share ways: what each of several gets of an interface's rate, and when the next
+has left.
 
-Transfers of one lane leave one after the other. Those that are under way at once share each way as TCP connections do:
-nobody gets more until all with less are held back elsewhere. Source: max-min fairness by progressive filling, Bertsekas
-and Gallager, Data Networks, section 6.5.2. Times are seconds, sizes bytes.
+Transfers of one lane leave one after the other. Those that are under way at once share each way as
+TCP connections do: nobody gets more until all with less are held back elsewhere. Source: max-min
+fairness by progressive filling, Bertsekas and Gallager, Data Networks, section 6.5.2. Times are
+seconds, sizes bytes.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-TOGETHER = 1e-9  # of the time that a transfer takes: who would end so much later ends with the first
+# of the time that a transfer takes: who would end so much later ends with the first
+TOGETHER = 1e-9
 
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """`size` bytes, in as many copies on each way of `ways` as it says; `who` is told at the end. `left` bytes of a
-    copy were to go at `since`, at this `rate`."""
+    """`size` bytes, in as many copies on each way of `ways` as it says; `who` is told at the end.
+    `left` bytes of a copy were to go at `since`, at this `rate`."""
 
     who: Any
     size: float
@@ -36,7 +39,8 @@ class Transfer:
 
 @dataclass(eq=False, slots=True)
 class _Knot:
-    """Transfers that share ways, directly or through others: none begins or ends but all may get other rates."""
+    """Transfers that share ways, directly or through others: none begins or ends but all may get
+    other rates."""
 
     transfers: list[Transfer]
     is_old: bool = False
@@ -53,7 +57,8 @@ class Sharing:
         self._copies = dict.fromkeys(rates, 0)
         self._changed: dict[str, None] = {}  # ways to be shared anew
         self._now = 0.0
-        self._ends: list[tuple[float, int, _Knot]] = []  # a heap: when the first of each ends; the old, too
+        # a heap: when the first of each ends; the old, too
+        self._ends: list[tuple[float, int, _Knot]] = []
         self._numbers = count()
 
     def __repr__(self) -> str:
@@ -75,12 +80,15 @@ class Sharing:
         return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[Transfer]:
-        """Those that have left at `now`, the time that `next_end` gave; the next of their lanes set out."""
+        """Those that have left at `now`, the time that `next_end` gave; the next of their lanes set
+        out."""
         due: list[Transfer] = []
         while self._ends and self._ends[0][0] <= now:
             _, _, knot = heapq.heappop(self._ends)
             if not knot.is_old:
-                due += [one for one in knot.transfers if one.end <= now + TOGETHER * (now - one.since)]
+                due += [
+                    one for one in knot.transfers if one.end <= now + TOGETHER * (now - one.since)
+                ]
         for transfer in due:
             for way, copies in transfer.ways.items():
                 self.carried[way] += copies * transfer.size
@@ -95,7 +103,9 @@ class Sharing:
         return due
 
     def _begin(self, transfer: Transfer, now: float) -> None:
-        transfer.left, transfer.since, self._now = transfer.size, now, now
+        transfer.left = transfer.size
+        transfer.since = now
+        self._now = now
         for way, copies in transfer.ways.items():
             self._users[way][transfer] = None
             self._copies[way] += copies
@@ -113,7 +123,8 @@ class Sharing:
 
     def _reached(self, way: str) -> tuple[dict[str, None], dict[Transfer, None]]:
         """The ways that hang together with one, and what is on them."""
-        ways, waiting = {way: None}, [way]
+        ways = {way: None}
+        waiting = [way]
         transfers: dict[Transfer, None] = {}
         while waiting:
             for transfer in self._users[waiting.pop()]:
@@ -126,7 +137,8 @@ class Sharing:
         return ways, transfers
 
     def _share_out(self, ways: Iterable[str], transfers: Iterable[Transfer]) -> None:
-        knot, now = _Knot(list(transfers)), self._now
+        knot = _Knot(list(transfers))
+        now = self._now
         before = [transfer.rate for transfer in knot.transfers]
         if len(before) == 1:
             (alone,) = knot.transfers
@@ -145,8 +157,8 @@ class Sharing:
         heapq.heappush(self._ends, (first, next(self._numbers), knot))
 
     def _fill(self, ways: Iterable[str], transfers: Sequence[Transfer]) -> None:
-        """The way that can give least to a copy is the first to be shared out, and so on. What the others can give only
-        grows meanwhile: an entry of the heap is at most too small."""
+        """The way that can give least to a copy is the first to be shared out, and so on. What the
+        others can give only grows meanwhile: an entry of the heap is at most too small."""
         without = len(transfers)
         for transfer in transfers:
             transfer.rate = 0.0
@@ -158,7 +170,8 @@ class Sharing:
             known, way = heapq.heappop(least)
             if not copies[way]:
                 continue
-            share = max(left[way], TOGETHER * self._rates[way]) / copies[way]  # rounding leaves less than nothing
+            # rounding leaves less than nothing
+            share = max(left[way], TOGETHER * self._rates[way]) / copies[way]
             if share > known * (1.0 + TOGETHER):
                 heapq.heappush(least, (share, way))
                 continue

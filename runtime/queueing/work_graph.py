@@ -1,20 +1,23 @@
-"""A cycle of work as a graph: pieces at stations, transfers over shared ways, and what each of them waits for.
+"""A cycle of work as a graph: pieces at stations, transfers over shared ways, and what each of them
+waits for.
 
-A compute group goes round its cycle again and again. A piece begins when all it waits for has ended, in this cycle
-(`after`) or in the group's cycle before (`since`): x(n) = max over what it waits for + its time, the recursion of a
-timed event graph (Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, section 2.5). Layers whose
-computing and transfers overlap are such a graph. Besides,
+A compute group goes round its cycle again and again. A piece begins when all it waits for has
+ended, in this cycle (`after`) or in the group's cycle before (`since`): x(n) = max over what it
+waits for + its time, the recursion of a timed event graph (Baccelli, Cohen, Olsder and Quadrat,
+Synchronization and Linearity, 1992, section 2.5). Layers whose computing and transfers overlap are
+such a graph. Besides,
 
     stations    serve in the order in which pieces become ready, whichever group they are of
     ways        are shared max-min (`sharing`)
     times       are drawn anew in every cycle, from a gamma distribution with the piece's mean and variation: a group
-                that waits for its slowest member waits for the expected maximum, and groups meet at a station as they
-                really do
+                that waits for its slowest member waits for the expected maximum, and groups meet at
+                a station as they really do
 
-It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well enough. Several
-groups all begin at once and get in one another's way; how long it takes them to find an order in which they do not, and
-whether they ever do, is chance. So these go through MOST cycles, unless one is as long as the other before, and where
-times still vary then, that is one draw of several whose mean is told. Two evaluations with one seed are the same.
+It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well
+enough. Several groups all begin at once and get in one another's way; how long it takes them to
+find an order in which they do not, and whether they ever do, is chance. So these go through MOST
+cycles, unless one is as long as the other before, and where times still vary then, that is one draw
+of several whose mean is told. Two evaluations with one seed are the same.
 """
 
 from __future__ import annotations
@@ -31,10 +34,15 @@ from typing import NamedTuple
 
 from runtime.queueing.rate_sharing import Sharing, Transfer
 
-LEAST, SEVERAL, MOST = 10, 24, 64  # cycles of each group; SEVERAL: of several groups at least
+LEAST = 10  # cycles of each group; SEVERAL: of several groups at least
+SEVERAL = 24
+MOST = 64
 ENOUGH = 0.005  # of the mean: its standard error, of one group
-ALIKE = 1e-9  # of a time round of several groups: if all of the later half differ by less, so will all that follow
-ORDERLY, DRAWS = 0.01, 4  # the same of several groups in one draw; more draws where it is larger
+# of a time round of several groups: if all of the later half differ by less, so will all that
+# follow
+ALIKE = 1e-9
+ORDERLY = 0.01  # the same of several groups in one draw; more draws where it is larger
+DRAWS = 4
 PIECES = 200_000  # evaluated at most, once so many are there: 2 s
 BATCHES = 8
 
@@ -47,15 +55,16 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """`seconds` at a `station` ("": nobody waits there), with `variation`, a squared coefficient of variation; or
-    `size` bytes on a `lane`, in so many copies on each of `ways` (none: they are there at once). In either case `delay`
-    later those that wait for it may begin. A piece that waits for nothing begins when the cycle before is over.
+    """`seconds` at a `station` ("": nobody waits there), with `variation`, a squared coefficient of
+    variation; or `size` bytes on a `lane`, in so many copies on each of `ways` (none: they are
+    there at once). In either case `delay` later those that wait for it may begin. A piece that
+    waits for nothing begins when the cycle before is over.
 
-    A transfer is admitted to its lane when there is room in the lane's `window` (`Window`): what waits for `Sent` of it
-    waits for that only.
+    A transfer is admitted to its lane when there is room in the lane's `window` (`Window`): what
+    waits for `Sent` of it waits for that only.
 
-    `takes`: it begins only when nobody is in the stretch of this name, which is then taken until a piece of the same
-    cycle `gives` it back at its end; whoever was ready first is next."""
+    `takes`: it begins only when nobody is in the stretch of this name, which is then taken until a
+    piece of the same cycle `gives` it back at its end; whoever was ready first is next."""
 
     name: Hashable
     after: tuple[Hashable, ...] = ()
@@ -74,18 +83,21 @@ class Piece:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """`seconds`: mean time between two ends of cycles, of all groups together. `use`: of each station and way, the part
-    of the time in which it is busy. `cycles`: how many were measured."""
+    """`seconds`: mean time between two ends of cycles, of all groups together. `use`: of each
+    station and way, the part of the time in which it is busy. `cycles`: how many were measured."""
 
     seconds: float
     use: Mapping[str, float]
     cycles: int
 
 
-def evaluate(groups: Sequence[Sequence[Piece]], rates: Mapping[str, float], seed: int = 1) -> Evaluated:
-    """Of groups with these cycles, and ways with these rates in bytes per second. ValueError if a piece waits for one
-    that is not there, or a cycle can never end."""
-    cycles, chance = [_Cycle(pieces) for pieces in groups], random.Random(seed)  # noqa: S311  # a simulation
+def evaluate(
+    groups: Sequence[Sequence[Piece]], rates: Mapping[str, float], seed: int = 1
+) -> Evaluated:
+    """Of groups with these cycles, and ways with these rates in bytes per second. ValueError if a
+    piece waits for one that is not there, or a cycle can never end."""
+    cycles = [_Cycle(pieces) for pieces in groups]
+    chance = random.Random(seed)  # noqa: S311  # a simulation
     found: list[Evaluated] = []
     pieces = 0
     while True:
@@ -103,15 +115,23 @@ def _mean(found: Sequence[Evaluated]) -> Evaluated:
 
 
 class _Cycle:
-    """The pieces of a group's cycle, and for each who waits for it, in this cycle and in the next."""
+    """The pieces of a group's cycle, and for each who waits for it, in this cycle and in the
+    next."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = list(pieces)
         place = {piece.name: at for at, piece in enumerate(self.pieces)}
         place |= {Sent(name): at for name, at in place.items()}
-        missing = [name for piece in self.pieces for name in (*piece.after, *piece.since) if name not in place]
+        missing = [
+            name
+            for piece in self.pieces
+            for name in (*piece.after, *piece.since)
+            if name not in place
+        ]
         if missing or len(place) < 2 * len(self.pieces):
-            raise ValueError(f"found pieces of one name, or that wait for no piece of the cycle: {missing[:3]}")
+            raise ValueError(
+                f"found pieces of one name, or that wait for no piece of the cycle: {missing[:3]}"
+            )
         self.then: list[list[int]] = [[] for _ in self.pieces]
         self.then_sent: list[list[int]] = [[] for _ in self.pieces]
         self.then_next: list[list[int]] = [[] for _ in self.pieces]
@@ -122,7 +142,9 @@ class _Cycle:
                 (self.then_sent if isinstance(name, Sent) else self.then)[place[name]].append(at)
             for name in piece.since:
                 self.then_next[place[name]].append(at)
-        self.roots = [at for at, piece in enumerate(self.pieces) if not piece.after and not piece.since]
+        self.roots = [
+            at for at, piece in enumerate(self.pieces) if not piece.after and not piece.since
+        ]
 
 
 @dataclass(slots=True)
@@ -136,11 +158,13 @@ class _Turn:
 
 
 class Window:
-    """Of a lane, as credits of bytes work: a transfer is admitted if with it at most so many `bytes` are under way, or
-    if hardly any are before it: an eighth of that (`runtime.messages.credits`)."""
+    """Of a lane, as credits of bytes work: a transfer is admitted if with it at most so many
+    `bytes` are under way, or if hardly any are before it: an eighth of that
+    (`runtime.messages.credits`)."""
 
     def __init__(self, size: float) -> None:
-        self._size, self._under_way = size, 0.0
+        self._size = size
+        self._under_way = 0.0
         self._waiting: deque[tuple[_Turn, int, float]] = deque()
 
     def comes(self, turn: _Turn, at: int, size: float) -> None:
@@ -163,10 +187,14 @@ class Window:
 
 
 class _Evaluation:
-    """One draw. `done`: pieces that have ended; `error`: the standard error of the mean, in parts of it."""
+    """One draw. `done`: pieces that have ended; `error`: the standard error of the mean, in parts
+    of it."""
 
-    def __init__(self, cycles: list[_Cycle], rates: Mapping[str, float], chance: random.Random) -> None:
-        self._cycles, self._rates = cycles, rates
+    def __init__(
+        self, cycles: list[_Cycle], rates: Mapping[str, float], chance: random.Random
+    ) -> None:
+        self._cycles = cycles
+        self._rates = rates
         self._sharing = Sharing(rates)
         self._chance = chance
         self._events: list[tuple[float, int, _Turn, int]] = []
@@ -175,7 +203,8 @@ class _Evaluation:
         self._busy: defaultdict[str, float] = defaultdict(float)
         self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> who waits for it
         self._windows: dict[Hashable, Window] = {}
-        self.done, self.error = 0, math.inf
+        self.done = 0
+        self.error = math.inf
         self._ends: list[float] = []
         self._now = 0.0
 
@@ -187,14 +216,20 @@ class _Evaluation:
                     self._begin(turn, at, 0.0)
         groups = len(self._cycles)
         least = LEAST if groups == 1 else SEVERAL
-        marks: list[tuple[float, dict[str, float], dict[str, float]]] = []  # after each time round of all groups
+        # after each time round of all groups
+        marks: list[tuple[float, dict[str, float], dict[str, float]]] = []
         while True:
             marks.append((self._until(groups), dict(self._busy), dict(self._sharing.carried)))
-            later = marks[len(marks) // 2 :]  # what comes before, all begin at once: it is not measured
+            # what comes before, all begin at once: it is not measured
+            later = marks[len(marks) // 2 :]
             taken = [after - before for (before, *_), (after, *_) in pairwise(later)]
             if len(marks) >= least:
                 self.error = _error(taken)
-                known = self.error < ENOUGH if groups == 1 else max(taken) - min(taken) <= ALIKE * max(taken)
+                known = (
+                    self.error < ENOUGH
+                    if groups == 1
+                    else max(taken) - min(taken) <= ALIKE * max(taken)
+                )
                 if known or len(marks) >= MOST or self.done > PIECES:
                     break
         (began, busy, carried), (ended, busy_then, carried_then) = later[0], later[-1]
@@ -208,7 +243,10 @@ class _Evaluation:
     def _until(self, cycles: int) -> float:
         """So many further cycles end; the time then."""
         wanted = len(self._ends) + cycles
-        events, sharing, ends, now = self._events, self._sharing, self._ends, self._now
+        events = self._events
+        sharing = self._sharing
+        ends = self._ends
+        now = self._now
         while len(ends) < wanted:
             due = events[0][0] if events else math.inf
             if due > now and (leaves := sharing.next_end()) <= due:
@@ -246,7 +284,9 @@ class _Evaluation:
         if piece.station:
             seconds = piece.seconds
             if seconds and piece.variation:
-                seconds = self._chance.gammavariate(1.0 / piece.variation, seconds * piece.variation)
+                seconds = self._chance.gammavariate(
+                    1.0 / piece.variation, seconds * piece.variation
+                )
             now = max(now, self._free[piece.station]) + seconds
             self._free[piece.station] = now
             self._busy[piece.station] += seconds
@@ -275,7 +315,8 @@ class _Evaluation:
             del self._taken[stretch]
 
     def _end(self, turn: _Turn, at: int, now: float) -> None:
-        cycle, piece = turn.cycle, turn.cycle.pieces[at]
+        cycle = turn.cycle
+        piece = turn.cycle.pieces[at]
         if piece.gives:
             self._give(piece.gives, now)
         if piece.ways:
@@ -285,7 +326,9 @@ class _Evaluation:
         turn.left -= 1
         following = turn.following
         if following is None:
-            waits = [here + since for here, since in zip(cycle.waits, cycle.waits_since, strict=True)]
+            waits = [
+                here + since for here, since in zip(cycle.waits, cycle.waits_since, strict=True)
+            ]
             following = turn.following = _Turn(cycle, waits, len(cycle.pieces))
         self._go_on(turn, cycle.then[at], now)
         self._go_on(following, cycle.then_next[at], now)
@@ -296,11 +339,16 @@ class _Evaluation:
 
 
 def _error(taken: Sequence[float]) -> float:
-    """The standard error of the mean of some times, in parts of it: by the means of neighbours, which depend on each
-    other (batch means, as in `estimates`)."""
+    """The standard error of the mean of some times, in parts of it: by the means of neighbours,
+    which depend on each other (batch means, as in `estimates`)."""
     size = -(-len(taken) // BATCHES)
-    taken = [math.fsum(taken[at : at + size]) / size for at in range(0, len(taken) - size + 1, size)]
+    taken = [
+        math.fsum(taken[at : at + size]) / size for at in range(0, len(taken) - size + 1, size)
+    ]
     mean = math.fsum(taken) / len(taken)
     if not mean:
         return 0.0
-    return math.sqrt(math.fsum((one - mean) ** 2 for one in taken) / (len(taken) - 1) / len(taken)) / mean
+    return (
+        math.sqrt(math.fsum((one - mean) ** 2 for one in taken) / (len(taken) - 1) / len(taken))
+        / mean
+    )

@@ -1,4 +1,5 @@
-"""Reading what a run has journalled: whole lines only, also while it is written, and also what older versions wrote."""
+"""Reading what a run has journalled: whole lines only, also while it is written, and also what
+older versions wrote."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ RENAMED = {
 
 
 def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The events of a run directory in order, each with `t`, `actor`, `event` and its fields; `damaged` hears every
-    line that is none. A last line without its end is still being written, or a run was killed in it. Damaged,
-    Missing."""
+    """The events of a run directory in order, each with `t`, `actor`, `event` and its fields;
+    `damaged` hears every line that is none. A last line without its end is still being written, or
+    a run was killed in it. Damaged, Missing."""
     for raw in Lines(directory / FILE).whole():
         line = raw.decode(errors="replace")
         found = event_of(line)
@@ -43,14 +44,25 @@ def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str
 
 
 def torn(directory: Path) -> list[str]:
-    """What is wrong with the end of a journal that nobody writes any more, in one line; an empty list if nothing is:
-    every run that began has an event, and every event ends its line. Damaged, Missing."""
+    """What is wrong with the end of a journal that nobody writes any more, in one line; an empty
+    list if nothing is: every run that began has an event, and every event ends its line. Damaged,
+    Missing."""
     path = directory / FILE
     last = next(iter(deque(Lines(path).rest(), maxlen=1)), b"")
     if not last:
-        return [f"{path}: it is empty; expected the journal of a run, so what happened in the run is not known"]
+        return [
+            (
+                f"{path}: it is empty; expected the journal of a run, so what happened in "
+                "the run is not known"
+            )
+        ]
     if not last.endswith(b"\n"):
-        return [f"{path}: its last line has no end and is left out: `up` was killed, or the file was cut"]
+        return [
+            (
+                f"{path}: its last line has no end and is left out: `up` was killed, or the "
+                "file was cut"
+            )
+        ]
     return []
 
 
@@ -59,7 +71,11 @@ def event_of(line: str) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
         found["t"] = float(found["t"])
-        whole = 0 <= found["t"] < LONGEST and isinstance(found["event"], str) and isinstance(found["actor"], str)
+        whole = (
+            0 <= found["t"] < LONGEST
+            and isinstance(found["event"], str)
+            and isinstance(found["actor"], str)
+        )
         return modern(found) if whole else None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
@@ -79,7 +95,8 @@ def is_path(value: object) -> TypeGuard[str]:
 
 
 def modern(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The same event with the fields of today: "iteration": "100/400" became two numbers, units joined the names."""
+    """The same event with the fields of today: "iteration": "100/400" became two numbers, units
+    joined the names."""
     found = {RENAMED.get(name, name): value for name, value in event.items()}
     iteration = found.get("iteration")
     if isinstance(iteration, str):

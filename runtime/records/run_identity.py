@@ -1,8 +1,8 @@
 """The identity of a run: run.json in its run directory.
 
-A run has a name, which several runs share, and an id, which no other run has. The order of runs is the order of their
-begins, in UTC. Directories of versions before 2026-11-28 have no run.json: their begin is in their journal, and their
-name in config.toml.
+A run has a name, which several runs share, and an id, which no other run has. The order of runs is
+the order of their begins, in UTC. Directories of versions before 2026-11-28 have no run.json: their
+begin is in their journal, and their name in config.toml.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ CONFIG = "config.toml"
 
 @dataclass(frozen=True)
 class Identity:
-    """Of one run. `id`: "" of an earlier version's; `began`: seconds since 1970, UTC; `continues`: the id of the run
-    whose state it began with, or ""; `up`: the id of the process that holds the lock, see `up_lock`, or ""."""
+    """Of one run. `id`: "" of an earlier version's; `began`: seconds since 1970, UTC; `continues`:
+    the id of the run whose state it began with, or ""; `up`: the id of the process that holds the
+    lock, see `up_lock`, or ""."""
 
     id: str
     name: str
@@ -47,7 +48,11 @@ class Identity:
     @property
     def moment(self) -> str:
         """The begin, as run.json says it: 2026-11-28T06:33:26.123456Z."""
-        return datetime.fromtimestamp(self.began, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return (
+            datetime.fromtimestamp(self.began, UTC)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z")
+        )
 
     def write(self, directory: Path) -> None:
         """Write run.json, whole or not at all. OSError."""
@@ -56,8 +61,8 @@ class Identity:
 
 
 def identity_of(directory: Path) -> Identity | None:
-    """The identity of the run in `directory`; None if it is not a run directory. By the journal, if run.json is
-    damaged. PermissionError if it is another user's."""
+    """The identity of the run in `directory`; None if it is not a run directory. By the journal, if
+    run.json is damaged. PermissionError if it is another user's."""
     try:
         return recorded(directory)
     except files.Damaged as error:
@@ -103,7 +108,8 @@ def _earlier(directory: Path) -> Identity | None:
 
 
 def _journalled(directory: Path) -> float:
-    """The begin by the first event that has a time of the day; on virtual time none has, and the file's counts."""
+    """The begin by the first event that has a time of the day; on virtual time none has, and the
+    file's counts."""
     path = directory / journal_reading.FILE
     for line in itertools.islice(files.Lines(path).rest(), FIRST_EVENTS):
         event = journal_reading.event_of(line.decode(errors="replace"))

@@ -1,4 +1,5 @@
-"""A run as a command, and the runs that follow it: after a death, or when somebody wants another number of workers.
+"""A run as a command, and the runs that follow it: after a death, or when somebody wants another
+number of workers.
 
 up_runs          from a checked cluster.toml to an exit code
 restarting  runs that follow one another, to signals and clients one

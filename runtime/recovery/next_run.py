@@ -1,4 +1,5 @@
-"""What the run is that follows another: plain decisions, made in a thread since they plan and read files.
+"""What the run is that follows another: plain decisions, made in a thread since they plan and read
+files.
 
 whole    what cluster.toml said, with all its machines; each decision begins from it
 without  the same on other machines
@@ -38,11 +39,14 @@ def without(checked: Checked, machines: Collection[str]) -> Checked:
 
 
 def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
-    """With other workers, on other machines of the `whole`; its warnings are about this. ConfigError in words if that
-    cannot be."""
-    options, program = checked.loaded.options, checked.loaded.program
+    """With other workers, on other machines of the `whole`; its warnings are about this.
+    ConfigError in words if that cannot be."""
+    options = checked.loaded.options
+    program = checked.loaded.program
     if not hasattr(program, "resumed"):
-        raise ConfigError([f"program '{whole.program}' does not say where a run goes on: it has no resumed()"])
+        raise ConfigError(
+            [(f"program '{whole.program}' does not say where a run goes on: it has no resumed()")]
+        )
     options = _with_workers(program, whole, options, wish)
     names = [machine.name for machine in whole.machine]
     for name in (*wish.without, *wish.including):
@@ -50,21 +54,31 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
             raise ConfigError([f"no machine of this run is called '{name}'{hint(name, names)}"])
     present = {machine.name for machine in checked.loaded.config.machine} | {*wish.including}
     with kept_warnings() as told:
-        found = _on(checked, whole, _but(whole.machine, {*names} - present | {*wish.without}), options)
-        config, topology = found.loaded.config, found.placement.topology
+        found = _on(
+            checked, whole, _but(whole.machine, {*names} - present | {*wish.without}), options
+        )
+        config = found.loaded.config
+        topology = found.placement.topology
         room = remarks_on_room(found.loaded.program, topology, config)
     more = (*told, *idle(found.placement, config), *room, *_crowded(found.placement, config))
     return dataclasses.replace(found, warnings=more)
 
 
 def goes_on(
-    checked: Checked, place: Path, *, saved: bool = False, wish: Scale | None = None, left: Any = None
+    checked: Checked,
+    place: Path,
+    *,
+    saved: bool = False,
+    wish: Scale | None = None,
+    left: Any = None,
 ) -> tuple[Checked, list[str]]:
-    """What begins where the run in this directory, or memory, has come to; a line for where that is, and one for each
-    checkpoint that was skipped. Before its first checkpoint that is where it began itself; ConfigError, if it has
-    `saved` one. `wish`: what `checked` was scaled by; `left`: the options of the run before. The wish comes last: it
-    counts more than what that run had been scaled to."""
-    config, program = checked.loaded.config, checked.loaded.program
+    """What begins where the run in this directory, or memory, has come to; a line for where that
+    is, and one for each checkpoint that was skipped. Before its first checkpoint that is where it
+    began itself; ConfigError, if it has `saved` one. `wish`: what `checked` was scaled by; `left`:
+    the options of the run before. The wish comes last: it counts more than what that run had been
+    scaled to."""
+    config = checked.loaded.config
+    program = checked.loaded.program
     options = checked.loaded.options if wish is None else left
     with kept_warnings():  # they were told when it was planned first
         try:
@@ -82,8 +96,8 @@ def goes_on(
 def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, list[str]]:
     """The same from memory; from the run in this directory, if that cannot be read.
 
-    The options stay as they are: they are written into config.toml, and every later run is planned from them, when the
-    memory is closed.
+    The options stay as they are: they are written into config.toml, and every later run is planned
+    from them, when the memory is closed.
     """
     try:
         found, told = goes_on(checked, memory, saved=True)
@@ -94,12 +108,20 @@ def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, li
 
 
 def _with_workers(program: Any, config: ClusterConfig, options: Any, wish: Scale) -> Any:
-    """The options with the workers and groups that are wished for. ConfigError in words if that cannot be."""
+    """The options with the workers and groups that are wished for. ConfigError in words if that
+    cannot be."""
     if not (wish.workers or wish.groups):
         return options
     change: Callable[..., Any] | None = getattr(program, "scaled", None)
     if change is None:
-        raise ConfigError([f"program '{config.program}' does not say what other workers are: it has no scaled()"])
+        raise ConfigError(
+            [
+                (
+                    f"program '{config.program}' does not say what other workers are: "
+                    "it has no scaled()"
+                )
+            ]
+        )
     return change(config, options, wish.workers, wish.groups)
 
 
@@ -110,9 +132,12 @@ def _but(machines: Collection[Machine], without: Collection[str]) -> tuple[Machi
     return found
 
 
-def _on(checked: Checked, whole: ClusterConfig, machines: tuple[Machine, ...], options: Any) -> Checked:
+def _on(
+    checked: Checked, whole: ClusterConfig, machines: tuple[Machine, ...], options: Any
+) -> Checked:
     """Planned and placed on these machines."""
-    config, loaded = whole.model_copy(update={"machine": machines}), checked.loaded
+    config = whole.model_copy(update={"machine": machines})
+    loaded = checked.loaded
     with kept_warnings():
         topology = planned(loaded.program.plan(config, options))
         try:
@@ -122,15 +147,21 @@ def _on(checked: Checked, whole: ClusterConfig, machines: tuple[Machine, ...], o
         except ValueError as error:  # a [[process]] or placement.spread names one that is left out
             raise ConfigError([f"cluster.toml keeps a place there: {error}"]) from None
     return dataclasses.replace(
-        checked, loaded=dataclasses.replace(loaded, config=config, options=options), placement=placement, choice=None
+        checked,
+        loaded=dataclasses.replace(loaded, config=config, options=options),
+        placement=placement,
+        choice=None,
     )
 
 
 def _crowded(placement: Placement, config: ClusterConfig) -> Iterator[str]:
     """A line for each machine with more workers than cores."""
-    spread = {actor.name for actor in placement.topology.actors if getattr(actor.options, "spread", False)}
+    spread = {
+        actor.name for actor in placement.topology.actors if getattr(actor.options, "spread", False)
+    }
     crowds = Counter(spec.machine for spec in placement.processes if spread & {*spec.actors})
     for machine in config.machine:
-        cores, workers = cores_of(machine, config), crowds[machine.name]
+        cores = cores_of(machine, config)
+        workers = crowds[machine.name]
         if cores is not None and workers > cores:
             yield f"machine '{machine.name}': {workers} processes with workers share {cores} cores"

@@ -1,5 +1,5 @@
-"""`up`: from a checked cluster.toml to an exit code. A run itself is `run.Run`, the same that scripts start; that
-another follows it is the business of `restarting`."""
+"""`up`: from a checked cluster.toml to an exit code. A run itself is `run.Run`, the same that
+scripts start; that another follows it is the business of `restarting`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from runtime.runs.signals import Signals
 
 
 class Ended(NamedTuple):
-    """`code`: the exit code. `directory`: of the last run; None if none was begun. `saved`: the checkpoint after which
-    nothing was left to do."""
+    """`code`: the exit code. `directory`: of the last run; None if none was begun. `saved`: the
+    checkpoint after which nothing was left to do."""
 
     code: int
     directory: Path | None = None
@@ -32,7 +32,8 @@ class Ended(NamedTuple):
 
 
 def run(checked: Checked, console: RunConsole, early: Early | None = None) -> Ended:
-    """Run to the end, having told the person everything; a run that has nothing left to do leaves no run directory."""
+    """Run to the end, having told the person everything; a run that has nothing left to do leaves
+    no run directory."""
     for warning in checked.warnings:
         console.warn(warning)
     for line in checked.resumed:
@@ -55,7 +56,9 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> E
         if lock is not None:
             lock.says(RUNNING if checked.choice is None else CHOOSING, directory.path.name)
         if checked.choice is not None:
-            choosing = Choosing(checked, checked.choice, directory, Watchers(directory, console), early)
+            choosing = Choosing(
+                checked, checked.choice, directory, Watchers(directory, console), early
+            )
             checked, code = await _settled(choosing, directory, console, lock)
             if checked.choice is not None:
                 return Ended(code)
@@ -67,7 +70,9 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> E
         return await _trained(run, checked, console, lock)
 
 
-async def _trained(run: Restarting, checked: Checked, console: RunConsole, lock: UpLock | None) -> Ended:
+async def _trained(
+    run: Restarting, checked: Checked, console: RunConsole, lock: UpLock | None
+) -> Ended:
     for note in checked.notes:
         console.say(note)
     with Signals(run, console.say) as signals, Wishes(lock, run):
@@ -82,8 +87,8 @@ async def _trained(run: Restarting, checked: Checked, console: RunConsole, lock:
 async def _settled(
     choosing: Choosing, directory: RunDirectory, console: RunConsole, lock: UpLock | None
 ) -> tuple[Checked, int]:
-    """With nothing left open; or as it was, if somebody wanted the end before: then there is no run directory, and an
-    exit code."""
+    """With nothing left open; or as it was, if somebody wanted the end before: then there is no run
+    directory, and an exit code."""
     try:
         with Signals(choosing, console.say) as signals, Wishes(lock, choosing):
             found = await choosing.settled()

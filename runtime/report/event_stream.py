@@ -1,4 +1,5 @@
-"""The events of a run as a stream: any number of readers, each from the first event on, at its own pace."""
+"""The events of a run as a stream: any number of readers, each from the first event on, at its own
+pace."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MISSED = "missed"  # what a reader gets in place of those that are not kept any 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that an actor (or the supervisor) reported, `time` seconds after the start of the run."""
+    """Something that an actor (or the supervisor) reported, `time` seconds after the start of the
+    run."""
 
     time: float
     actor: str
@@ -30,7 +32,9 @@ class Event:
         return self.fields[field_name]
 
     def __str__(self) -> str:
-        return f"{self.time:8.2f}  {self.actor:<14} {self.name:<10} {describe(self.fields)}".rstrip()
+        return (
+            f"{self.time:8.2f}  {self.actor:<14} {self.name:<10} {describe(self.fields)}"
+        ).rstrip()
 
 
 class Events:
@@ -66,7 +70,8 @@ class Events:
         self._wake()
 
     async def stream(self) -> AsyncIterator[Event]:
-        """Every event from the first on, until the run is over. A reader too slow for that learns what it missed."""
+        """Every event from the first on, until the run is over. A reader too slow for that learns
+        what it missed."""
         at = 0
         while True:
             changed = self._changed

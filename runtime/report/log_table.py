@@ -1,7 +1,8 @@
-"""The numbers of a run as a table, log.csv beside the journal: a row for every progress report and every test.
+"""The numbers of a run as a table, log.csv beside the journal: a row for every progress report and
+every test.
 
-The columns are the same in every run, so that a spreadsheet or a script finds them by name. Scores beside the loss and
-the accuracy stand in the last one, as "accuracy_5=0.98 f1=0.7".
+The columns are the same in every run, so that a spreadsheet or a script finds them by name. Scores
+beside the loss and the accuracy stand in the last one, as "accuracy_5=0.98 f1=0.7".
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 FILE = "log.csv"
 EVENTS = ("progress", "test")
-STAMP = ("t", "unix_seconds")  # seconds since the run began, and since 1970; the latter is empty on virtual time
+# seconds since the run began, and since 1970; the latter is empty on virtual time
+STAMP = ("t", "unix_seconds")
 NAMED = (
     "iteration",
     "max_iter",

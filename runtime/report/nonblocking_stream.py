@@ -1,5 +1,6 @@
-"""A stream that does not wait for its reader. A terminal that is stopped (Ctrl-S) or a pipe that nobody reads takes
-nothing more once it is full, and whoever writes waits: here that is a thread, not the run."""
+"""A stream that does not wait for its reader. A terminal that is stopped (Ctrl-S) or a pipe that
+nobody reads takes nothing more once it is full, and whoever writes waits: here that is a thread,
+not the run."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ def nonblocking(stream: TextIO) -> TextIO:
 
 
 class NonblockingStream(io.TextIOBase):
-    """What does not fit is left out; how much is told as soon as the reader reads again. An error of the stream is
-    raised by what is written next, or by `settle`. Thread-safe."""
+    """What does not fit is left out; how much is told as soon as the reader reads again. An error
+    of the stream is raised by what is written next, or by `settle`. Thread-safe."""
 
     def __init__(self, stream: TextIO, descriptor: int) -> None:
         stream.flush()
-        self._descriptor, self._is_terminal = descriptor, stream.isatty()
-        self._encoding, self._errors = stream.encoding, stream.errors or "strict"
+        self._descriptor = descriptor
+        self._is_terminal = stream.isatty()
+        self._encoding = stream.encoding
+        self._errors = stream.errors or "strict"
         self._changed = threading.Condition()
         self._texts: deque[str] = deque()
         self._size = 0  # characters that wait, with those that are being written
@@ -82,19 +85,23 @@ class NonblockingStream(io.TextIOBase):
     def settle(self, seconds: float = END_SECONDS) -> int:
         """Wait until all is written, but not for long. How many lines the reader did not take."""
         with self._changed:
-            done = self._changed.wait_for(lambda: self._error or not (self._size or self._left_out), seconds)
+            done = self._changed.wait_for(
+                lambda: self._error or not (self._size or self._left_out), seconds
+            )
             self._waited_in_vain = not done
             self._raise()
             return self._left_out + sum(text.count("\n") for text in self._texts)
 
     def settle_at_exit(self) -> None:
-        """The same, when nobody can be told any more; not for a reader who was waited for already."""
+        """The same, when nobody can be told any more; not for a reader who was waited for
+        already."""
         if not self._waited_in_vain:
             with suppress(OSError):
                 self.settle()
 
     def _raise(self) -> None:
-        error, self._error = self._error, None
+        error = self._error
+        self._error = None
         if error is not None:
             raise error
 
@@ -103,8 +110,11 @@ class NonblockingStream(io.TextIOBase):
             with self._changed:
                 self._changed.wait_for(lambda: self._texts or self._left_out)
                 if not self._texts:
-                    self._texts.append(f"... {self._left_out} lines are not shown: nobody read them\n")
-                    self._size, self._left_out = self._size + len(self._texts[0]), 0
+                    self._texts.append(
+                        f"... {self._left_out} lines are not shown: nobody read them\n"
+                    )
+                    self._size = self._size + len(self._texts[0])
+                    self._left_out = 0
                 text = self._texts[0]  # it stays there until it is written: `settle` counts it
             try:
                 self._send(text.encode(self._encoding, self._errors))
@@ -112,13 +122,15 @@ class NonblockingStream(io.TextIOBase):
                 with self._changed:
                     self._error = error
                     self._texts = deque([text])
-                    self._size, self._left_out = len(text), 0
+                    self._size = len(text)
+                    self._left_out = 0
             with self._changed:
                 self._texts.popleft()
                 self._size -= len(text)
                 self._changed.notify_all()
 
     def _send(self, data: bytes) -> None:
-        """Straight to the descriptor: a lock of the stream would be held for as long as its reader reads nothing."""
+        """Straight to the descriptor: a lock of the stream would be held for as long as its reader
+        reads nothing."""
         while data:
             data = data[os.write(self._descriptor, data) :]

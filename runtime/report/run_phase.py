@@ -1,5 +1,5 @@
-"""In which state a run is, by its events: the one place that decides. The live table, `status`, the page and the
-metrics ask it and choose their words.
+"""In which state a run is, by its events: the one place that decides. The live table, `status`, the
+page and the metrics ask it and choose their words.
 """
 
 from __future__ import annotations
@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-ENDING = ("winding down", "stopping early")  # asked from outside, or by the tests: what is under way is finished
+# asked from outside, or by the tests: what is under way is finished
+ENDING = ("winding down", "stopping early")
 ENDS = ("finished", "handed over")  # the lead is done
 STATES = ("starting", "running", "held", "stopping")  # while it lives
-RESULTS = ("killed", "stopped", "finished", "continued", "failed")  # when it does not; of several the last here counts
+# when it does not; of several the last here counts
+RESULTS = ("killed", "stopped", "finished", "continued", "failed")
 
 _STEPS = {"began": "running", "held": "held", "released": "running"}
 _STEPS |= dict.fromkeys((*ENDING, *ENDS, "continued"), "stopping")
@@ -19,8 +21,8 @@ _TOLD = {"ended": "finished", **{name: name for name in RESULTS[1:]}}
 
 @dataclass
 class RunPhase:
-    """A run's. `state`: one of STATES; `result`: what it will have come to if it ends now, one of RESULTS; `last_word`:
-    the lead's, one of ENDS."""
+    """A run's. `state`: one of STATES; `result`: what it will have come to if it ends now, one of
+    RESULTS; `last_word`: the lead's, one of ENDS."""
 
     state: str = "starting"
     result: str = "killed"
@@ -34,8 +36,9 @@ class RunPhase:
         if event in ENDS:
             self.last_word = event
 
-    def standing(self, *, lives: bool) -> str:
-        """What it is called: its state while it lives, its result when it does not or has failed."""
+    def status(self, *, lives: bool) -> str:
+        """What it is called: its state while it lives, its result when it does not or has
+        failed."""
         return self.state if lives and self.result != "failed" else self.result
 
 

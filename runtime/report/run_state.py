@@ -1,7 +1,8 @@
-"""What is known of a run at a moment, gathered from its events and heartbeats: what the live table shows.
+"""What is known of a run at a moment, gathered from its events and heartbeats: what the live table
+shows.
 
-It knows any program's events by their fields. Those of a `progress` that have a place of their own are named here;
-whatever else a program reports stands behind them.
+It knows any program's events by their fields. Those of a `progress` that have a place of their own
+are named here; whatever else a program reports stands behind them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ SMOOTHING = 0.2  # of the latest beat in what an actor is at, so that rows do no
 
 @dataclass
 class Seen:
-    """An actor as its heartbeats tell. `interest`: how much it computes and is waited for, of late."""
+    """An actor as its heartbeats tell. `interest`: how much it computes and is waited for, of
+    late."""
 
     process: str
     role: str = ""
@@ -43,7 +45,8 @@ class Curve:
     def __init__(self) -> None:
         self.values: list[float] = []
         self.last = float("nan")
-        self._stride, self._skipped = 1, 0
+        self._stride = 1
+        self._skipped = 0
 
     def add(self, value: float) -> None:
         """The next one."""
@@ -54,12 +57,13 @@ class Curve:
         self._skipped = 0
         self.values.append(value)
         if len(self.values) > MOST_POINTS:
-            self.values, self._stride = self.values[::2], 2 * self._stride
+            self.values = self.values[::2]
+            self._stride = 2 * self._stride
 
 
 class RunState:
-    """See the module docstring. `actors`: those that are expected, and their processes. Times are seconds of the run's
-    clock. It is drawn in a thread beside the one that tells it."""
+    """See the module docstring. `actors`: those that are expected, and their processes. Times are
+    seconds of the run's clock. It is drawn in a thread beside the one that tells it."""
 
     def __init__(self, actors: Mapping[str, str] | None = None) -> None:
         self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}
@@ -91,7 +95,9 @@ class RunState:
         elif event == PREDICTION:
             self.predicted = str(fields.get("text", ""))
         elif event == PREPARING:
-            self.preparing[str(fields.get("process"))] = "{what}: {done} of {total}".format(**fields)
+            self.preparing[str(fields.get("process"))] = "{what}: {done} of {total}".format(
+                **fields
+            )
         elif event == "began":
             self.began = now
             self.preparing.clear()
@@ -101,7 +107,9 @@ class RunState:
     def _point(self, name: str, fields: Mapping[str, Any]) -> None:
         value = fields.get(name)
         curve = self.curves.get(name)
-        if not isinstance(value, int | float) or (name == "accuracy" and curve is not None and curve.last == value):
+        if not isinstance(value, int | float) or (
+            name == "accuracy" and curve is not None and curve.last == value
+        ):
             return  # each progress repeats the accuracy of the last test
         if curve is None:
             curve = self.curves[name] = Curve()
@@ -114,12 +122,24 @@ class RunState:
         wanted: dict[str, float] = {}
         for name, status in heartbeat.actors.items():
             seen = self.actors.setdefault(name, Seen(heartbeat.process))
-            spans = {peer: total - seen.waited.get(peer, 0.0) for peer, total in status["waited"].items()}
+            spans = {
+                peer: total - seen.waited.get(peer, 0.0) for peer, total in status["waited"].items()
+            }
             longest = sorted(spans, key=lambda peer: -spans[peer])
-            shares = {peer: min(1.0, spans[peer] / heartbeat.period) for peer in longest if spans[peer] > 0.01}
-            seen.waits = ", ".join(f"{peer} {share:.0%}" for peer, share in shares.items()) or status["waiting_for"]
-            seen.process, seen.role = heartbeat.process, status["role"]
-            seen.doing, seen.handled, seen.inbox = status["doing"], status["handled"], status["inbox"]
+            shares = {
+                peer: min(1.0, spans[peer] / heartbeat.period)
+                for peer in longest
+                if spans[peer] > 0.01
+            }
+            seen.waits = (
+                ", ".join(f"{peer} {share:.0%}" for peer, share in shares.items())
+                or status["waiting_for"]
+            )
+            seen.process = heartbeat.process
+            seen.role = status["role"]
+            seen.doing = status["doing"]
+            seen.handled = status["handled"]
+            seen.inbox = status["inbox"]
             seen.waited = dict(status["waited"])
             for peer, share in shares.items():
                 wanted[peer] = wanted.get(peer, 0.0) + share
@@ -143,7 +163,8 @@ class RunState:
     @property
     def iterations(self) -> tuple[int | None, int | None]:
         """How many are done, and of how many, if the program counts so."""
-        said, last = self.progress.get("iteration"), self.progress.get("max_iter")
+        said = self.progress.get("iteration")
+        last = self.progress.get("max_iter")
         ended = self.summary.get("iterations")
         if isinstance(said, str):  # "300/2000"
             said, _, last = said.partition("/")
@@ -164,13 +185,17 @@ class RunState:
         return max(0.0, (last - done) * (last_at - first_at) / (done - first) - (now - last_at))
 
     def chosen(self, most: int) -> list[str]:
-        """The actors that are shown where there is room for so many: of each role the most interesting, then the most
-        interesting of all; in the order of their names."""
+        """The actors that are shown where there is room for so many: of each role the most
+        interesting, then the most interesting of all; in the order of their names."""
         if len(self.actors) <= most:
             return sorted(self.actors)
-        by_interest = sorted(self.actors, key=lambda name: (-round(self.actors[name].interest, 1), name))
+        by_interest = sorted(
+            self.actors, key=lambda name: (-round(self.actors[name].interest, 1), name)
+        )
         first_of = {self.actors[name].role: name for name in reversed(by_interest)}
-        kept = list(dict.fromkeys([*sorted(first_of.values(), key=by_interest.index), *by_interest]))
+        kept = list(
+            dict.fromkeys([*sorted(first_of.values(), key=by_interest.index), *by_interest])
+        )
         return sorted(kept[:most])
 
     def others(self, shown: Iterable[str]) -> str:
@@ -178,7 +203,13 @@ class RunState:
         left = self.actors.keys() - set(shown)
         if not left:
             return ""
-        waiting = sum(bool(self.actors[name].waits) and self.actors[name].doing == "idle" for name in left)
-        idle = sum(not self.actors[name].waits and self.actors[name].doing == "idle" for name in left)
+        waiting = sum(
+            bool(self.actors[name].waits) and self.actors[name].doing == "idle" for name in left
+        )
+        idle = sum(
+            not self.actors[name].waits and self.actors[name].doing == "idle" for name in left
+        )
         told = {"at work": len(left) - waiting - idle, "waiting": waiting, "idle": idle}
-        return f"and {len(left)} more: " + ", ".join(f"{count} {what}" for what, count in told.items() if count)
+        return f"and {len(left)} more: " + ", ".join(
+            f"{count} {what}" for what, count in told.items() if count
+        )

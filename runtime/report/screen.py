@@ -1,4 +1,5 @@
-"""The live table as lines: as many as there is room for, each as wide as the terminal at most. Plain decisions.
+"""The live table as lines: as many as there is room for, each as wide as the terminal at most.
+Plain decisions.
 
 iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
 loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first moment on:
@@ -20,7 +21,8 @@ from runtime.report.columns import Column, bar, brief, clock, cut, packed, spark
 from runtime.report.run_state import CURVES, RunState
 
 HEAD = 6  # lines above the actors' titles, with the empty one
-PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)  # what a `progress` has that stands elsewhere
+# what a `progress` has that stands elsewhere
+PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)
 COLUMNS = (
     Column("actor", least=12, name=True),
     Column("process", rank=2, name=True),
@@ -37,7 +39,9 @@ def screen(picture: RunState, now: float, width: int, height: int) -> list[str]:
     lines = [cut(line, width) for line in _head(picture, now, width)]
     names = picture.chosen(rows if len(picture.actors) <= rows else rows - 1)
     seen = [(name, picture.actors[name]) for name in names]
-    cells = [(name, at.process, at.doing, at.waits, str(at.handled), str(at.inbox)) for name, at in seen]
+    cells = [
+        (name, at.process, at.doing, at.waits, str(at.handled), str(at.inbox)) for name, at in seen
+    ]
     lines += ["", *table(COLUMNS, cells, width)]
     if others := picture.others(names):
         lines.append(cut(others, width))
@@ -45,7 +49,8 @@ def screen(picture: RunState, now: float, width: int, height: int) -> list[str]:
 
 
 def height_of(picture: RunState, height: int) -> int:
-    """Lines of the table on a terminal of `height`: all actors, if there is room; two are left for what is told."""
+    """Lines of the table on a terminal of `height`: all actors, if there is room; two are left for
+    what is told."""
     return max(HEAD + 3, min(HEAD + 1 + len(picture.actors), height - 2))
 
 

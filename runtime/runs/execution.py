@@ -55,9 +55,10 @@ class Watchers:
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells.
-    `restarts`: runs of this `up` that died one after another before it. `scale` makes another run of it, which goes on
-    with other workers or on other machines. `cards`: what operators elsewhere come in by."""
+    """What a house is built on: who is to live there, as the configuration says; where it writes,
+    whom it tells. `restarts`: runs of this `up` that died one after another before it. `scale`
+    makes another run of it, which goes on with other workers or on other machines. `cards`: what
+    operators elsewhere come in by."""
 
     placement: Placement
     config: ClusterConfig
@@ -76,10 +77,10 @@ class ExecutionContext:
 
 
 class Execution(ABC):
-    """Made on the event loop of its run; opened, supervised and closed, in this order. `began` is set when every actor
-    has begun. `summary` is a line for the person at a good end. `asked_to_end`: by somebody outside, so that no other
-    run follows it; `ended_now`: before its lead had ended. `healing`: what is left of it in
-    memory for the next, where one may follow."""
+    """Made on the event loop of its run; opened, supervised and closed, in this order. `began` is
+    set when every actor has begun. `summary` is a line for the person at a good end.
+    `asked_to_end`: by somebody outside, so that no other run follows it; `ended_now`: before its
+    lead had ended. `healing`: what is left of it in memory for the next, where one may follow."""
 
     began: asyncio.Event
     asked_to_end = ended_now = False
@@ -95,8 +96,8 @@ class Execution(ABC):
 
     @abstractmethod
     async def supervise(self) -> ConvoyError | None:
-        """Run the actors until the lead has ended or one has failed, then end the others; the error that ended the
-        run, if any, which the watcher was told at once."""
+        """Run the actors until the lead has ended or one has failed, then end the others; the error
+        that ended the run, if any, which the watcher was told at once."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -112,7 +113,8 @@ class Execution(ABC):
 
     @abstractmethod
     async def wind_down(self, reason: str) -> None:
-        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to save: end now."""
+        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to
+        save: end now."""
 
     @abstractmethod
     async def save(self) -> None:

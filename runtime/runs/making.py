@@ -1,4 +1,5 @@
-"""What a configuration asks for, before a run is made of it: where its actors live, its run directory, its time."""
+"""What a configuration asks for, before a run is made of it: where its actors live, its run
+directory, its time."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from runtime.simulation.clock import VirtualTimeLoop
 def execution_of(
     placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
 ) -> Callable[[ExecutionContext], Execution]:
-    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError if [simulation] fits
-    no link or has no profile."""
+    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError
+    if [simulation] fits no link or has no profile."""
     if config.simulation.clock == "virtual":
         from runtime.runs.virtual_run import planned
 
@@ -32,10 +33,14 @@ def execution_of(
 
 
 def directory_of(
-    config: ClusterConfig, now: Callable[[], float], *, up: UpLock | None = None, continues: str = ""
+    config: ClusterConfig,
+    now: Callable[[], float],
+    *,
+    up: UpLock | None = None,
+    continues: str = "",
 ) -> RunDirectory:
-    """A new run directory, where the configuration says. `up`: the lock that holds while the run lives; `continues`:
-    the id of the run that this one follows. LaunchError."""
+    """A new run directory, where the configuration says. `up`: the lock that holds while the run
+    lives; `continues`: the id of the run that this one follows. LaunchError."""
     return RunDirectory(
         Path(config.run.directory),
         config.run.name or config.program,

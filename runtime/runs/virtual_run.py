@@ -1,6 +1,8 @@
-"""A run on the virtual clock: the same placement, actors and messages on one event loop, as a model of a cluster.
+"""A run on the virtual clock: the same placement, actors and messages on one event loop, as a model
+of a cluster.
 
-The run directory is the same as of a real run; its journal tells virtual seconds and repeats itself to the last byte.
+The run directory is the same as of a real run; its journal tells virtual seconds and repeats itself
+to the last byte.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ LOG = "convoy.log"
 MOST_LISTED = 8  # links in an error
 
 
-def planned(placement: Placement, config: ClusterConfig) -> Callable[[ExecutionContext], VirtualExecution]:
+def planned(
+    placement: Placement, config: ClusterConfig
+) -> Callable[[ExecutionContext], VirtualExecution]:
     """The house that [simulation] describes. ConfigError if it describes none."""
-    network, service_time = network_of(placement, config), service_time_of(placement, config)
+    network = network_of(placement, config)
+    service_time = service_time_of(placement, config)
     return lambda site: VirtualExecution(site, network, service_time)
 
 
@@ -40,7 +45,9 @@ def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
     interfaces = None
     if wanted.interfaces != "link":
         by_machine = wanted.interfaces == "machine"
-        interfaces = {spec.name: spec.machine if by_machine else spec.name for spec in placement.processes}
+        interfaces = {
+            spec.name: spec.machine if by_machine else spec.name for spec in placement.processes
+        }
     links = tuple(_link(pattern, placement, config) for pattern in wanted.links)
     return InprocNetwork(wanted.latency, float(wanted.bytes_per_second or 0), interfaces, links)
 
@@ -54,13 +61,16 @@ def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule
     known = [(a, b) for a in names for b in placement.neighbours(a) if a != b]
     if arrow and any(link.fits(a, b) for a, b in known):
         return link
-    listed = ", ".join(f"{a} -> {b}" for a, b in known[:MOST_LISTED]) + (", ..." if len(known) > MOST_LISTED else "")
+    listed = ", ".join(f"{a} -> {b}" for a, b in known[:MOST_LISTED]) + (
+        ", ..." if len(known) > MOST_LISTED else ""
+    )
     text = f"fits no link between processes, expected SENDER -> RECEIVER, such as {listed}"
     raise ConfigError([config.raw.problem(("simulation", "links", pattern), text).text])
 
 
 def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime | None:
-    """How long array work takes that is really done; None: no time. ConfigError if the profile is wrong."""
+    """How long array work takes that is really done; None: no time. ConfigError if the profile is
+    wrong."""
     wanted = config.simulation
     if wanted.service_times is None:
         return None
@@ -70,12 +80,16 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
 
 
 class VirtualExecution(LoopExecution):
-    """Virtual time, a network and service times; a hang is an error. Nothing here knows of real seconds."""
+    """Virtual time, a network and service times; a hang is an error. Nothing here knows of real
+    seconds."""
 
     observes: type[Compute] = InlineCompute
 
-    def __init__(self, site: ExecutionContext, network: InprocNetwork, service_time: ServiceTime | None) -> None:
-        self._network, self._service_time = network, service_time
+    def __init__(
+        self, site: ExecutionContext, network: InprocNetwork, service_time: ServiceTime | None
+    ) -> None:
+        self._network = network
+        self._service_time = service_time
         self._recorder = Recorder() if site.config.run.record_service_times else None
         super().__init__(site)
 
@@ -99,7 +113,9 @@ class VirtualExecution(LoopExecution):
         directory.write("plan.json", {"clock": "virtual", "placement": placement})
         self._log = logging.FileHandler(directory.path / LOG)
         self._log.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
-        self._warnings = LoggedWarnings(lambda text: self._site.watcher.event(HERE, WARNING, {"text": text}))
+        self._warnings = LoggedWarnings(
+            lambda text: self._site.watcher.event(HERE, WARNING, {"text": text})
+        )
         for handler in (self._log, self._warnings):
             logging.getLogger().addHandler(handler)
         _loop().on_deadlock = self._stuck
@@ -108,7 +124,8 @@ class VirtualExecution(LoopExecution):
     async def close(self) -> None:
         """See House.close."""
         await super().close()
-        loop, directory = _loop(), self._site.directory
+        loop = _loop()
+        directory = self._site.directory
         loop.on_deadlock = lambda error: False
         self.summary = f"simulated {loop.time():.6g} s in {directory.age:.3g} s"
         if self._recorder is not None:

@@ -1,4 +1,5 @@
-"""Traces a run whose actors all live on this event loop, in real or virtual time: `run.trace` of it."""
+"""Traces a run whose actors all live on this event loop, in real or virtual time: `run.trace` of
+it."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ NUMBER = 1  # of the trace in its run
 
 
 class LoopTracing:
-    """`nodes`: those of the processes of `placement`; each of them is traced until `lead` has counted `iterations`
-    steps, or the run is over. OSError."""
+    """`nodes`: those of the processes of `placement`; each of them is traced until `lead` has
+    counted `iterations` steps, or the run is over. OSError."""
 
-    def __init__(self, placement: Placement, nodes: Mapping[str, Node], directory: Path, iterations: int) -> None:
+    def __init__(
+        self, placement: Placement, nodes: Mapping[str, Node], directory: Path, iterations: int
+    ) -> None:
         now = asyncio.get_running_loop().time
-        self._nodes, self._directory = nodes, directory
+        self._nodes = nodes
+        self._directory = directory
         lead = placement.topology.lead
         self._lead = nodes[placement.process_of()[lead]].actors[lead].actor
         self._ends_at = self._lead.steps + 1 + iterations

@@ -1,8 +1,10 @@
-"""Frames that are too large to travel as one: cut where they are sent, put together where they arrive.
+"""Frames that are too large to travel as one: cut where they are sent, put together where they
+arrive.
 
-ZeroMQ receives a frame into memory that the C library makes anew if it is larger than PARTS_FROM, page by page: 200 MB
-take 1.6 to 3 times as long so. Parts come into memory that is used again, and are copied into large pages. Over TCP
-parts are smaller: ZeroMQ makes memory for a frame that anybody claims to send, before it is known who that is.
+ZeroMQ receives a frame into memory that the C library makes anew if it is larger than PARTS_FROM,
+page by page: 200 MB take 1.6 to 3 times as long so. Parts come into memory that is used again, and
+are copied into large pages. Over TCP parts are smaller: ZeroMQ makes memory for a frame that
+anybody claims to send, before it is known who that is.
 """
 
 from __future__ import annotations
@@ -20,21 +22,26 @@ PARTS_FROM = LARGEST_PIECE  # bytes
 PART = 4 << 20
 TCP_PART = 1 << 20  # what each stranger may claim, see `zmtp.strangers`
 SEALED_PART = 256 << 10  # where parts are encrypted: one is sealed while the one before travels
-CURVE, TCP, IPC = "curve://", "tcp://", "ipc://"
-MAX_NUMBER = MAX_ARRAYS + 1  # of a frame: a word that says what the others are and a header stand before the arrays
-PLACE = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
+CURVE = "curve://"
+TCP = "tcp://"
+IPC = "ipc://"
+# of a frame: a word that says what the others are and a header stand before the arrays
+MAX_NUMBER = MAX_ARRAYS + 1
+# number of the frame in its message, its bytes, where the part begins
+PLACE = struct.Struct("<IQQ")
 
 
 def sizes_at(address: str) -> tuple[int, int]:
-    """Bytes of the largest frame that travels as a whole to an address, and of the parts of larger ones."""
+    """Bytes of the largest frame that travels as a whole to an address, and of the parts of larger
+    ones."""
     if address.startswith(CURVE):
         return SEALED_PART, SEALED_PART
     return (TCP_PART, TCP_PART) if address.startswith(TCP) else (PARTS_FROM, PART)
 
 
 def parted(frames: Frames, above: int = PARTS_FROM, part: int = PART) -> Iterator[Frames]:
-    """What a message travels as: the parts of its frames of more than `above` bytes, each behind an empty frame and its
-    place; the rest."""
+    """What a message travels as: the parts of its frames of more than `above` bytes, each behind an
+    empty frame and its place; the rest."""
     for number, frame in enumerate(frames):
         if len(frame) > above:
             for start in range(0, len(frame), part):
@@ -43,12 +50,13 @@ def parted(frames: Frames, above: int = PARTS_FROM, part: int = PART) -> Iterato
 
 
 class FrameParts:
-    """Puts the large frames of one sender together again: one after the other, so that what it may claim memory for is
-    one frame more than what it has sent."""
+    """Puts the large frames of one sender together again: one after the other, so that what it may
+    claim memory for is one frame more than what it has sent."""
 
     def __init__(self, message_bytes: int) -> None:
         self._message_bytes = message_bytes
-        self._wholes: dict[int, tuple[memoryview, int]] = {}  # number of a frame -> its memory, bytes that are here
+        # number of a frame -> its memory, bytes that are here
+        self._wholes: dict[int, tuple[memoryview, int]] = {}
 
     def take(self, frames: Frames) -> Frames | None:
         """The message that this ends; None if it is a part. No frames at all if it is neither."""
@@ -56,7 +64,11 @@ class FrameParts:
             number, size, start = PLACE.unpack(frames[1])
             end = start + len(frames[2])
             whole, here = self._wholes.get(number) or (memoryview(b""), 0)
-            fits = start < end <= size <= self._message_bytes and start == here and len(whole) in (0, size)
+            fits = (
+                start < end <= size <= self._message_bytes
+                and start == here
+                and len(whole) in (0, size)
+            )
             if not fits or (not whole and (number > MAX_NUMBER or self._is_unfinished)):
                 self._wholes.clear()
                 return []
@@ -65,10 +77,15 @@ class FrameParts:
             self._wholes[number] = whole, end
             return None
         if self._wholes:
-            wholes, unfinished, self._wholes = self._wholes, self._is_unfinished, {}
+            wholes = self._wholes
+            unfinished = self._is_unfinished
+            self._wholes = {}
             if unfinished or max(wholes) >= len(frames):
                 return []
-            frames = [wholes[number][0] if number in wholes else frame for number, frame in enumerate(frames)]
+            frames = [
+                wholes[number][0] if number in wholes else frame
+                for number, frame in enumerate(frames)
+            ]
         return frames
 
     @property

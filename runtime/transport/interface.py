@@ -1,9 +1,11 @@
-"""What every transport promises, whatever road it takes. One contract-test suite runs over all of them.
+"""What every transport promises, whatever road it takes. One contract-test suite runs over all of
+them.
 
-A transport belongs to one process and moves envelopes between it and its peer processes:
-in order per sender, receiver and lane; at most once; bounded by byte credits; malformed input is rejected and
-counted, never fatal; nothing is dropped uncounted. Should a road break the first two (`faults` makes it), the node
-behind it rejects what comes twice or too late: actors are promised both whatever happens.
+A transport belongs to one process and moves envelopes between it and its peer processes: in order
+per sender, receiver and lane; at most once; bounded by byte credits; malformed input is rejected
+and counted, never fatal; nothing is dropped uncounted. Should a road break the first two (`faults`
+makes it), the node behind it rejects what comes twice or too late: actors are promised both
+whatever happens.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from runtime.messages.message import Envelope, Lane
 
 FILES = ("unix://", "ipc://")  # addresses that are files
 Release = Callable[[], None]
-Deliver = Callable[[Envelope, int, Release], None]  # (envelope, bytes, call once when its memory is no longer read)
+# (envelope, bytes, call once when its memory is no longer read)
+Deliver = Callable[[Envelope, int, Release], None]
 Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a process listens: its addresses per lane, the nearest first; where its shared memory is, if it has some;
-    and on which `host`, see `host.identity`."""
+    """Where a process listens: its addresses per lane, the nearest first; where its shared memory
+    is, if it has some; and on which `host`, see `host.identity`."""
 
     control: tuple[str, ...] = ()
     bulk: tuple[str, ...] = ()
@@ -33,8 +36,9 @@ class Endpoints:
     host: str = ""
 
     def reached_at(self, lane: Lane, near: bool) -> str:
-        """The address for a peer of this host (`near`) or of another one; "" if there is none. A file is tried on
-        another host only where nothing else is offered: file systems can be shared."""
+        """The address for a peer of this host (`near`) or of another one; "" if there is none. A
+        file is tried on another host only where nothing else is offered: file systems can be
+        shared."""
         addresses: tuple[str, ...] = getattr(self, lane)
         far = [address for address in addresses if not address.startswith(FILES)]
         return next(iter(addresses if near else far or addresses), "")
@@ -46,13 +50,16 @@ class Endpoints:
     @staticmethod
     def of(fields: Mapping[str, Any]) -> Endpoints:
         """From its fields, as JSON gives them."""
-        return Endpoints(tuple(fields["control"]), tuple(fields["bulk"]), fields["arena"], fields["host"])
+        return Endpoints(
+            tuple(fields["control"]), tuple(fields["bulk"]), fields["arena"], fields["host"]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be under way. `credit_bytes` per peer on the bulk lane; `message_bytes` for one frame; `link_seconds`
-    without a sign of life of the peer's host, and the link to it counts as lost."""
+    """What may be under way. `credit_bytes` per peer on the bulk lane; `message_bytes` for one
+    frame; `link_seconds` without a sign of life of the peer's host, and the link to it counts as
+    lost."""
 
     credit_bytes: int = 64 << 20
     message_bytes: int = 1 << 30
@@ -83,19 +90,21 @@ class Transport(ABC):
 
     @abstractmethod
     def disconnect(self, peer: str, why: str) -> None:
-        """Let go of the links to `peer`: who waits for its credits, or sends later, gets ActorStopped."""
+        """Let go of the links to `peer`: who waits for its credits, or sends later, gets
+        ActorStopped."""
 
     @abstractmethod
     async def send(self, peer: str, envelope: Envelope) -> None:
         """Hand an envelope to the road to `peer`; waits for byte credits, not for delivery.
 
-        Arrays are referenced, not copied: the sender must not write to them again. ActorStopped if there is no
-        link to the peer, MessageError if the message cannot travel.
+        Arrays are referenced, not copied: the sender must not write to them again. ActorStopped if
+        there is no link to the peer, MessageError if the message cannot travel.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Send what is queued (for at most a second), then stop; waiting senders get ActorStopped."""
+        """Send what is queued (for at most a second), then stop; waiting senders get
+        ActorStopped."""
 
     @abstractmethod
     def queued_bytes(self) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""What one process shares with its peers on this host: its arena, its windows onto theirs, and what is to be returned.
+"""What one process shares with its peers on this host: its arena, its windows onto theirs, and what
+is to be returned.
 
 Used by `sockets`, which carries the descriptors there and the returns back.
 """
@@ -20,18 +21,22 @@ _lives = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """A peer in one of its lives. What is lent to it or due to it never counts for a later life of the same name."""
+    """A peer in one of its lives. What is lent to it or due to it never counts for a later life of
+    the same name."""
 
     life: int
     window: Window
     watch: int  # a descriptor that becomes readable when its process ends
-    due: list[int] = field(default_factory=list)  # offsets of its arrays that nobody here sees any more
+    # offsets of its arrays that nobody here sees any more
+    due: list[int] = field(default_factory=list)
 
 
 class SharedMemory:
-    """Lends the arrays of `arena` to peers, reads theirs in place, and notices when one of them dies.
+    """Lends the arrays of `arena` to peers, reads theirs in place, and notices when one of them
+    dies.
 
-    `on_due(peer)` is called on the event loop when something of that peer's is to be returned (`take_due`).
+    `on_due(peer)` is called on the event loop when something of that peer's is to be returned
+    (`take_due`).
     """
 
     def __init__(self, process: str, arena: Arena, on_due: Callable[[str], None]) -> None:
@@ -42,7 +47,8 @@ class SharedMemory:
         self._peers: dict[str, _Peer] = {}
 
     def connect(self, peer: str, address: str) -> None:
-        """Map the peer's arena; a former one, of an earlier life, is let go. LaunchError if it cannot be mapped."""
+        """Map the peer's arena; a former one, of an earlier life, is let go. LaunchError if it
+        cannot be mapped."""
         self.disconnect(peer)
         life = next(_lives)
         try:
@@ -57,7 +63,8 @@ class SharedMemory:
         self._loop.add_reader(watch, self.disconnect, peer)
 
     def disconnect(self, peer: str) -> None:
-        """The peer's process has ended, or is another now: what it held is free, and nothing more is lent to it."""
+        """The peer's process has ended, or is another now: what it held is free, and nothing more
+        is lent to it."""
         gone = self._peers.pop(peer, None)
         if gone is not None:
             self._loop.remove_reader(gone.watch)
@@ -70,7 +77,8 @@ class SharedMemory:
         return Loan(self.arena, known.life if known is not None else 0)
 
     def window(self, peer: str, pid: int) -> Window | None:
-        """Where the arrays of this peer are read, if it shares them and is that process (not an earlier life)."""
+        """Where the arrays of this peer are read, if it shares them and is that process (not an
+        earlier life)."""
         known = self._peers.get(peer)
         return known.window if known is not None and known.window.pid == pid else None
 
@@ -82,7 +90,8 @@ class SharedMemory:
                 self.arena.returned(known.life, offset)
 
     def take_due(self, peer: str) -> list[int]:
-        """Offsets of arrays of the peer's that nobody here sees any more; they are now the caller's to return."""
+        """Offsets of arrays of the peer's that nobody here sees any more; they are now the caller's
+        to return."""
         known = self._peers.get(peer)
         if known is None:
             return []
@@ -109,11 +118,13 @@ class SharedMemory:
 
 
 class Loan:
-    """The arrays of one message that stay where they are. Call it with each array: its offset, or None."""
+    """The arrays of one message that stay where they are. Call it with each array: its offset, or
+    None."""
 
     def __init__(self, arena: Arena, reader: int) -> None:
         """`reader` is one life of a peer; 0 is nobody: nothing stays."""
-        self._arena, self._reader = arena, reader
+        self._arena = arena
+        self._reader = reader
         self.offsets: list[int] = []
         self.size = 0
 
@@ -134,7 +145,8 @@ class Loan:
 
 
 class Borrow:
-    """The arrays of one received message that are read in place. Call it with offset and bytes: see `wire.Borrow`."""
+    """The arrays of one received message that are read in place. Call it with offset and bytes: see
+    `wire.Borrow`."""
 
     def __init__(self, window: Window | None) -> None:
         self.window = window
@@ -142,6 +154,8 @@ class Borrow:
 
     def __call__(self, offset: int, size: int) -> Array:
         if self.window is None:
-            raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory that is not mapped here")
+            raise MessageError(
+                "bad_shape", (f"{size} bytes at {offset} of shared memory that is not mapped here")
+            )
         self.size += size
         return self.window.bytes_at(offset, size)

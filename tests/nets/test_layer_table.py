@@ -14,5 +14,11 @@ def test_the_table_of_layers_in_the_docs_is_that_of_the_classes():
 
 
 def test_the_table_of_solvers_in_the_docs_names_them_all_with_their_histories():
-    rows = [line.split("|")[1:3] for line in PAGE.split("## Solvers")[1].splitlines() if line.startswith("| `")]
-    assert {name.strip(" `"): int(count) for name, count in rows} == {n: rule.histories for n, rule in RULES.items()}
+    rows = [
+        line.split("|")[1:3]
+        for line in PAGE.split("## Solvers")[1].splitlines()
+        if line.startswith("| `")
+    ]
+    assert {name.strip(" `"): int(count) for name, count in rows} == {
+        n: rule.histories for n, rule in RULES.items()
+    }

@@ -1,4 +1,5 @@
-"""Workers that are slower than their peers are named within 20 passes, those that only vary never."""
+"""Workers that are slower than their peers are named within 20 passes, those that only vary
+never."""
 
 from __future__ import annotations
 
@@ -13,10 +14,16 @@ WITHIN = 20  # passes
 
 
 def told(
-    factors: dict[str, float], passes: int, sigma: float, seed: int = 1, cohort: Stragglers | None = None
+    factors: dict[str, float],
+    passes: int,
+    sigma: float,
+    seed: int = 1,
+    cohort: Stragglers | None = None,
 ) -> list[tuple[int, Straggler]]:
-    """What is told of workers whose passes take a second times their factor, times what chance does."""
-    chance, found = random.Random(seed), cohort or Stragglers()
+    """What is told of workers whose passes take a second times their factor, times what chance
+    does."""
+    chance = random.Random(seed)
+    found = cohort or Stragglers()
     news = []
     for number in range(passes):
         for worker, factor in factors.items():
@@ -28,7 +35,9 @@ def told(
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("times", [2.0, 5.0, 10.0])
-def test_a_slow_worker_is_named_within_twenty_passes_and_nobody_else_is(times: float, count: int) -> None:
+def test_a_slow_worker_is_named_within_twenty_passes_and_nobody_else_is(
+    times: float, count: int
+) -> None:
     for seed in range(50):
         factors = dict.fromkeys(WORKERS[:count], 1.0) | {"b": times}
         ((at, first), *more) = told(factors, 60, 0.1, seed)
@@ -43,7 +52,8 @@ def test_workers_that_only_vary_are_never_named(sigma: float) -> None:
 
 
 def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
-    chance, cohort = random.Random(2), Stragglers()
+    chance = random.Random(2)
+    cohort = Stragglers()
     for number in range(5000):
         for worker in WORKERS:
             seconds = 10.0 if chance.random() < 0.1 else 1.0
@@ -59,7 +69,8 @@ def test_one_quick_pass_of_a_peer_that_then_waits_names_nobody() -> None:
 
 def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once() -> None:
     cohort = Stragglers()
-    slow, even = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}, dict.fromkeys(WORKERS, 1.0)
+    slow = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}
+    even = dict.fromkeys(WORKERS, 1.0)
     assert [said.slow for _, said in told(slow, 20, 0.05, cohort=cohort)] == [True]
     assert cohort.stragglers == ["b"]
     assert [said.slow for _, said in told(even, 20, 0.05, cohort=cohort)] == [False]
@@ -78,5 +89,7 @@ def test_whoever_has_more_rows_may_take_longer() -> None:
 def test_whoever_takes_part_no_more_is_no_peer() -> None:
     cohort = Stragglers()
     told({"a": 1.0, "b": 1.0, "c": 1.0}, 20, 0.05, cohort=cohort)
-    assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, "its peers are as slow"
+    assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, (
+        "its peers are as slow"
+    )
     assert cohort.stragglers == []

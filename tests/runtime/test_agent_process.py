@@ -1,4 +1,5 @@
-"""The agent as a process, `python -m runtime join`: either of its lifelines ends it, and it says what did."""
+"""The agent as a process, `python -m runtime join`: either of its lifelines ends it, and it says
+what did."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ class Agent:
 
     async def join(self) -> None:
         self.reception = Reception(
-            limits_of(6.0), lambda *said: self.heard.put_nowait(said), lambda *_: None, lambda *_: None
+            limits_of(6.0),
+            lambda *said: self.heard.put_nowait(said),
+            lambda *_: None,
+            lambda *_: None,
         )
         address = self.reception.listen("127.0.0.1", 0)
         self.process = subprocess.Popen(  # noqa: ASYNC220  # what asyncio starts it watches, too

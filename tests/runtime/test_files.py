@@ -1,4 +1,5 @@
-"""Secrets and the files of a run directory: only for their owner, whatever the umask is, and never through a link."""
+"""Secrets and the files of a run directory: only for their owner, whatever the umask is, and never
+through a link."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def test_secrets_and_journals_are_for_their_owner_alone_whatever_the_umask_is(
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_new_file(tmp_path: Path, precious: Path) -> None:
+def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_new_file(
+    tmp_path: Path, precious: Path
+) -> None:
     for name in ("keys", "journal", "part.json", "card", "plan"):
         (tmp_path / name).symlink_to(precious)
     with pytest.raises(FileExistsError):
@@ -88,18 +91,25 @@ def test_files_of_a_run_directory_take_the_place_of_links(tmp_path: Path, precio
     assert not (run.path / PARTS / "p.json").is_symlink()
 
 
-def test_a_table_of_a_run_that_is_a_link_is_told_and_not_written(tmp_path: Path, precious: Path) -> None:
-    run, told = RunDirectory(tmp_path, "digits"), []
+def test_a_table_of_a_run_that_is_a_link_is_told_and_not_written(
+    tmp_path: Path, precious: Path
+) -> None:
+    run = RunDirectory(tmp_path, "digits")
+    told = []
     run.on_trouble = told.append
     (run.path / "log.csv").symlink_to(precious)
     for iteration in ("1/10", "2/10"):
         run.event("coordinator", "progress", {"iteration": iteration, "loss": 0.5})
     run.close()
-    assert told == [f"{run.path}/log.csv: it is a link, expected a file of this user: it is not written"]
+    assert told == [
+        (f"{run.path}/log.csv: it is a link, expected a file of this user: it is not written")
+    ]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_secrets_that_others_may_read_are_refused_with_the_command_that_mends_it(tmp_path: Path, mode: int) -> None:
+def test_secrets_that_others_may_read_are_refused_with_the_command_that_mends_it(
+    tmp_path: Path, mode: int
+) -> None:
     for one, read, error in ((KEYS, Keys.read, LaunchError), (CARD, OperatorKey.read, ConfigError)):
         path = tmp_path / type(one).__name__
         one.write(path)
@@ -118,7 +128,9 @@ def test_secrets_of_another_user_are_refused(tmp_path: Path) -> None:
             read(path)
 
 
-def test_a_secret_may_be_named_by_a_link_and_is_no_pipe_folder_or_large_file(tmp_path: Path) -> None:
+def test_a_secret_may_be_named_by_a_link_and_is_no_pipe_folder_or_large_file(
+    tmp_path: Path,
+) -> None:
     CARD.write(tmp_path / "card")
     (tmp_path / "current").symlink_to("card")
     assert OperatorKey.read(tmp_path / "current") == CARD

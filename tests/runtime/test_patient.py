@@ -35,7 +35,9 @@ def test_what_a_reader_reads_is_all_that_was_written_in_its_order(pipe: tuple[in
     shown = nonblocking(stream)
     for number in range(100):
         shown.write(f"line {number} é\n")
-    assert read_all(reading, "line 99 é\n").splitlines() == [f"line {number} é" for number in range(100)]
+    assert read_all(reading, "line 99 é\n").splitlines() == [
+        f"line {number} é" for number in range(100)
+    ]
     os.close(reading)
 
 
@@ -57,7 +59,9 @@ def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_
     os.close(reading)
 
 
-def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(pipe: tuple[int, TextIO]) -> None:
+def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(
+    pipe: tuple[int, TextIO],
+) -> None:
     reading, stream = pipe
     os.set_blocking(stream.fileno(), False)
     with suppress(BlockingIOError):
@@ -72,7 +76,9 @@ def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(pipe: tuple
     os.close(reading)
 
 
-def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(pipe: tuple[int, TextIO]) -> None:
+def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(
+    pipe: tuple[int, TextIO],
+) -> None:
     reading, stream = pipe
     shown = NonblockingStream(stream, stream.fileno())
     os.close(reading)

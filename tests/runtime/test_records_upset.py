@@ -62,7 +62,9 @@ def test_a_lock_that_somebody_removes_is_made_again_by_its_holder(tmp_path: Path
     assert list(tmp_path.glob(".up-*")) == []
 
 
-def test_a_forked_child_of_a_script_neither_keeps_nor_removes_the_lock_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_of_a_script_neither_keeps_nor_removes_the_lock_of_its_parent(
+    tmp_path: Path,
+) -> None:
     script = """
 import os, signal, sys
 from pathlib import Path
@@ -110,7 +112,9 @@ def test_a_descriptor_that_is_kept_from_children_is_closed_in_them_alone() -> No
     os.close(readable)
 
 
-def test_a_lock_works_on_where_the_working_directory_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_works_on_where_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
     with UpLock(Path("runs"), print) as lock:
@@ -121,7 +125,8 @@ def test_a_lock_works_on_where_the_working_directory_changes(tmp_path: Path, mon
 
 
 async def test_down_waits_for_an_up_whose_folder_is_moved_meanwhile(tmp_path: Path) -> None:
-    folder, moved = tmp_path / "runs", tmp_path / "moved"
+    folder = tmp_path / "runs"
+    moved = tmp_path / "moved"
     folder.mkdir()
     with UpLock(folder, lambda text: None) as lock:
         directory = run_in(folder, "one", lock.up)
@@ -182,12 +187,19 @@ def test_a_lock_that_is_seen_through_another_mount_is_judged_by_its_time(
     ("text", "told"),
     [
         ("", "it is empty; expected the journal of a run"),
-        ('{"t": 0.0, "actor": "a", "event": "began"}\n{"t": 1.0, "ac', "its last line has no end and is left out"),
+        (
+            ('{"t": 0.0, "actor": "a", "event": "began"}\n{"t": 1.0, "ac'),
+            "its last line has no end and is left out",
+        ),
         ('{"t": 0.0, "actor": "a", "event": "began"}\n', None),
     ],
 )
 async def test_the_end_of_a_journal_that_nobody_writes_any_more_is_told(
-    tmp_path: Path, text: str, told: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    text: str,
+    told: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = run_in(tmp_path, "one")
     (directory / "events.jsonl").write_text(text)
@@ -230,8 +242,12 @@ def test_a_copy_of_a_checkpoint_under_a_name_of_a_persons_is_not_the_newest(tmp_
     assert [path.name[11:-12] for path in newest_first(tmp_path)] == ["0000300", "00000020"]
 
 
-@pytest.mark.parametrize("harm", [lambda data: bytes(len(data)), lambda data: data[: len(data) // 2], lambda data: b""])
-def test_a_kernel_that_is_damaged_on_the_disk_is_compiled_again(tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "harm", [lambda data: bytes(len(data)), lambda data: data[: len(data) // 2], lambda data: b""]
+)
+def test_a_kernel_that_is_damaged_on_the_disk_is_compiled_again(
+    tmp_path: Path, harm: Callable[[bytes], bytes]
+) -> None:
     kept = Kept(tmp_path, "kernel")
     kept.write(b"machine code")
     assert Kept(tmp_path, "kernel").read() == b"machine code"

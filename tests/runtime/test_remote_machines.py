@@ -1,4 +1,5 @@
-"""What `up` makes of an agent's words, and an agent of those of `up`, without sockets: every step, and no other."""
+"""What `up` makes of an agent's words, and an agent of those of `up`, without sockets: every step,
+and no other."""
 
 from __future__ import annotations
 
@@ -31,12 +32,15 @@ SAID_BY_AGENT: dict[type[Message], Message] = {
     agent_messages.Joined: facts_here("m", "10.0.0.1"),
     agent_messages.Prepared: agent_messages.Prepared(),
     agent_messages.Started: agent_messages.Started(process="p", incarnation=1, error=""),
-    agent_messages.Exited: agent_messages.Exited(process="p", incarnation=1, status=-9, how="killed by SIGKILL"),
+    agent_messages.Exited: agent_messages.Exited(
+        process="p", incarnation=1, status=-9, how="killed by SIGKILL"
+    ),
     agent_messages.Piece: PIECE,
     agent_messages.Leaving: agent_messages.Leaving(seconds=25.0),
     agent_messages.Closed: agent_messages.Closed(),
     agent_messages.Problem: agent_messages.Problem(error="no room"),
-    agent_messages.Launch: agent_messages.Launch(process="p", incarnation=1),  # which is not the agent's to say
+    # which is not the agent's to say
+    agent_messages.Launch: agent_messages.Launch(process="p", incarnation=1),
 }
 SAID_BY_UP: dict[type[Message], Message] = {
     agent_messages.Piece: PIECE,
@@ -74,7 +78,9 @@ class Known:
 
 @pytest.mark.parametrize("stage", list(Stage))
 @pytest.mark.parametrize("kind", list(SAID_BY_AGENT))
-async def test_an_agent_may_say_what_the_table_has_and_nothing_else(stage: Stage, kind: type[Message]) -> None:
+async def test_an_agent_may_say_what_the_table_has_and_nothing_else(
+    stage: Stage, kind: type[Message]
+) -> None:
     known = Known(stage)
     known.machine.take(SAID_BY_AGENT[kind])
     assert known.machine.stage is remote.STEPS.get((stage, kind), Stage.GONE)
@@ -83,11 +89,16 @@ async def test_an_agent_may_say_what_the_table_has_and_nothing_else(stage: Stage
         assert told == f"machine 'm': its agent said {kind.__name__} while it was {stage.value}"
 
 
-async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> None:
+async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> (
+    None
+):
     known = Known()
     child = await known.with_process()
     child.signal(signal.SIGTERM)
-    assert [type(message) for message in known.told] == [agent_messages.Launch, agent_messages.Signal]
+    assert [type(message) for message in known.told] == [
+        agent_messages.Launch,
+        agent_messages.Signal,
+    ]
     known.machine.take(PIECE)
     assert (known.pieces, type(known.told[-1])) == ([PIECE], agent_messages.Got)
     known.machine.take(SAID_BY_AGENT[agent_messages.Exited])
@@ -101,9 +112,13 @@ async def test_what_cannot_be_started_there_is_told_with_its_machine() -> None:
     born = asyncio.create_task(known.machine.launch("p", 1))
     await asyncio.sleep(0)
     known.machine.take(
-        agent_messages.Started(process="p", incarnation=1, error="process 'p' could not be started: no memory")
+        agent_messages.Started(
+            process="p", incarnation=1, error=("process 'p' could not be started: no memory")
+        )
     )
-    with pytest.raises(LaunchError, match=r"^machine 'm': process 'p' could not be started: no memory$"):
+    with pytest.raises(
+        LaunchError, match=(r"^machine 'm': process 'p' could not be started: " r"no memory$")
+    ):
         await born
     with pytest.raises(LaunchError, match="machine 'm' is gone"):
         await Known(Stage.GONE).machine.launch("p", 1)
@@ -118,8 +133,12 @@ async def test_with_a_machine_all_its_processes_and_all_who_wait_are_told(how: s
     if how == "lost":
         known.machine.lost("its connection broke")
     else:
-        known.machine.take(SAID_BY_AGENT[agent_messages.Problem if how == "problem" else agent_messages.Closed])
-    why = {"lost": "its connection broke", "problem": "no room", "closed": "its agent has ended"}[how]
+        known.machine.take(
+            SAID_BY_AGENT[agent_messages.Problem if how == "problem" else agent_messages.Closed]
+        )
+    why = {"lost": "its connection broke", "problem": "no room", "closed": "its agent has ended"}[
+        how
+    ]
     assert (await child.wait(), child.how) == (LOST, f"is lost with its machine 'm': {why}")
     with pytest.raises(LaunchError, match=f"^machine 'm': {why}$"):
         await waiting
@@ -134,17 +153,25 @@ class NoNursery:
 
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("kind", list(SAID_BY_UP))
-async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: type[Message]) -> None:
+async def test_up_may_say_what_the_table_has_and_nothing_else(
+    step: Step, kind: type[Message]
+) -> None:
     nursery: Any = NoNursery()
     agent = MachineAgent("m", nursery)
-    before = {Step.JOINING: [], Step.READY: [agent_messages.Orders], Step.CLOSING: [agent_messages.Close]}[step]
+    before = {
+        Step.JOINING: [],
+        Step.READY: [agent_messages.Orders],
+        Step.CLOSING: [agent_messages.Close],
+    }[step]
     for message in before:
         agent.take(SAID_BY_UP[message])
     agent.take(SAID_BY_UP[kind])
     legal = (step, kind) in machine_agent.STEPS
     assert agent.over.done() is not legal
     if not legal:
-        assert str(agent.over.result()) == f"`up` said {kind.__name__} while this agent was {step.value}"
+        assert str(agent.over.result()) == (
+            f"`up` said {kind.__name__} while this agent was {step.value}"
+        )
 
 
 async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_path: Path) -> None:
@@ -167,9 +194,12 @@ async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_
     await serving
 
 
-async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_cannot_be_kept_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "logs").write_text("no folder")
-    launcher, copies = SshLauncher(LaunchPlan(tmp_path, "roles", ())), Copies(tmp_path, ["logs/*"])
+    launcher = SshLauncher(LaunchPlan(tmp_path, "roles", ()))
+    copies = Copies(tmp_path, ["logs/*"])
     for _ in range(3):
         launcher._keep("m", copies, PIECE)
     assert [record.getMessage() for record in caplog.records] == [
@@ -183,7 +213,9 @@ async def test_ssh_gives_up_a_machine_that_does_not_answer_long_before_one_that_
 ) -> None:
     stub = program(tmp_path / "bin" / "ssh", f'echo "$@" > {tmp_path}/said; read line')
     monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
-    launcher = SshLauncher(LaunchPlan(tmp_path, "roles", (), wishes=Launcher(kind="ssh", start_seconds=wished)))
+    launcher = SshLauncher(
+        LaunchPlan(tmp_path, "roles", (), wishes=Launcher(kind="ssh", start_seconds=wished))
+    )
     ssh = await launcher.start(Machine(name="m"), ["true"], "")
     await ssh.wait()
     ssh.kill()

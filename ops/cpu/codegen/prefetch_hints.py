@@ -14,4 +14,5 @@ def _emit(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
     fetch(builder, args[0], to_write=False)
 
 
-prefetch = instruction([I64], _emit)  # the line at an address, which need not be readable, into the L2 cache
+# the line at an address, which need not be readable, into the L2 cache
+prefetch = instruction([I64], _emit)

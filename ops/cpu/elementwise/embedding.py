@@ -18,11 +18,14 @@ _BLOCK = layout("rows values out count width table step")
 
 @kernel(_BLOCK)
 def add_rows(number: int, size: int, at: Any) -> None:
-    """out[r] = the sum of values where rows is r, in their order; each thread has some of the columns."""
+    """out[r] = the sum of values where rows is r, in their order; each thread has some of the
+    columns."""
     a = arguments(at)
     grains = (a.width + GRAIN - 1) // GRAIN
-    first, end = grains * number // size * GRAIN, min(a.width, grains * (number + 1) // size * GRAIN)
-    rows, mine = integers(a.rows, a.count), end - first
+    first = grains * number // size * GRAIN
+    end = min(a.width, grains * (number + 1) // size * GRAIN)
+    rows = integers(a.rows, a.count)
+    mine = end - first
     for r in range(a.table):
         total = floats(a.out + (r * a.width + first) * 4, mine)
         for i in range(mine):
@@ -40,11 +43,21 @@ class Tables(Fast):
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
         """As Backend's."""
         beside = values.shape[1] == 1 or values.strides[1] == 4
-        if not (values.dtype == out.dtype == F32 and beside and out.flags.c_contiguous and rows.flags.c_contiguous):
+        if not (
+            values.dtype == out.dtype == F32
+            and beside
+            and out.flags.c_contiguous
+            and rows.flags.c_contiguous
+        ):
             super().sum_rows(rows, values, out)
             return
         block = _BLOCK(
-            rows=address(rows), values=address(values), out=address(out), count=len(rows), width=values.shape[1],
-            table=len(out), step=values.strides[0],
-        )  # fmt: skip
+            rows=address(rows),
+            values=address(values),
+            out=address(out),
+            count=len(rows),
+            width=values.shape[1],
+            table=len(out),
+            step=values.strides[0],
+        )
         self.team.run(add_rows, block)

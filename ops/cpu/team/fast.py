@@ -1,7 +1,8 @@
 """What every family of fast operations stands on: the threads, the scratch memory, the streams.
 
-A family is a class that overrides some methods of the interface. It computes what its kernels can read (float32,
-channels side by side); the rest, and every complaint about arguments, is `super()`'s.
+A family is a class that overrides some methods of the interface. It computes what its kernels can
+read (float32, channels side by side); the rest, and every complaint about arguments, is
+`super()`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How kernels see images: an address and strides, with the channels of a pixel side by side.
 
-Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a batch are neighbours, so
-a block of images is the rows of a micro-kernel, they all meet the same padding, and no layer converts for the next.
+Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a
+batch are neighbours, so a block of images is the rows of a micro-kernel, they all meet the same
+padding, and no layer converts for the next.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from ops.cpu.team.operands import address
 from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
-TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC, and back: the same permutation
+TO_MEMORY = (2, 3, 0, 1)  # NCHW -> HWNC, and back: the same permutation
+TO_LOGICAL = (2, 3, 0, 1)
 
 
 class Image(NamedTuple):
-    """A batch of images in memory: address and strides (image, row, column) in bytes; channels are contiguous."""
+    """A batch of images in memory: address and strides (image, row, column) in bytes; channels are
+    contiguous."""
 
     at: int
     sn: int
@@ -28,7 +31,8 @@ class Image(NamedTuple):
 
 
 def channels_last(x: Array) -> bool:
-    """Whether kernels can read x (N, C, H, W) in place: float32, the channels of a pixel side by side, aligned."""
+    """Whether kernels can read x (N, C, H, W) in place: float32, the channels of a pixel side by
+    side, aligned."""
     return x.dtype == np.float32 and (x.strides[1] == 4 or x.shape[1] == 1) and not _odd(x)
 
 

@@ -1,4 +1,5 @@
-"""Weights between Caffe's order (K, C/groups, kh, kw) and that of windows, [K][kh][kw][C/groups]."""
+"""Weights between Caffe's order (K, C/groups, kh, kw) and that of windows,
+[K][kh][kw][C/groups]."""
 
 from __future__ import annotations
 
@@ -30,8 +31,13 @@ class WeightOrder:
         return packed
 
     def room(self, dw: Array) -> Array:
-        """Where to write a gradient (K, kh * kw * C/groups) in the order of windows; then `unpack`."""
-        return self._ops.scratch.take("weights", self.matrix, dw.dtype) if self.turns else dw.reshape(self.matrix)
+        """Where to write a gradient (K, kh * kw * C/groups) in the order of windows; then
+        `unpack`."""
+        return (
+            self._ops.scratch.take("weights", self.matrix, dw.dtype)
+            if self.turns
+            else dw.reshape(self.matrix)
+        )
 
     def unpack(self, room: Array, dw: Array) -> None:
         """What was written in `room` -> dw in Caffe's order."""
@@ -40,4 +46,6 @@ class WeightOrder:
 
     def _turn(self, source: Array, into: Array, rows: int, columns: int) -> None:
         """(K, rows, columns) -> (K, columns, rows)."""
-        self._ops.launch("turn", into.size, into.dtype, source, into, into.size, divisor(rows), divisor(columns))
+        self._ops.launch(
+            "turn", into.size, into.dtype, source, into, into.size, divisor(rows), divisor(columns)
+        )

@@ -1,4 +1,5 @@
-"""What all kernels share: the lines in front of them, and whole numbers divided by multiplication."""
+"""What all kernels share: the lines in front of them, and whole numbers divided by
+multiplication."""
 
 from __future__ import annotations
 
@@ -22,8 +23,10 @@ __device__ inline void add(Four& sum, Four x) {{ for (int i = 0; i < 4; ++i) sum
 
 
 def div(*names: str) -> str:
-    """Parameters for sizes that kernels divide by: OVER(k, name) is k / name, for k from 0 to 2^31 - 1.
+    """Parameters for sizes that kernels divide by: OVER(k, name) is k / name, for k from 0 to 2^31
+    - 1.
 
-    A division takes about 20 instructions, this 4 (Granlund and Montgomery 1994). `launch.Divisor` makes the numbers.
+    A division takes about 20 instructions, this 4 (Granlund and Montgomery 1994). `launch.Divisor`
+    makes the numbers.
     """
     return ", ".join(f"int {name}, unsigned {name}_m, int {name}_s" for name in names)

@@ -28,12 +28,11 @@ def events(
 ) -> int:
     """Show what has happened in a run, from its first event on.
 
-    Parameters
-    ----------
-    run
+    Parameters ---------- run
         A run directory or its name; without it the only live run, else the newest.
     follow
-        Stay until the run is over, and show what happens; of one that was scaled, also what follows it.
+        Stay until the run is over, and show what happens; of one that was scaled, also what follows
+        it.
     as_json
         Write the lines of events.jsonl as they are, for scripts.
     """
@@ -55,7 +54,9 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
             async for line in _lines(looked, follow, console):
                 fields = event_of(line)
                 if fields is None:
-                    console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line, 500)}")
+                    console.warn(
+                        f"a line of events.jsonl is damaged and left out: {bounded(line, 500)}"
+                    )
                     continue
                 t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
                 fields.pop("unix_seconds", None)
@@ -76,7 +77,8 @@ async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIte
 
     await looked.refresh(JOURNAL)
     async with followed(looked, follow) as end:
-        journal, goes_on = Lines(looked.directory / JOURNAL), True
+        journal = Lines(looked.directory / JOURNAL)
+        goes_on = True
         while goes_on:
             goes_on = follow and await looked.lives()
             await looked.refresh(JOURNAL)

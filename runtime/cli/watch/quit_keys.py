@@ -16,8 +16,10 @@ ENDING = b"qQ\x03\x04"
 
 @contextmanager
 def pressed() -> Iterator[asyncio.Event]:
-    """Set when somebody wants the end. What is typed is not shown meanwhile; afterwards the terminal is as it was."""
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    """Set when somebody wants the end. What is typed is not shown meanwhile; afterwards the
+    terminal is as it was."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
     interrupted = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, ended.set)
     try:

@@ -1,5 +1,5 @@
-"""Asks all processes of a run what they do, again and again. Who does not answer is not asked a second time meanwhile,
-and shows as long as it does not."""
+"""Asks all processes of a run what they do, again and again. Who does not answer is not asked a
+second time meanwhile, and shows as long as it does not."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ class Look:
 
     at: float
     states: Mapping[str, State | None]
-    silent: Mapping[str, float] = field(default_factory=dict)  # process -> seconds without an answer
+    # process -> seconds without an answer
+    silent: Mapping[str, float] = field(default_factory=dict)
 
 
 class Looking:
-    """Looks by a client, which is there as long as this is entered. ConvoyError when the run is over."""
+    """Looks by a client, which is there as long as this is entered. ConvoyError when the run is
+    over."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -42,7 +44,10 @@ class Looking:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for task in self._asking.values():
             task.cancel()
@@ -71,8 +76,9 @@ class Looking:
 def seen_by(
     run: str | None, name: str | None, connection: Connection
 ) -> tuple[AbstractAsyncContextManager[ObservedRun], str | None]:
-    """The run, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word that is no run is a
-    name in the only live run, or the newest, or the one that `--connect` leads to."""
+    """The run, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word
+    that is no run is a name in the only live run, or the newest, or the one that `--connect` leads
+    to."""
     if run is None or name is not None:
         return seen(run, connection), name
     is_run = connection.connect is None and run_directory(Path(run), runs_here()) is not None

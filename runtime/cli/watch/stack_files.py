@@ -1,5 +1,5 @@
-"""The Python stacks of a process: it is told to write them by a signal, which needs no event loop, and appends them
-to a file of the run directory. Of a process that is stopped the system says so."""
+"""The Python stacks of a process: it is told to write them by a signal, which needs no event loop,
+and appends them to a file of the run directory. Of a process that is stopped the system says so."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ from runtime.cluster.operators.operator_messages import STACKS
 from runtime.errors import ConfigError
 from runtime.machine.stacks import INTO_FILE, stacks_of
 
-HERE_SECONDS, FAR_SECONDS = 2.0, 8.0  # until they are written; until they have been copied from another host
+HERE_SECONDS = 2.0  # until they are written; until they have been copied from another host
+FAR_SECONDS = 8.0
 LOOK_SECONDS = 0.05
 NATIVE_SECONDS = 20.0
-STATES = {"T": "stopped", "t": "stopped by a debugger", "Z": "over: its parent has not asked how it ended"}
+STATES = {
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": ("over: its parent has not asked how it ended"),
+}
 
 
 def is_called(pid: int, process: str) -> bool:
-    """Is there a process of this number here that calls itself so? Two hosts may have one name, and a signal that a
-    stranger does not expect ends it."""
+    """Is there a process of this number here that calls itself so? Two hosts may have one name, and
+    a signal that a stranger does not expect ends it."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == process[:15]
     except OSError:
@@ -45,7 +50,8 @@ def stands_still(pid: int) -> str:
 
 
 async def written(seen: ObservedRun, process: str, pid: int | None, client: Client | None) -> str:
-    """The stacks of a process of this host (by its pid) or of another one; "" if none came in time."""
+    """The stacks of a process of this host (by its pid) or of another one; "" if none came in
+    time."""
     path = stacks_of(seen.directory, process)
     await seen.refresh(STACKS)
     before = _size(path)
@@ -79,8 +85,12 @@ def shortened(text: str) -> Iterator[str]:
 
 
 async def native(pid: int) -> list[str]:
-    """The same with the frames of libraries and kernels. ConfigError if the tool for it is not installed."""
-    tool = shutil.which("py-spy", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    """The same with the frames of libraries and kernels. ConfigError if the tool for it is not
+    installed."""
+    tool = shutil.which(
+        "py-spy",
+        path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    )
     if tool is None:
         text = "--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'"
         raise ConfigError([text])

@@ -24,14 +24,24 @@ COLUMNS = (
 
 
 def sheet(
-    title: str, events: Mapping[str, Mapping[str, Any]], rows: Sequence[Row], width: int, height: int
+    title: str,
+    events: Mapping[str, Mapping[str, Any]],
+    rows: Sequence[Row],
+    width: int,
+    height: int,
 ) -> list[str]:
     """`events`: the latest of each name. `height` 0: all rows."""
-    head = [title, describe(dict(events.get("progress", {}))), str(events.get("prediction", {}).get("text", ""))]
+    head = [
+        title,
+        describe(dict(events.get("progress", {}))),
+        str(events.get("prediction", {}).get("text", "")),
+    ]
     head += [bottleneck(rows), ""]
     room = max(1, height - len(head) - 1) if height else len(rows)
     shown = rows if len(rows) <= room else _chosen(rows, room - 1)
-    lines = [cut(line, width) for line in head] + table(COLUMNS, [_cells(row) for row in shown], width)
+    lines = [cut(line, width) for line in head] + table(
+        COLUMNS, [_cells(row) for row in shown], width
+    )
     if len(shown) < len(rows):
         lines.append(f"and {len(rows) - len(shown)} more; --once shows all")
     return lines
@@ -39,7 +49,10 @@ def sheet(
 
 def _chosen(rows: Sequence[Row], most: int) -> list[Row]:
     """The busiest, and those whose inboxes are longest."""
-    ranked = sorted(rows, key=lambda row: (-(row.computing or 0.0) - row.inbox - (row.computing is None), row.actor))
+    ranked = sorted(
+        rows,
+        key=lambda row: (-(row.computing or 0.0) - row.inbox - (row.computing is None), row.actor),
+    )
     kept = {row.actor for row in ranked[: max(1, most)]}
     return [row for row in rows if row.actor in kept]
 

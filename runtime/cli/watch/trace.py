@@ -23,7 +23,8 @@ def trace(
     iterations: Annotated[int, Parameter(alias="-n", validator=validators.Number(gte=0))] = 0,
     connection: Connection = HERE,
 ) -> int:
-    """Trace a live run, or end that and write trace.json into its run directory: open it at ui.perfetto.dev.
+    """Trace a live run, or end that and write trace.json into its run directory: open it at
+    ui.perfetto.dev.
 
     A trace that a death has cut is made whole by `trace stop`, too.
 
@@ -55,7 +56,9 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
             return 0
         try:
             async with looked.client() as client:
-                lines = await (client.begin_trace(iterations) if action == "start" else client.end_trace())
+                lines = await (
+                    client.begin_trace(iterations) if action == "start" else client.end_trace()
+                )
         except Refused as error:
             raise ProgramFailed(f"{looked.name}: {str(error).partition(': ')[2]}") from None
         for line in lines:
@@ -64,7 +67,9 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
             try:
                 say(f"copied here: {await looked.bring(TRACE)}")
             except OSError as error:
-                raise ConfigError([f"{error.filename}: the trace cannot be written here: {reason(error)}"]) from None
+                raise ConfigError(
+                    [(f"{error.filename}: the trace cannot be written here: {reason(error)}")]
+                ) from None
     return 0
 
 

@@ -37,12 +37,22 @@ LAUNCHERS = {  # imported when they are asked for: those of other machines come 
 
 
 def launcher_of(kind: str) -> type[Launcher]:
-    """What `launcher.kind` of cluster.toml names: one of ours, or what an installed package brings. ConfigError."""
+    """What `launcher.kind` of cluster.toml names: one of ours, or what an installed package brings.
+    ConfigError."""
     found = _ours(kind) or extensions.find(GROUP, kind)
     if found is None:
-        raise ConfigError([f"no launcher is named {kind!r}{hint(kind, [*LAUNCHERS, *extensions.names(GROUP)])}"])
+        raise ConfigError(
+            [(f"no launcher is named {kind!r}{hint(kind, [*LAUNCHERS, *extensions.names(GROUP)])}")]
+        )
     if not (isinstance(found, type) and issubclass(found, Launcher)):
-        raise ConfigError([f"{GROUP}: {kind!r} is {found!r}, expected a subclass of runtime.cluster.launcher.Launcher"])
+        raise ConfigError(
+            [
+                (
+                    f"{GROUP}: {kind!r} is {found!r}, expected a subclass of "
+                    "runtime.cluster.launcher.Launcher"
+                )
+            ]
+        )
     return found
 
 

@@ -1,9 +1,10 @@
-"""The agent of a machine, `python -m runtime join`: it dials `up`, is told what to start, and does so as `local` does.
+"""The agent of a machine, `python -m runtime join`: it dials `up`, is told what to start, and does
+so as `local` does.
 
     JOINING -> READY -> CLOSING          STEPS is the whole table of what `up` may say when
 
-It ends with its lifelines: the link to `up`, and its standard input where whoever started it holds that. Then every
-process of the run is killed here, and the temporary folder is removed.
+It ends with its lifelines: the link to `up`, and its standard input where whoever started it holds
+that. Then every process of the run is killed here, and the temporary folder is removed.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ from runtime.reasons import reason
 
 DIAL_SECONDS = 10.0
 LOOK_SECONDS = 0.1  # between two looks at the files of the run
-GRACE_SECONDS = 25.0  # after SIGTERM, for the run to go on elsewhere: clouds and schedulers grant 30 before SIGKILL
+# after SIGTERM, for the run to go on elsewhere: clouds and schedulers grant 30 before SIGKILL
+GRACE_SECONDS = 25.0
 GONE_SECONDS = 2.0  # for killed processes to be gone
 WINDOW = 8  # pieces under way
 
@@ -86,7 +88,8 @@ STEPS: dict[tuple[Step, type[Message]], Step] = {
 
 
 def reached(address: str) -> str:
-    """This machine's own address on the way to HOST:PORT, where `up` listens. LaunchError: why it does not answer."""
+    """This machine's own address on the way to HOST:PORT, where `up` listens. LaunchError: why it
+    does not answer."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise LaunchError(f"{address}: expected the HOST:PORT that `up` shows")
@@ -94,7 +97,9 @@ def reached(address: str) -> str:
         with socket.create_connection((host, int(port)), DIAL_SECONDS) as dialled:
             return str(dialled.getsockname()[0])
     except TimeoutError:
-        text = f"no answer within {DIAL_SECONDS:g} s: is there a route, and does no firewall drop it?"
+        text = (
+            f"no answer within {DIAL_SECONDS:g} s: is there a route, and does no firewall drop it?"
+        )
     except ConnectionRefusedError:
         text = "refused: nothing listens there (any more), or a firewall refuses it"
     except OSError as error:
@@ -106,7 +111,8 @@ class MachineAgent:
     """One agent. `over` is done when it shall end: None, or with what ended it."""
 
     def __init__(self, machine: str, nursery: Nursery) -> None:
-        self._machine, self._nursery = machine, nursery
+        self._machine = machine
+        self._nursery = nursery
         self._specs: dict[str, ProcessSpec] = {}
         self._step = Step.JOINING
         self._private: PrivateFolder | None = None
@@ -133,7 +139,11 @@ class MachineAgent:
         """What may not come now ends the agent."""
         following = STEPS.get((self._step, type(message)))
         if following is None:
-            self.end(LaunchError(f"`up` said {type(message).__name__} while this agent was {self._step.value}"))
+            self.end(
+                LaunchError(
+                    f"`up` said {type(message).__name__} while this agent was {self._step.value}"
+                )
+            )
             return
         if isinstance(message, Beat):
             return
@@ -152,8 +162,8 @@ class MachineAgent:
             self.over.set_result(error)
 
     def stop(self, number: signal.Signals) -> None:
-        """A signal ends it. The first SIGTERM is told before, so that the run can go on elsewhere: it then ends when
-        `up` lets it go, or after GRACE_SECONDS."""
+        """A signal ends it. The first SIGTERM is told before, so that the run can go on elsewhere:
+        it then ends when `up` lets it go, or after GRACE_SECONDS."""
         if self.over.done():
             return
         if number is signal.SIGTERM and self._step is Step.READY and not self._leaving:
@@ -171,7 +181,11 @@ class MachineAgent:
                 await self._do(await self._orders.get())
         except (ConvoyError, OSError) as error:
             where = f"{getattr(error, 'filename', None) or self._folder}"
-            told = error if isinstance(error, ConvoyError) else LaunchError(f"{where}: {reason(error)}")
+            told = (
+                error
+                if isinstance(error, ConvoyError)
+                else LaunchError(f"{where}: {reason(error)}")
+            )
             self.tell(Problem(error=str(told)))
             self.end(told)
 
@@ -186,14 +200,18 @@ class MachineAgent:
                 self._private = PrivateFolder.make()
                 (self._folder / "run").mkdir(mode=0o700)
             except OSError as error:
-                raise LaunchError(f"{error.filename}: no folder for the run can be made: {reason(error)}") from None
+                raise LaunchError(
+                    f"{error.filename}: no folder for the run can be made: {reason(error)}"
+                ) from None
             self._plan = Copies(self._folder / "run", [FILE])
         self._plan.take(message)
 
     @_do.register
     async def _(self, message: Private) -> None:
         if Path(message.name).name != message.name or self._plan is None:
-            raise LaunchError(f"{message.name!r:.80} is no name of a file, or comes before the plan")
+            raise LaunchError(
+                f"{message.name!r:.80} is no name of a file, or comes before the plan"
+            )
         write_new(self._folder / message.name, message.data.tobytes())
 
     @_do.register
@@ -214,21 +232,26 @@ class MachineAgent:
         assert self._launcher is not None
         said = Started(process=message.process, incarnation=message.incarnation, error="")
         try:
-            launched = await self._launcher.launch(self._specs[message.process], message.incarnation)
+            launched = await self._launcher.launch(
+                self._specs[message.process], message.incarnation
+            )
         except LaunchError as error:
             self.tell(dataclasses.replace(said, error=str(error)))
             return
         self._children[message.process] = launched
         self.tell(said)
         self._lives.add(
-            asyncio.create_task(self._outlive(launched, message.incarnation), name=f"exit of {launched.name}")
+            asyncio.create_task(
+                self._outlive(launched, message.incarnation), name=f"exit of {launched.name}"
+            )
         )
 
     @_do.register
     async def _(self, message: Close) -> None:
         if self._mirror is not None:
             await self._look(last=True)
-        for _ in range(WINDOW):  # `up` takes no piece of an agent that is gone before it is answered
+        # `up` takes no piece of an agent that is gone before it is answered
+        for _ in range(WINDOW):
             await self._window.acquire()
         self.tell(Closed())
         self.end(None)
@@ -285,8 +308,8 @@ def here(plan: RunPlan, folder: Path) -> RunPlan:
 
 
 def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
-    """Be the agent of a machine, to its end; `line` is what lets it in. Raises what ended it, if that was no good
-    end."""
+    """Be the agent of a machine, to its end; `line` is what lets it in. Raises what ended it, if
+    that was no good end."""
     invitation = Invitation.read(line)
     go_on_without_parent()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
@@ -295,7 +318,9 @@ def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
         raise error
 
 
-async def _live(address: str, machine: str, invitation: Invitation, nursery: Nursery) -> ConvoyError | None:
+async def _live(
+    address: str, machine: str, invitation: Invitation, nursery: Nursery
+) -> ConvoyError | None:
     mine = await asyncio.to_thread(reached, address)
     loop = asyncio.get_running_loop()
     agent = MachineAgent(machine, nursery)

@@ -1,4 +1,5 @@
-"""Machines elsewhere: what `up` and the agent on each of them say to one another, and by which road.
+"""Machines elsewhere: what `up` and the agent on each of them say to one another, and by which
+road.
 
 agent_messages               the messages, in the order in which they come
 invitation  agent_link    the keys that an agent is given; the encrypted link, both ends

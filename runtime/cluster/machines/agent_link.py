@@ -1,8 +1,9 @@
-"""The link between `up` and the agents of a run: ZeroMQ over TCP, encrypted, each end proven by its key.
+"""The link between `up` and the agents of a run: ZeroMQ over TCP, encrypted, each end proven by its
+key.
 
-It carries declared messages in envelopes, as all links do, but no credits: what could grow, the pieces of files, waits
-for Got. Each end beats every BEAT_SECONDS. A connection that breaks is seen at once: by the agent since its port says
-so, by `up` since a beat finds nobody.
+It carries declared messages in envelopes, as all links do, but no credits: what could grow, the
+pieces of files, waits for Got. Each end beats every BEAT_SECONDS. A connection that breaks is seen
+at once: by the agent since its port says so, by `up` since a beat finds nobody.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from runtime.transport.zeromq import ZmqPorts, key_pair
 SCHEME = "curve://"
 STRANGER = "a stranger"  # who said nothing at all
 QUIET_BEATS = 4  # missing in a row: an agent whose connection breaks was heard of a beat ago
-LAST_WORDS_SECONDS = 0.1  # after a connection broke, for what had come over it to be heard: perhaps why
+# after a connection broke, for what had come over it to be heard: perhaps why
+LAST_WORDS_SECONDS = 0.1
 
 
 class Reception:
-    """The end of `up`. `on_message(machine, message)`; `on_lost(machine, why)` once for each that said something;
-    `on_refused(who, why)`: a stranger, or what is no message. `silent`: machines that were lost since nothing came from
-    them for longer than a link may be silent. Those whose connection broke are not among them: their host answered."""
+    """The end of `up`. `on_message(machine, message)`; `on_lost(machine, why)` once for each that
+    said something; `on_refused(who, why)`: a stranger, or what is no message. `silent`: machines
+    that were lost since nothing came from them for longer than a link may be silent. Those whose
+    connection broke are not among them: their host answered."""
 
     def __init__(
         self,
@@ -43,9 +46,13 @@ class Reception:
     ) -> None:
         self._public, private = key_pair()
         self._peers: dict[str, bytes] = {}
-        self._ports = ZmqPorts(limits, Keys(public=self._public, private=private, peers=self._peers))
+        self._ports = ZmqPorts(
+            limits, Keys(public=self._public, private=private, peers=self._peers)
+        )
         self._silence = limits.link_seconds
-        self._on_message, self._on_lost, self._on_refused = on_message, on_lost, on_refused
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._on_refused = on_refused
         self._listeners: list[Listener] = []
         self._there: dict[str, tuple[Listener, bytes]] = {}  # machine -> how it is answered
         self._heard: dict[str, float] = {}
@@ -63,7 +70,9 @@ class Reception:
         """Listen on an address of this host; what agents dial. LaunchError if it is taken."""
         try:
             wanted = f"{SCHEME}{address}:{port or '*'}"
-            listener = self._ports.listen(wanted, "control", lambda i, f: self._arrived(listener, i, f), self._refused)
+            listener = self._ports.listen(
+                wanted, "control", lambda i, f: self._arrived(listener, i, f), self._refused
+            )
         except OSError as error:
             raise LaunchError(
                 f"launcher.address: `up` cannot listen on {address}:{port or '*'}: {reason(error)}"
@@ -75,11 +84,15 @@ class Reception:
         """Nothing if it is not there."""
         if machine in self._there:
             listener, identity = self._there[machine]
-            if not listener.answer(identity, wire.encode(_envelope(message, next(self._ids), UP, machine))):
+            if not listener.answer(
+                identity, wire.encode(_envelope(message, next(self._ids), UP, machine))
+            ):
                 silent = asyncio.get_running_loop().time() - self._heard[machine]
                 if silent < QUIET_BEATS * BEAT_SECONDS:
                     loop = asyncio.get_running_loop()
-                    loop.call_later(LAST_WORDS_SECONDS, self.forget, machine, "its connection broke")
+                    loop.call_later(
+                        LAST_WORDS_SECONDS, self.forget, machine, "its connection broke"
+                    )
                 else:  # it is ZeroMQ that gave a silent agent up
                     self._give_up(machine, silent)
 
@@ -99,7 +112,8 @@ class Reception:
         await self._ports.close()
 
     def _arrived(self, listener: Listener, identity: bytes, frames: Frames) -> None:
-        machine = identity.decode(errors="replace").partition("/")[0]  # its key was that of this machine
+        # its key was that of this machine
+        machine = identity.decode(errors="replace").partition("/")[0]
         if machine not in self._peers:  # it does not count any more
             return
         if self._there.setdefault(machine, (listener, identity))[1] != identity:
@@ -115,7 +129,8 @@ class Reception:
             self._on_message(machine, message)
 
     def _refused(self, who: str, why: str) -> None:
-        if who != STRANGER:  # whoever only looks whether somebody listens, as agents do before they dial
+        # whoever only looks whether somebody listens, as agents do before they dial
+        if who != STRANGER:
             self._on_refused(who, why)
 
     async def _beat(self) -> None:
@@ -123,9 +138,11 @@ class Reception:
         last = loop.time()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            late, last = loop.time() - last > self._silence / 2, loop.time()
+            late = loop.time() - last > self._silence / 2
+            last = loop.time()
             for machine in list(self._there):
-                self._heard[machine] = last if late else self._heard[machine]  # it is this process that was stopped
+                # it is this process that was stopped
+                self._heard[machine] = last if late else self._heard[machine]
                 self.tell(machine, Beat())
                 if last - self._heard[machine] > self._silence:
                     self._give_up(machine, last - self._heard[machine])
@@ -146,7 +163,9 @@ class AgentLink:
         on_message: Callable[[Message], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        self._machine, self._on_message, self._on_lost = machine, on_message, on_lost
+        self._machine = machine
+        self._on_message = on_message
+        self._on_lost = on_lost
         self._ids = itertools.count(1)
         self._ports = ZmqPorts(limits_of(invitation.link_seconds), invitation.keys)
         identity = f"{machine}/1.{os.getpid()}".encode()

@@ -1,4 +1,5 @@
-"""What `up` and the agent of a machine say to one another. One agent per machine and run; it dials, nobody dials it.
+"""What `up` and the agent of a machine say to one another. One agent per machine and run; it dials,
+nobody dials it.
 
       up                              agent
        |   <------ Joined -----------   here I am, and this is what I have
@@ -24,14 +25,15 @@ from __future__ import annotations
 from runtime.messages.message import Array, Json, Message, message
 
 UP = "up"  # the name of this end
-GROWING, GONE = -1, -2  # instead of how many bytes of a file follow: it is a log; it is there no more
+GROWING = -1  # instead of how many bytes of a file follow: it is a log; it is there no more
+GONE = -2
 BEAT_SECONDS = 0.25
 
 
 @message
 class Joined(Message):
-    """An agent is up. `cores`; bytes of `memory` and of `disk` that are free (-1: not known); its `address` on the way
-    to `up`; `sources`: see facts."""
+    """An agent is up. `cores`; bytes of `memory` and of `disk` that are free (-1: not known); its
+    `address` on the way to `up`; `sources`: see facts."""
 
     machine: str
     host_name: str
@@ -101,8 +103,9 @@ class Exited(Message):
 
 @message
 class Piece(Message):
-    """Bytes of a file: `path` below the run directory, where they begin. `rest`: how many follow of a file that is
-    copied whole; GROWING: a log, to which they are appended; GONE: its copy is to be removed."""
+    """Bytes of a file: `path` below the run directory, where they begin. `rest`: how many follow of
+    a file that is copied whole; GROWING: a log, to which they are appended; GONE: its copy is to be
+    removed."""
 
     path: str
     offset: int

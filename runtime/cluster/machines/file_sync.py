@@ -1,9 +1,10 @@
-"""Which bytes of which files of a folder their copies elsewhere have not got yet: a plain object over a folder.
+"""Which bytes of which files of a folder their copies elsewhere have not got yet: a plain object
+over a folder.
 
-Logs and traces are sent as they grow. Any other file is sent whole when it has been the same for two looks, or at the
-last look: what the program writes (checkpoints) appears in whole, by a rename. Names that begin with a dot are
-somebody's work in progress. What was copied and is removed is told when everything that is there is copied: what
-replaces it comes first.
+Logs and traces are sent as they grow. Any other file is sent whole when it has been the same for
+two looks, or at the last look: what the program writes (checkpoints) appears in whole, by a rename.
+Names that begin with a dot are somebody's work in progress. What was copied and is removed is told
+when everything that is there is copied: what replaces it comes first.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ GROWING_FOLDERS = ("logs", "trace")  # what is appended to, there
 
 
 class FileSync:
-    """`own`: files of the folder that are nobody's business elsewhere. They are there as long as the folder is in
-    order: without them nothing is told as removed, since somebody else empties it."""
+    """`own`: files of the folder that are nobody's business elsewhere. They are there as long as
+    the folder is in order: without them nothing is told as removed, since somebody else empties
+    it."""
 
     def __init__(self, folder: Path, own: tuple[str, ...] = ()) -> None:
-        self._folder, self._own = folder, own
+        self._folder = folder
+        self._own = own
         self._sent: dict[str, int] = {}  # log -> bytes
-        self._seen: dict[str, tuple[int, int]] = {}  # other file -> its size and time at the last look
+        # other file -> its size and time at the last look
+        self._seen: dict[str, tuple[int, int]] = {}
         self._copied: dict[str, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
-        return f"<mirror of {self._folder}: {len(self._sent)} logs, {len(self._copied)} other files>"
+        return (
+            f"<mirror of {self._folder}: {len(self._sent)} logs, {len(self._copied)} other files>"
+        )
 
     def look(self, *, last: bool = False) -> Iterator[Piece]:
         """What is new. Of a log one piece at a time, unless this is the `last` look."""
@@ -50,7 +56,11 @@ class FileSync:
     def _files(self) -> list[Path]:
         found = []
         for folder, _, names in os.walk(self._folder):
-            found += [Path(folder, name) for name in names if not name.startswith(".") and name not in self._own]
+            found += [
+                Path(folder, name)
+                for name in names
+                if not name.startswith(".") and name not in self._own
+            ]
         return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
     def _grown(self, path: Path, name: str, last: bool) -> Iterator[Piece]:
@@ -59,12 +69,15 @@ class FileSync:
             while data := file.read(PIECE_BYTES):
                 start = self._sent.get(name, 0)
                 self._sent[name] = start + len(data)
-                yield Piece(path=name, offset=start, rest=GROWING, data=np.frombuffer(data, np.uint8))
+                yield Piece(
+                    path=name, offset=start, rest=GROWING, data=np.frombuffer(data, np.uint8)
+                )
                 if not last:
                     return
 
     def _whole(self, path: Path, name: str, last: bool) -> Iterator[Piece]:
-        with path.open("rb") as file:  # what is read is one file, also if another takes its name meanwhile
+        # what is read is one file, also if another takes its name meanwhile
+        with path.open("rb") as file:
             facts = os.fstat(file.fileno())
             now = (facts.st_size, facts.st_mtime_ns)
             steady, self._seen[name] = self._seen.get(name) == now, now

@@ -36,11 +36,16 @@ def facts_here(machine: str, address: str) -> Joined:
 
 
 def mismatch(joined: Joined) -> str:
-    """Why a machine cannot take part; "" if it can. What else could differ is compared before everyone begins."""
-    theirs, ours = joined.versions.get(OURS), versions()[OURS]
+    """Why a machine cannot take part; "" if it can. What else could differ is compared before
+    everyone begins."""
+    theirs = joined.versions.get(OURS)
+    ours = versions()[OURS]
     if theirs != ours:
         return f"it has {OURS} {theirs}, this host {ours}: install the same version on both"
     if joined.sources != sources():
-        text = f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this host ({sources()})"
+        text = (
+            f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this "
+            f"host ({sources()})"
+        )
         return f"{text}: install the same on both"
     return ""

@@ -1,7 +1,7 @@
 """What lets an operator in, as a file: an address, and keys made for him and the runs of one `up`.
 
-`up` writes it into the run directory for its user alone, and removes it when the run ends. The operator copies it. It
-is never an argument, and in no environment, log or plan.
+`up` writes it into the run directory for its user alone, and removes it when the run ends. The
+operator copies it. It is never an argument, and in no environment, log or plan.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class OperatorKey:
 
     @staticmethod
     def read(path: Path) -> OperatorKey:
-        """What `write` wrote. ConfigError if it is not there, is something else, is another user's, or others may read
-        it; it never repeats what it found."""
+        """What `write` wrote. ConfigError if it is not there, is something else, is another user's,
+        or others may read it; it never repeats what it found."""
         expected = f"expected a copy of {FILE} of the run's directory"
         try:
             said = json.loads(read_secret(path, _MOST_BYTES))
@@ -68,8 +68,13 @@ class OperatorKey:
         except OSError as error:
             raise ConfigError([f"{path}: {reason(error)}: {expected}"]) from None
         except (KeyError, TypeError, ValueError, RecursionError):
-            address, keys = None, []
-        if not isinstance(address, str) or not is_address(address) or {len(key) for key in keys} != {32}:
+            address = None
+            keys = []
+        if (
+            not isinstance(address, str)
+            or not is_address(address)
+            or {len(key) for key in keys} != {32}
+        ):
             raise ConfigError([f"{path}: {expected}, found something else"])
         return OperatorKey(address, *keys)
 
@@ -80,11 +85,12 @@ def is_address(said: str) -> bool:
 
 
 class OperatorKeys:
-    """What the runs of one `up` have in common, so that a copy stays good when another run follows: the keys, and the
-    port that the first has found."""
+    """What the runs of one `up` have in common, so that a copy stays good when another run follows:
+    the keys, and the port that the first has found."""
 
     def __init__(self, make: Callable[[], tuple[bytes, bytes]] = key_pair) -> None:
-        self._make, self._port = make, 0
+        self._make = make
+        self._port = 0
         self._up: tuple[bytes, bytes] | None = None
         self._operator: tuple[bytes, bytes] | None = None
 
@@ -94,7 +100,8 @@ class OperatorKeys:
     def keys(self) -> Keys:
         """For the end of `up`; made when they are first asked for."""
         if self._up is None or self._operator is None:
-            self._up, self._operator = self._make(), self._make()
+            self._up = self._make()
+            self._operator = self._make()
         return Keys(public=self._up[0], private=self._up[1], peers={OPERATOR: self._operator[0]})
 
     def port(self, wanted: int) -> int:

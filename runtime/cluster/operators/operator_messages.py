@@ -6,7 +6,11 @@ from pathlib import PurePosixPath
 
 from runtime.messages.message import Array, Message, message
 
-JOURNAL, PLAN, TRACE, LOGS, STACKS = "events.jsonl", "plan.json", "trace.json", "logs/*.log", "logs/*.stacks"
+JOURNAL = "events.jsonl"
+PLAN = "plan.json"
+TRACE = "trace.json"
+LOGS = "logs/*.log"
+STACKS = "logs/*.stacks"
 OPEN = (JOURNAL, PLAN, TRACE, LOGS, STACKS)  # all that may be read: no checkpoint, no key
 PART_BYTES = 512 << 10
 
@@ -20,8 +24,8 @@ class FindFiles(Message):
 
 @message
 class FilesFound(Message):
-    """JSON: {path below the run directory: [bytes, seconds since 1970 when it was written]}. `directory`: the run
-    directory, as `up` sees it."""
+    """JSON: {path below the run directory: [bytes, seconds since 1970 when it was written]}.
+    `directory`: the run directory, as `up` sees it."""
 
     directory: str
     files: Array
@@ -47,5 +51,6 @@ def is_open(path: str) -> bool:
     parts = PurePosixPath(path).parts
     plain = "\0" not in path and not {"..", "/"} & set(parts)
     return plain and any(
-        len(parts) == len(PurePosixPath(each).parts) and PurePosixPath(path).match(each) for each in OPEN
+        len(parts) == len(PurePosixPath(each).parts) and PurePosixPath(path).match(each)
+        for each in OPEN
     )

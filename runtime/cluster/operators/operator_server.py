@@ -1,4 +1,5 @@
-"""Where operators elsewhere reach a run: they are clients as any, see `cluster/clients.py`, whose road leads here.
+"""Where operators elsewhere reach a run: they are clients as any, see `cluster/clients.py`, whose
+road leads here.
 
       operator                         up
          |  --- Attach, ... ---------->   as every client says it, and is answered
@@ -46,8 +47,8 @@ LAST_SECONDS = 2.0  # to read what is left when the run is over
 
 
 class OperatorServer:
-    """Of one run, whose directory it reads. `take(envelope, release, road)`: takes what a client may say, False if it
-    is none; `on_lost(client)`: it has left."""
+    """Of one run, whose directory it reads. `take(envelope, release, road)`: takes what a client
+    may say, False if it is none; `on_lost(client)`: it has left."""
 
     def __init__(
         self,
@@ -57,8 +58,11 @@ class OperatorServer:
         reject: Reject,
         on_lost: Callable[[str], None],
     ) -> None:
-        self._directory, self._cards = directory, cards
-        self._take, self._reject, self._on_lost = take, reject, on_lost
+        self._directory = directory
+        self._cards = cards
+        self._take = take
+        self._reject = reject
+        self._on_lost = on_lost
         self._leaves = asyncio.Event()  # somebody does
         self._ids = itertools.count(1)
         self._answers: set[asyncio.Task[None]] = set()
@@ -71,16 +75,20 @@ class OperatorServer:
         """Listen there, and write the card; where that is, "" if nobody wants it. LaunchError."""
         if wanted.address is None:
             return ""
-        address, port = own(wanted.address), wanted.port
+        address = own(wanted.address)
+        port = wanted.port
         if not can_encrypt():
-            raise LaunchError("operators.address: pyzmq was built without libsodium, which encrypts what they say")
+            raise LaunchError(
+                "operators.address: pyzmq was built without libsodium, which encrypts what they say"
+            )
         try:
             at = await self._listen(address, self._cards.port(port))
         except LaunchError:
             if port or not self._cards.port(port):
                 raise
             at = await self._listen(address, 0)  # another program has taken it since the run before
-        path, card = self._directory / FILE, self._cards.given(at)
+        path = self._directory / FILE
+        card = self._cards.given(at)
         try:
             card.write(path)
         except OSError as error:
@@ -95,7 +103,8 @@ class OperatorServer:
         return (await self.road.open()).control[0].removeprefix(SCHEME)
 
     async def read_out(self) -> None:
-        """Everybody has heard that the run is over: wait until they have read the rest, for a moment."""
+        """Everybody has heard that the run is over: wait until they have read the rest, for a
+        moment."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
                 while self.road is not None and self.road.peers:
@@ -119,12 +128,18 @@ class OperatorServer:
     def _arrived(self, envelope: Envelope, size: int, release: Release) -> None:
         assert self.road is not None
         if isinstance(envelope.message, FindFiles | ReadFile):
-            task = asyncio.create_task(self._answer(envelope, release), name="files for an operator")
+            task = asyncio.create_task(
+                self._answer(envelope, release), name="files for an operator"
+            )
             self._answers.add(task)
             task.add_done_callback(self._answers.discard)
-        elif not self._take(envelope, release, self.road):  # nobody but a client comes in here, whatever it says
+        elif not self._take(envelope, release, self.road):
+            # nobody but a client comes in here, whatever it says
             release()
-            self._reject(envelope.sender, MessageError("refused", f"{envelope!r}: it is no client that has attached"))
+            self._reject(
+                envelope.sender,
+                MessageError("refused", (f"{envelope!r}: it is no client that has attached")),
+            )
             self.road.disconnect(envelope.sender, "it is no client")
 
     async def _answer(self, envelope: Envelope, release: Release) -> None:
@@ -137,8 +152,11 @@ class OperatorServer:
             release()
         try:
             if self.road is not None:
-                number, to = next(self._ids), envelope.sender
-                await self.road.send(to, Envelope(said, number, SUPERVISOR, FIRST, to, "", envelope.id))
+                number = next(self._ids)
+                to = envelope.sender
+                await self.road.send(
+                    to, Envelope(said, number, SUPERVISOR, FIRST, to, "", envelope.id)
+                )
         except ConvoyError:  # it has left
             pass
 
@@ -147,9 +165,17 @@ def answer(directory: Path, wanted: Message) -> Message:
     """What the run directory has to say. OSError."""
     if isinstance(wanted, FindFiles):
         patterns = [pattern for pattern in wanted.patterns if pattern in OPEN]
-        found = sorted(path for pattern in patterns for path in directory.glob(pattern) if _is_its_own(path))
-        facts = {path.relative_to(directory).as_posix(): (path.stat().st_size, path.stat().st_mtime) for path in found}
-        return FilesFound(directory=str(directory.resolve()), files=np.frombuffer(json.dumps(facts).encode(), np.uint8))
+        found = sorted(
+            path for pattern in patterns for path in directory.glob(pattern) if _is_its_own(path)
+        )
+        facts = {
+            path.relative_to(directory).as_posix(): (path.stat().st_size, path.stat().st_mtime)
+            for path in found
+        }
+        return FilesFound(
+            directory=str(directory.resolve()),
+            files=np.frombuffer(json.dumps(facts).encode(), np.uint8),
+        )
     assert isinstance(wanted, ReadFile)
     path = directory / wanted.path
     if not is_open(wanted.path) or not 0 <= wanted.offset < MOST_BYTES or not _is_its_own(path):
