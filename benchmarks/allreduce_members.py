@@ -1,4 +1,5 @@
-"""The program that `benchmarks.allreduce` runs on Convoy: p members that sum an array over and over.
+"""The program that `benchmarks.allreduce` runs on Convoy: p members that sum an array over and
+over.
 
 What never lives here: the peers (`allreduce_peers`).
 """
@@ -23,7 +24,8 @@ from runtime.messages.message import Message, message
 
 
 class Options(Section):
-    """How many members, how many of them add up (None: as many as a run has), how many float32 numbers, how often."""
+    """How many members, how many of them add up (None: as many as a run has), how many float32
+    numbers, how often."""
 
     members: Count = 2
     adders: Count | None = None
@@ -46,9 +48,14 @@ def input_of(rank: int, numbers: int) -> Array:
 class Member(Actor):
     """Sums with the others; the first one reports the seconds of each of its rounds."""
 
-    def __init__(self, *, rank: int, members: list[str], adders: int, numbers: int, rounds: int) -> None:
-        self._rank, self._members, self._adders = rank, members, adders
-        self._numbers, self._rounds = numbers, rounds
+    def __init__(
+        self, *, rank: int, members: list[str], adders: int, numbers: int, rounds: int
+    ) -> None:
+        self._rank = rank
+        self._members = members
+        self._adders = adders
+        self._numbers = numbers
+        self._rounds = rounds
         self._digests: dict[str, str] = {}
         self._all_told = asyncio.Event()
 
@@ -100,8 +107,14 @@ ROLES = {"member": Member}
 def plan(config: ClusterConfig, options: Options) -> Topology:
     """The members, each of which talks to all others."""
     names = [f"member-{rank}" for rank in range(options.members)]
-    shared: dict[str, Any] = {"members": names, "numbers": options.numbers, "rounds": options.rounds}
+    shared: dict[str, Any] = {
+        "members": names,
+        "numbers": options.numbers,
+        "rounds": options.rounds,
+    }
     shared["adders"] = options.adders or adders_of(names, os.cpu_count())
-    actors = tuple(ActorSpec(name, "member", {"rank": rank, **shared}) for rank, name in enumerate(names))
+    actors = tuple(
+        ActorSpec(name, "member", {"rank": rank, **shared}) for rank, name in enumerate(names)
+    )
     links = tuple((a, b) for a in names for b in names if a < b)
     return Topology(__name__, actors, links, names[0])

@@ -1,7 +1,8 @@
 """One process of a peer's allreduce: `python -m benchmarks.allreduce_peers mpi|gloo NUMBERS ROUNDS`.
 
-Rank 0 prints the seconds of its rounds as JSON. MPI ranks are started by mpirun; gloo's find one another by the usual
-variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). What never lives here: how they are started (`allreduce`).
+Rank 0 prints the seconds of its rounds as JSON. MPI ranks are started by mpirun; gloo's find one
+another by the usual variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). What never lives here:
+how they are started (`allreduce`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def mpi(numbers: int) -> tuple[int, Callable[[], float]]:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    mine, total = input_of(comm.rank, numbers), np.empty(numbers, np.float32)
+    mine = input_of(comm.rank, numbers)
+    total = np.empty(numbers, np.float32)
 
     def one() -> float:
         started = time.perf_counter()
@@ -32,7 +34,8 @@ def mpi(numbers: int) -> tuple[int, Callable[[], float]]:
 
 
 def gloo(numbers: int) -> tuple[int, Callable[[], float]]:
-    """Rank, and a round of torch.distributed's all_reduce in place: its seconds, without the copy that renews it."""
+    """Rank, and a round of torch.distributed's all_reduce in place: its seconds, without the copy
+    that renews it."""
     import torch
     import torch.distributed as dist
 
@@ -53,7 +56,9 @@ def gloo(numbers: int) -> tuple[int, Callable[[], float]]:
 
 def main() -> None:
     """All rounds."""
-    peer, numbers, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    peer = sys.argv[1]
+    numbers = int(sys.argv[2])
+    rounds = int(sys.argv[3])
     rank, one = {"mpi": mpi, "gloo": gloo}[peer](numbers)
     seconds = [one() for _ in range(rounds)]
     if rank == 0:

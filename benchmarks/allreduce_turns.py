@@ -1,7 +1,9 @@
-"""The program that `benchmarks.allreduce_pair` runs in either checkout: members that make a sum when they are told to.
+"""The program that `benchmarks.allreduce_pair` runs in either checkout: members that make a sum
+when they are told to.
 
-The members are the checkout's own, `benchmarks.allreduce_members`. This file is copied beside a cluster.toml, and takes
-only what every checkout since 244eb40 has. Orders come, and times go, over a socket beside it.
+The members are the checkout's own, `benchmarks.allreduce_members`. This file is copied beside a
+cluster.toml, and takes only what every checkout since 244eb40 has. Orders come, and times go, over
+a socket beside it.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ SOCKET = "orders"
 
 
 class Member(allreduce_members.Member):
-    """A line is an order for one sum; its answer is when it began and ended, in nanoseconds on the host's clock, and
-    what the sum is, if the line says so."""
+    """A line is an order for one sum; its answer is when it began and ended, in nanoseconds on the
+    host's clock, and what the sum is, if the line says so."""
 
     async def run(self) -> None:
         """Sum by sum, until the socket is closed."""
@@ -34,7 +36,8 @@ class Member(allreduce_members.Member):
         while order := await reader.readline():
             began = perf_counter_ns()
             total = await self.compute("total", await self._collective.sum((number, 0), self._mine))
-            ended, number = perf_counter_ns(), number + 1
+            ended = perf_counter_ns()
+            number = number + 1
             digest = hashlib.blake2b(total, digest_size=8).hexdigest() if order.strip() else ""
             writer.write(json.dumps([began, ended, digest]).encode() + b"\n")
         writer.close()

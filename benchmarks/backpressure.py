@@ -1,9 +1,11 @@
-"""`python -m benchmarks.backpressure`: a consumer ten times slower than its producer, with messages of 50 MB.
+"""`python -m benchmarks.backpressure`: a consumer ten times slower than its producer, with messages
+of 50 MB.
 
-The producer makes arrays as fast as it may; the consumer reads each, then rests ten times as long as making one took.
-Told is the producer's largest memory (its pages of shared memory count) beside its bound: what it needs with one
-message made and none sent, plus the window of byte credits, plus 10 % of the window; and whether every message came,
-once and in order. Each road has a run of its own, in processes of its own.
+The producer makes arrays as fast as it may; the consumer reads each, then rests ten times as long
+as making one took. Told is the producer's largest memory (its pages of shared memory count) beside
+its bound: what it needs with one message made and none sent, plus the window of byte credits, plus
+10 % of the window; and whether every message came, once and in order. Each road has a run of its
+own, in processes of its own.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ class Consumer(Actor):
         self._count = self._wrong = 0
 
     async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
-        self._wrong += said.number != self._count or not (said.blob[::4096] == said.number % 251).all()
+        self._wrong += (
+            said.number != self._count or not (said.blob[::4096] == said.number % 251).all()
+        )
         self._count += 1
         await asyncio.sleep(said.rest)
 
@@ -92,15 +96,22 @@ class Producer(Actor):
     """Makes arrays and sends them as fast as it may; the run ends with it."""
 
     def __init__(self, *, megabytes: int, messages: int, seconds: float, slower: float) -> None:
-        self._size, self._messages, self._seconds, self._slower = megabytes * MB, messages, seconds, slower
+        self._size = megabytes * MB
+        self._messages = messages
+        self._seconds = seconds
+        self._slower = slower
 
     async def run(self) -> None:
         took = []
         for _ in range(3):  # the fastest counts: the first writes to pages that do not exist yet
-            blob, began = None, self.now()
+            blob = None
+            began = self.now()
             blob = await self.compute("make", self._make, 0)
             took.append(self.now() - began)
-        rest, base, number, began = min(took) * self._slower, _peak(), 0, self.now()
+        rest = min(took) * self._slower
+        base = _peak()
+        number = 0
+        began = self.now()
         while number < self._messages and self.now() - began < self._seconds:
             await self.tell("consumer", Bulk(number=number, rest=rest, blob=blob))
             number += 1
@@ -108,8 +119,16 @@ class Producer(Actor):
             blob = await self.compute("make", self._make, number)
         came = await self.ask("consumer", Count(blob=np.empty(0)), Counted)
         seconds = self.now() - began
-        self.emit("measured", sent=number, came=came.messages, wrong=came.wrong, base=base, peak=_peak(),
-                  rest=rest, took=seconds)  # fmt: skip
+        self.emit(
+            "measured",
+            sent=number,
+            came=came.messages,
+            wrong=came.wrong,
+            base=base,
+            peak=_peak(),
+            rest=rest,
+            took=seconds,
+        )
 
     def _make(self, number: int) -> Array:
         blob = self.memory(self._size)
@@ -128,7 +147,10 @@ ROLES = {"producer": Producer, "consumer": Consumer}
 
 def plan(config: object, options: Options) -> Topology:
     """One of each, in processes of their own."""
-    actors = (ActorSpec("producer", "producer", options.model_dump()), ActorSpec("consumer", "consumer"))
+    actors = (
+        ActorSpec("producer", "producer", options.model_dump()),
+        ActorSpec("consumer", "consumer"),
+    )
     return Topology(__name__, actors, (("producer", "consumer"),), "producer")
 
 
@@ -143,9 +165,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--slower", type=float, default=10.0, help="times that the consumer rests")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
-    record = Record("Backpressure", facts={"window, MB": given.window / MB, "message, MB": given.megabytes})
+    record = Record(
+        "Backpressure", facts={"window, MB": given.window / MB, "message, MB": given.megabytes}
+    )
     record.table(
-        "The producer's memory, MB", "road", "seconds", "sent", "came", "wrong", "base", "peak", "bound", "GB/s"
+        "The producer's memory, MB",
+        "road",
+        "seconds",
+        "sent",
+        "came",
+        "wrong",
+        "base",
+        "peak",
+        "bound",
+        "GB/s",
     )
     for road in given.roads:
         measure(road, given, record)
@@ -162,10 +195,16 @@ def measure(road: str, given: argparse.Namespace, record: Record) -> None:
         cluster = Path(folder, "cluster.toml")
         cluster.write_text(
             CLUSTER.format(
-                megabytes=given.megabytes, messages=given.messages, seconds=given.seconds, slower=given.slower,
-                directory=json.dumps(folder), transport=transport, shared=str(shared).lower(), window=given.window,
+                megabytes=given.megabytes,
+                messages=given.messages,
+                seconds=given.seconds,
+                slower=given.slower,
+                directory=json.dumps(folder),
+                transport=transport,
+                shared=str(shared).lower(),
+                window=given.window,
             )
-        )  # fmt: skip
+        )
         command = [sys.executable, "-m", "runtime", "up", str(cluster)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         journals = list(Path(folder).glob("*/events.jsonl"))
@@ -177,9 +216,21 @@ def measure(road: str, given: argparse.Namespace, record: Record) -> None:
     bound = found["base"] + given.window * (1 + MARGIN)
     speed = found["sent"] * given.megabytes / 1000 / found["took"]
     numbers = [found[name] / MB for name in ("base", "peak")]
-    record.row(road, found["took"], found["sent"], found["came"], found["wrong"], *numbers, bound / MB, speed)
+    record.row(
+        road,
+        found["took"],
+        found["sent"],
+        found["came"],
+        found["wrong"],
+        *numbers,
+        bound / MB,
+        speed,
+    )
     if found["peak"] > bound:
-        record.fail(f"{road}: the producer's memory passed its bound by {(found['peak'] - bound) / MB:.0f} MB")
+        record.fail(
+            f"{road}: the producer's memory passed its bound by "
+            f"{(found['peak'] - bound) / MB:.0f} MB"
+        )
     if found["came"] != found["sent"] or found["wrong"]:
         record.fail(f"{road}: {found['sent']} sent, {found['came']} came, {found['wrong']} wrong")
 

@@ -1,4 +1,5 @@
-"""Cables that let frames wait. A kernel without `netem` delays nothing by itself, so a thread passes the frames on."""
+"""Cables that let frames wait. A kernel without `netem` delays nothing by itself, so a thread
+passes the frames on."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from dataclasses import dataclass, field
 from benchmarks.machines import Machine, Refused
 
 TUN = "/dev/net/tun"
-TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # see linux/if_tun.h
+TUNSETIFF = 0x400454CA  # see linux/if_tun.h
+IFF_TAP = 0x0002
+IFF_NO_PI = 0x1000
 FRAME = 1 << 16  # bytes: none is larger
 WAITING = 10_000  # frames that a device keeps for the thread; 1000 are a TCP window of 1.5 MB
 AT_ONCE = 256  # frames read before those that are due are looked at
@@ -29,8 +32,8 @@ SPARE = "spare"  # what the cable that was taken out is called meanwhile
 
 @dataclass
 class Way:
-    """One direction of a cable: frames leave in the order in which they came, each `least` to `most` seconds later.
-    `passed` counts those of IPv4."""
+    """One direction of a cable: frames leave in the order in which they came, each `least` to
+    `most` seconds later. `passed` counts those of IPv4."""
 
     source: int
     target: int
@@ -89,7 +92,9 @@ class Relay:
             poll.register(descriptor, select.POLLIN)
         while True:
             waits = [left for way in self._ways.values() if (left := way.give()) is not None]
-            ready = [descriptor for descriptor, _ in poll.poll(1 + 1000 * min(waits) if waits else None)]
+            ready = [
+                descriptor for descriptor, _ in poll.poll(1 + 1000 * min(waits) if waits else None)
+            ]
             if self._over in ready:
                 return
             for descriptor in ready:
@@ -98,8 +103,9 @@ class Relay:
 
 @contextmanager
 def delayed(machine: Machine, least: float, most: float, seed: int = 1) -> Iterator[Relay]:
-    """The machine's cable is replaced, under whatever connections it has, by one on which each frame waits so many
-    seconds in each direction; its own is plugged in again afterwards. Refused says why that cannot be."""
+    """The machine's cable is replaced, under whatever connections it has, by one on which each
+    frame waits so many seconds in each direction; its own is plugged in again afterwards. Refused
+    says why that cannot be."""
     own = _links("-n", machine.namespace, "link", "show", "eth0")[0]
     cable = next(link for link in _links("link") if link["ifindex"] == own["link_index"])
     with ExitStack() as undo:
@@ -123,7 +129,9 @@ def _tap(name: str, undo: ExitStack) -> int:
     try:
         descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         undo.callback(os.close, descriptor)
-        fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+        fcntl.ioctl(
+            descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI)
+        )
     except OSError as error:
         raise Refused(f"{TUN}: {error.strerror}") from None
     return descriptor

@@ -1,5 +1,6 @@
 """`python -m benchmarks.chaos --size pr|nightly|release`: runs to which harm is done. Was it named, did the run go on,
-in how many seconds? A run that hangs, a harm that nobody names, and one that did not happen are failures.
+in how many seconds? A run that hangs, a harm that nobody names, and one that did not happen are
+failures.
 
     killed    SIGKILL in each of ten presets             paused    SIGSTOP, shorter and longer than the limit
     points    SIGKILL before, in, after a send, in work  loop      a process that dies at each start
@@ -10,8 +11,9 @@ in how many seconds? A run that hangs, a harm that nobody names, and one that di
     links     cables cut, slow and long; resets          soak      a SIGKILL every half minute: does anything grow?
     loss      a machine with half of the workers and all servers, beside torchelastic
 
-Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount: without these
-the part is skipped, in words. Nightly takes three hours on two cores, an hour of them the soak.
+Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a
+mount: without these the part is skipped, in words. Nightly takes three hours on two cores, an hour
+of them the soak.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Part:
 
 PARTS = {
     "killed": Part("Processes of every preset are killed", chaos_kills.killed, (2, 30, 120)),
-    "points": Part("Processes die at chosen points of their work", chaos_points.points, (1, 15, 50)),
+    "points": Part(
+        ("Processes die at chosen points of their work"), chaos_points.points, (1, 15, 50)
+    ),
     "double": Part("Two deaths within two seconds", chaos_processes.double, (2, 100, 300)),
     "paused": Part("A process is stopped for a while", chaos_processes.paused, (1, 30, 60)),
     "slow": Part("A worker is slower than its peers", chaos_processes.slow, (1, 3, 10)),
@@ -73,7 +77,9 @@ PARTS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Do all that is asked for; 1 if something failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description="Runs to which harm is done.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.chaos", description="Runs to which harm is done."
+    )
     parser.add_argument("--size", choices=SIZES, default="pr")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between them")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -81,7 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     wanted = said.only.split(",")
     if unknown := [name for name in wanted if name not in PARTS]:
-        parser.error(f"--only: no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        parser.error(
+            f"--only: no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}"
+        )
     records = {name: run(name, said.size, said.seed) for name in wanted}
     for path in write(said.results, f"chaos-{said.size}", machine(), records):
         print(path)
@@ -103,7 +111,9 @@ def run(name: str, size: str, seed: int) -> Record:
             record.note(f"skipped: {why}")
         except Exception as error:  # what went wrong belongs into the record, the other parts go on
             traceback.print_exc()
-            record.fail(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            record.fail(
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            )
     record.facts["seconds"] = round(time.monotonic() - began)
     if record.status == "running":
         record.status = "passed"

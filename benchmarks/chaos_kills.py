@@ -22,14 +22,16 @@ PRESETS = {
     "async": (2, ""),
     "sparknet": (2, ""),
 }
-NOT_REPEATED = ("omnivore", "async", "sparknet")  # what is trained again has other losses, or is a mean of others
+# what is trained again has other losses, or is a mean of others
+NOT_REPEATED = ("omnivore", "async", "sparknet")
 NURSERY = "nursery"
 LOST = ("preset", "n", "iterations again p50", "p95", "max", "seconds again p50", "p95", "max")
 
 
 @dataclass
 class Found:
-    """Of one preset: its trials, the same by what was killed, and what `_again` counted after each."""
+    """Of one preset: its trials, the same by what was killed, and what `_again` counted after
+    each."""
 
     all: Harm
     kinds: dict[str, Harm] = field(default_factory=dict)
@@ -37,8 +39,9 @@ class Found:
 
 
 def killed(trials: Trials, times: int) -> None:
-    """So many of each preset: each process in turn and the nursery, at drawn moments. It is named, the run goes on from
-    the newest checkpoint that was whole, and what is trained again has the same losses where runs repeat."""
+    """So many of each preset: each process in turn and the nursery, at drawn moments. It is named,
+    the run goes on from the newest checkpoint that was whole, and what is trained again has the
+    same losses where runs repeat."""
     told(trials, {preset: of_preset(trials, preset, times) for preset in PRESETS})
 
 
@@ -46,7 +49,9 @@ def of_preset(trials: Trials, preset: str, times: int) -> Found:
     """One run, which survives so many deaths."""
     (workers, strategy), repeats = PRESETS[preset], preset not in NOT_REPEATED
     found = Found(Harm(f"SIGKILL in {preset}"))
-    with trials.run(preset, workers=workers, strategy=strategy, reproducible=str(repeats).lower()) as run:
+    with trials.run(
+        preset, workers=workers, strategy=strategy, reproducible=str(repeats).lower()
+    ) as run:
         for victim in _victims(run, times):
             kind = found.kinds.setdefault(_kind(victim), Harm(f"SIGKILL of {_kind(victim)}"))
             with trials.counted(found.all), trials.alike(kind, found.all):
@@ -57,7 +62,9 @@ def of_preset(trials: Trials, preset: str, times: int) -> Found:
                 assert word in line, f"named as {line!r}"
                 found.again.append(_again(run))
         if repeats:
-            found.all.failures += [f"{preset}: another loss after a restart: {text}" for text in trained_twice(run)]
+            found.all.failures += [
+                (f"{preset}: another loss after a restart: {text}") for text in trained_twice(run)
+            ]
     return found
 
 
@@ -72,7 +79,9 @@ def told(trials: Trials, by_preset: Mapping[str, Found]) -> None:
     trials.record.table("What was trained again", *LOST)
     for preset, found in by_preset.items():
         iterations, seconds = zip(*found.again, strict=True) if found.again else ((), ())
-        trials.record.row(preset, len(found.again), *(spread(iterations) or "---"), *(spread(seconds) or "---"))
+        trials.record.row(
+            preset, len(found.again), *(spread(iterations) or "---"), *(spread(seconds) or "---")
+        )
 
 
 def _victims(run: Survivor, times: int) -> Iterator[str]:
@@ -88,8 +97,8 @@ def _kind(process: str) -> str:
 
 
 def _again(run: Survivor) -> tuple[float, float]:
-    """Iterations, and seconds of training, that the run before had told of and the newest does again. AssertionError
-    if it does not go on from the newest checkpoint that was whole."""
+    """Iterations, and seconds of training, that the run before had told of and the newest does
+    again. AssertionError if it does not go on from the newest checkpoint that was whole."""
     before, newest = run.directories[-2:]
     ended = {event["iteration"]: event["unix_seconds"] for event in events(before, "progress")}
     began = max((event["iteration"] for event in events(before, "resumed")), default=0)

@@ -1,5 +1,5 @@
-"""Harm that is done to links between machines: cables that are cut, slow or long, connections that are reset. See
-`benchmarks.chaos`."""
+"""Harm that is done to links between machines: cables that are cut, slow or long, connections that
+are reset. See `benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,27 @@ from benchmarks.machines import Machine, Refused, machines
 from benchmarks.survivor import Survivor
 
 LINK_SECONDS = 2.0
-GIGABIT, SLOW_RATE = 10**9, 10**7  # bits per second
-DELAY, JITTER = 0.1, 0.02  # seconds, each way
+GIGABIT = 10**9  # bits per second
+SLOW_RATE = 10**7
+DELAY = 0.1  # seconds, each way
+JITTER = 0.02
 CUTS = (5, 60)  # seconds
 LONGEST_EVERY = 3  # times: it takes more than a minute
 BACK_AFTER = 5.0  # seconds since a cable that was cut for so long is back
-MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
+MACHINE = (
+    '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = '
+    '"{address}"\nthreads = 1\n'
+)
 PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'
-LINKS = f'[links]\ntransport = "tcp"\nencryption = "none"\n[liveness]\nlink_seconds = {LINK_SECONDS}\n'
+LINKS = (
+    f'[links]\ntransport = "tcp"\nencryption = "none"\n[liveness]\nlink_seconds = {LINK_SECONDS}\n'
+)
 Way = Callable[[Machine, Harm], AbstractContextManager[None]]
 
 
 def links(trials: Trials, times: int) -> None:
-    """Three machines: the cable of one of them, or one connection, in turn. The cut for a minute comes once in three
-    times only, and at least once: nightly takes twenty minutes so."""
+    """Three machines: the cable of one of them, or one connection, in turn. The cut for a minute
+    comes once in three times only, and at least once: nightly takes twenty minutes so."""
     try:
         with machines(3, GIGABIT) as made, trials.run(more=LINKS + _apart(made)) as run:
             Links(trials, made, run).harmed(times)
@@ -41,16 +48,21 @@ class Links:
     """Of one run on three machines, and what is done to them."""
 
     def __init__(self, trials: Trials, made: list[Machine], run: Survivor) -> None:
-        self._trials, self._made, self._run = trials, made, run
+        self._trials = trials
+        self._made = made
+        self._run = run
         self._no_delay = ""  # why there is none here
 
     def harmed(self, times: int) -> None:
         """Each sort so many times."""
-        short, narrow = Harm(f"cut for less than {LINK_SECONDS / 3:.1f} s"), Harm("10 Mbit/s instead of 1 Gbit/s")
+        short = Harm(f"cut for less than {LINK_SECONDS / 3:.1f} s")
+        narrow = Harm("10 Mbit/s instead of 1 Gbit/s")
         slow = Harm(f"{1000 * DELAY:.0f} ± {1000 * JITTER:.0f} ms each way")
-        long, one_way = Harm("cut for good"), Harm("cut one way")
+        long = Harm("cut for good")
+        one_way = Harm("cut one way")
         back = {seconds: Harm(f"cut for {seconds} s") for seconds in CUTS}
-        reset, of_up = Harm("a connection is reset"), Harm("a connection of `up` is reset")
+        reset = Harm("a connection is reset")
+        of_up = Harm("a connection of `up` is reset")
         for number in range(times):
             place = number % len(self._made)
             self._short(place, short)
@@ -78,14 +90,16 @@ class Links:
             with cut(self._made[place], harm):
                 self._trials.pause(0.1, LINK_SECONDS / 3)
             self._goes_on(harm)
-            self._trials.pause(1.0, 1.5)  # TCP doubles its pauses: a link may stay silent for as long as it was cut
+            # TCP doubles its pauses: a link may stay silent for as long as it was cut
+            self._trials.pause(1.0, 1.5)
 
     def _narrow(self, place: int, harm: Harm) -> None:
         with self._trials.counted(harm), rate(self._made[place], SLOW_RATE, harm):
             self._goes_on(harm)
 
     def _slow(self, place: int, harm: Harm) -> None:
-        """The cable is replaced under the run, and again: what is on it then is sent again by TCP."""
+        """The cable is replaced under the run, and again: what is on it then is sent again by
+        TCP."""
         if self._no_delay:
             return
         try:
@@ -100,7 +114,8 @@ class Links:
 
     def _goes_on(self, harm: Harm) -> None:
         """The same run has further iterations."""
-        directory, since = self._run.newest, time.monotonic()
+        directory = self._run.newest
+        since = time.monotonic()
         for _ in range(2):
             at = next_progress(self._run, since)
         harm.back.append(at - since)
@@ -120,7 +135,8 @@ class Links:
     def _cut_for(self, place: int, seconds: float, harm: Harm) -> None:
         """Longer than a link may be silent; `back` is since its end."""
         with self._trials.counted(harm):
-            before, since = self._run.newest, time.monotonic()
+            before = self._run.newest
+            since = time.monotonic()
             with cut(self._made[place], harm):
                 self._named(place, harm, since)
                 time.sleep(max(0.0, since + seconds - time.monotonic()))
@@ -137,17 +153,21 @@ class Links:
     def _reset(self, harm: Harm, *, of_up: bool) -> None:
         """One connection between two machines, or of `up` to one, whichever comes."""
         with self._trials.counted(harm):
-            up, pids = self._run.process.pid, self._run.pids()
+            up = self._run.process.pid
+            pids = self._run.pids()
             found = _between_machines([up, *pids.values()])
             connection, peer = self._trials.chance.choice(
                 [(one, peer) for one, peer in found if of_up == (up in (one.pid, peer))]
             )
-            before, since = resets.resets(peer), time.monotonic()
+            before = resets.resets(peer)
+            since = time.monotonic()
             resets.reset(connection)
             harm.happened += resets.was_reset(peer, connection, before)
             line = named_and_back(self._run, harm, since)
             ends = [name for name, pid in pids.items() if pid in (connection.pid, peer)]
-            assert all(f" {name} " in line for name in ends), f"does not name {' and '.join(ends)}: {line!r}"
+            assert all(f" {name} " in line for name in ends), (
+                f"does not name {' and '.join(ends)}: {line!r}"
+            )
 
 
 # -- the harm itself
@@ -168,7 +188,8 @@ def cut(machine: Machine, harm: Harm) -> Iterator[None]:
 def deaf(machine: Machine, harm: Harm) -> Iterator[None]:
     """What it sends to the others is lost; it still hears them."""
     network = f"{machine.address.rpartition('.')[0]}.0/24"
-    halves = [network.replace(".0/24", ".0/25"), network.replace(".0/24", ".128/25")]  # go before the whole
+    # go before the whole
+    halves = [network.replace(".0/24", ".0/25"), network.replace(".0/24", ".128/25")]
     for half in halves:
         _ip(machine, "route", "add", "blackhole", half)
     try:
@@ -185,7 +206,10 @@ def rate(machine: Machine, bits_per_second: int, harm: Harm) -> Iterator[None]:
     _rate(machine, bits_per_second)
     try:
         shown = subprocess.run(
-            ["tc", "-n", machine.namespace, "qdisc", "show", "dev", "eth0"], capture_output=True, text=True, check=True
+            ["tc", "-n", machine.namespace, "qdisc", "show", "dev", "eth0"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         harm.happened += f"rate {bits_per_second // 10**6}Mbit" in shown.stdout
         yield
@@ -207,16 +231,26 @@ def _between_machines(pids: list[int]) -> list[tuple[resets.Connection, int]]:
     """The connections of these processes to one of another machine, and which that is."""
     found = [one for pid in pids for one in resets.connections(pid)]
     ends = {one.here: one.pid for one in found}
-    return [(one, ends[one.there]) for one in found if one.there in ends and one.there[0] != one.here[0]]
+    return [
+        (one, ends[one.there]) for one in found if one.there in ends and one.there[0] != one.here[0]
+    ]
 
 
 def _ip(machine: Machine, *words: str) -> str:
     done = subprocess.run(
-        ["ip", "-n", machine.namespace, *words], capture_output=True, text=True, check=True, timeout=20
+        ["ip", "-n", machine.namespace, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
     )
     return done.stdout
 
 
 def _rate(machine: Machine, bits_per_second: int) -> None:
     shape = f"root tbf rate {bits_per_second}bit burst 128kb latency 50ms".split()
-    subprocess.run(["tc", "-n", machine.namespace, "qdisc", "replace", "dev", "eth0", *shape], check=True, timeout=20)
+    subprocess.run(
+        ["tc", "-n", machine.namespace, "qdisc", "replace", "dev", "eth0", *shape],
+        check=True,
+        timeout=20,
+    )

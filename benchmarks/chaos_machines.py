@@ -30,8 +30,10 @@ time.time = _faked
 
 
 def disk(trials: Trials, times: int) -> None:
-    """A full one costs checkpoints and no training; a writer that is killed leaves the file before or the new one."""
-    full, writers = Harm("no space left on the disk"), Harm("SIGKILL of a writer")
+    """A full one costs checkpoints and no training; a writer that is killed leaves the file before
+    or the new one."""
+    full = Harm("no space left on the disk")
+    writers = Harm("SIGKILL of a writer")
     path = trials.folder / "checkpoint-0000001.safetensors"
     nursery = Nursery(path)
     try:
@@ -41,19 +43,25 @@ def disk(trials: Trials, times: int) -> None:
                 before = loaded(path)
                 nursery.kill(nursery.start(before + 1), trials.chance.uniform(0.0, 0.02))
                 writers.happened += 1
-                last = max(before, nursery.whole)  # a writer may die before it says that a file is whole
+                # a writer may die before it says that a file is whole
+                last = max(before, nursery.whole)
                 assert last <= loaded(path) <= last + 1, "another file than was written"
     finally:
         nursery.close()
     halves = len(list(trials.folder.glob(".*.tmp")))
     trials.record.facts["half-written files that killed writers left"] = halves
     for _ in range(times):
-        with small_disk(trials.folder / "disk") as folder, trials.run(folder=folder) as run, trials.counted(full):
+        with (
+            small_disk(trials.folder / "disk") as folder,
+            trials.run(folder=folder) as run,
+            trials.counted(full),
+        ):
             _fill(folder / "full")
             since = time.monotonic()
             warned = run.at(r"warning +\S+: no checkpoint: .*No space left on device")
             full.named.append(warned - since)
-            full.happened += os.statvfs(folder).f_bavail == 0  # the journal, too, may have no room for what happened
+            # the journal, too, may have no room for what happened
+            full.happened += os.statvfs(folder).f_bavail == 0
             next_progress(run, time.monotonic())
             (folder / "full").unlink()
             since = time.monotonic()
@@ -62,9 +70,10 @@ def disk(trials: Trials, times: int) -> None:
 
 
 def clock(trials: Trials, times: int) -> None:
-    """An hour ahead, and back: nobody is taken for dead. In every process of the run `time.time` is a double that adds
-    what a file says; the kernel's clocks go on."""
-    said, site = trials.folder / "clock", trials.folder / "site"
+    """An hour ahead, and back: nobody is taken for dead. In every process of the run `time.time` is
+    a double that adds what a file says; the kernel's clocks go on."""
+    said = trials.folder / "clock"
+    site = trials.folder / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(CLOCK.format(said=str(said)))
     _set(said, 0)
@@ -74,7 +83,8 @@ def clock(trials: Trials, times: int) -> None:
         for _ in range(times):
             for hours in (1, 0, -1, 0):
                 with trials.counted(harm):
-                    directory, since = run.newest, time.monotonic()
+                    directory = run.newest
+                    since = time.monotonic()
                     _set(said, hours)
                     trials.pause(2.5, 3.0)  # longer than any silence that is no death
                     harm.back.append(next_progress(run, since + 2.5) - since)
@@ -92,7 +102,9 @@ def clock(trials: Trials, times: int) -> None:
 def small_disk(folder: Path) -> Iterator[Path]:
     """A disk of 64 MiB."""
     folder.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", folder], capture_output=True, text=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "none", folder], capture_output=True, text=True
+    )
     if done.returncode:
         raise Absent(f"no disk can be mounted: {done.stderr.strip()}")
     try:

@@ -1,4 +1,5 @@
-"""Processes that kill themselves at a point of their work that was chosen. See `benchmarks.chaos`."""
+"""Processes that kill themselves at a point of their work that was chosen. See
+`benchmarks.chaos`."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ MOST = 20  # times that a process comes to its point before it dies
 
 
 def points(trials: Trials, times: int) -> None:
-    """Each kind of process at each point: before it sends, between two halves of a message, after it has sent, in its
-    work. Every loss after a restart is the one that it was."""
+    """Each kind of process at each point: before it sends, between two halves of a message, after
+    it has sent, in its work. Every loss after a restart is the one that it was."""
     harms = {point: Harm(f"SIGKILL at: {point}") for point in POINTS}
     folder = trials.folder / "points"
     folder.mkdir()
@@ -48,6 +49,7 @@ def _death(pid: int, hit: Path) -> float:
     while living(pid):
         assert time.monotonic() < deadline, "it did not come to its point"
         time.sleep(0.001)
-    ago = time.time() - hit.stat().st_ctime  # its name is of that moment; nobody has looked at the process then
+    # its name is of that moment; nobody has looked at the process then
+    ago = time.time() - hit.stat().st_ctime
     hit.unlink()
     return time.monotonic() - ago

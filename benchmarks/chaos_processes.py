@@ -19,13 +19,16 @@ GONE_WITHIN = 5.0
 WORKERS = 4  # two have no reducer, and three do not repeat
 KINDS = ("conv-0-0", "reducer-0", "conv_model", "fc_server", "coordinator", "nursery")
 TWICE = 2.0  # seconds within which the second death comes
-SLOWER, NAMED_AFTER = (2, 5, 10), 20  # times as slow; passes
+SLOWER = (2, 5, 10)  # times as slow; passes
+NAMED_AFTER = 20
 PACE = 0.02  # seconds of each of the two micro-batches that a worker has in a pass
-GROUP_PACE, GROUP_SECONDS = 0.1, 8.0  # the same of a group that is one worker; for how long iterations are counted
+GROUP_PACE = 0.1  # the same of a group that is one worker; for how long iterations are counted
+GROUP_SECONDS = 8.0
 
 
 def double(trials: Trials, times: int) -> None:
-    """One dies, and within two seconds another of whichever run is then under way: also one that only begins."""
+    """One dies, and within two seconds another of whichever run is then under way: also one that
+    only begins."""
     harm = Harm("two SIGKILLs within 2 s")
     with trials.run() as run:
         for _ in range(times):
@@ -49,13 +52,15 @@ def paused(trials: Trials, times: int) -> None:
                 for harm, seconds in zip(short, (0.2, 1.0), strict=True):
                     with trials.counted(harm):
                         stopped_for(run.pid(kind), seconds, harm)
-                        before, since = run.newest, time.monotonic()
+                        before = run.newest
+                        since = time.monotonic()
                         harm.back.append(next_progress(run, since) - since)
                         assert run.newest == before, "it was taken for dead"
         for _ in range(times):
             with trials.counted(long):
                 kind = trials.chance.choice(KINDS[:-1])
-                pid, since = run.pid(kind), time.monotonic()
+                pid = run.pid(kind)
+                since = time.monotonic()
                 os.kill(pid, signal.SIGSTOP)
                 long.happened += state(pid) == "T"
                 line = named_and_back(run, long, since)
@@ -65,9 +70,10 @@ def paused(trials: Trials, times: int) -> None:
 
 
 def slow(trials: Trials, times: int) -> None:
-    """One of four workers takes 2, 5 or 10 times as long, and is named within 20 passes. Its layer takes that time, as
-    those of its peers take theirs, so that it hangs on nobody else who wants the cores. A process that is stopped for a
-    share of each 4 ms is no such worker: LeNet's passes of 1.5 ms are hit or not, and its peers wait for cores, too."""
+    """One of four workers takes 2, 5 or 10 times as long, and is named within 20 passes. Its layer
+    takes that time, as those of its peers take theirs, so that it hangs on nobody else who wants
+    the cores. A process that is stopped for a share of each 4 ms is no such worker: LeNet's passes
+    of 1.5 ms are hit or not, and its peers wait for cores, too."""
     harms = [Harm(f"a worker takes {factor} times as long") for factor in SLOWER]
     passes: dict[str, list[int]] = {harm.name: [] for harm in harms}
     for turn in range(times):
@@ -75,22 +81,35 @@ def slow(trials: Trials, times: int) -> None:
             folder = trials.folder / f"slow-{turn}-{factor}"
             folder.mkdir()
             env = brought(folder, PACE)
-            with trials.run(workers=4, folder=folder, env=env, solver=PACED) as run, trials.counted(harm):
+            with (
+                trials.run(workers=4, folder=folder, env=env, solver=PACED) as run,
+                trials.counted(harm),
+            ):
                 trials.pause(1.0, 2.0)
-                began, since = len(events(run.newest, "progress")), time.monotonic()
+                began = len(events(run.newest, "progress"))
+                since = time.monotonic()
                 slow_down(folder, run.pid("conv-0-1"), factor)
                 harm.named.append(run.at(r"straggler +worker conv-0-1 ", 60.0) - since)
-                (told,) = (event for event in events(run.newest, "straggler") if event["worker"] == "conv-0-1")
+                (told,) = (
+                    event
+                    for event in events(run.newest, "straggler")
+                    if event["worker"] == "conv-0-1"
+                )
                 harm.happened += told["times"] > (1 + factor) / 2
                 found = _journal(run).index("straggler:conv-0-1") - began
                 passes[harm.name].append(found)
-                assert found <= NAMED_AFTER, f"named after {found} passes, expected {NAMED_AFTER} at most"
-    trials.record.facts |= {f"passes until it was named, where {name}": found for name, found in passes.items()}
+                assert found <= NAMED_AFTER, (
+                    f"named after {found} passes, expected {NAMED_AFTER} at most"
+                )
+    trials.record.facts |= {
+        (f"passes until it was named, where {name}"): found for name, found in passes.items()
+    }
     trials.told(*harms, named=60.0)
 
 
 def loop(trials: Trials, times: int) -> None:
-    """Killed as often as it begins anew: the run gives up with exit 4 and a checkpoint that loads."""
+    """Killed as often as it begins anew: the run gives up with exit 4 and a checkpoint that
+    loads."""
     harm = Harm("dies at each start, 3 restarts")
     for _ in range(times):
         with trials.run(restarts=3) as run, trials.counted(harm):
@@ -107,13 +126,18 @@ def loop(trials: Trials, times: int) -> None:
             harm.happened += 1
             assert code == 4, f"ended with {code}"
             assert "does not begin anew: it did 3 times" in said, "does not say why"
-            checkpoint.verify(max(run.runs.rglob("checkpoint-*.safetensors"), key=lambda path: path.stat().st_mtime))
+            checkpoint.verify(
+                max(
+                    run.runs.rglob("checkpoint-*.safetensors"),
+                    key=lambda path: path.stat().st_mtime,
+                )
+            )
     trials.told(harm, named=GONE_WITHIN + 1.0)
 
 
 def unequal(trials: Trials, times: int) -> None:
-    """One of four groups takes ten times as long: the others go on at their own pace, so that a run loses no more of
-    its iterations than that group's share, and 5 %."""
+    """One of four groups takes ten times as long: the others go on at their own pace, so that a run
+    loses no more of its iterations than that group's share, and 5 %."""
     harm = Harm(f"one of {WORKERS} groups takes 10 times as long")
     lost = []
     for turn in range(times):
@@ -121,11 +145,14 @@ def unequal(trials: Trials, times: int) -> None:
         folder.mkdir()
         env = brought(folder, GROUP_PACE)
         with (
-            trials.run("async", workers=WORKERS, folder=folder, env=env, solver=PACED, reproducible="false") as run,
+            trials.run(
+                "async", workers=WORKERS, folder=folder, env=env, solver=PACED, reproducible="false"
+            ) as run,
             trials.counted(harm),
         ):
             next_progress(run, time.monotonic() + 1.0)
-            before, since = _rate(run), time.monotonic()
+            before = _rate(run)
+            since = time.monotonic()
             slow_down(folder, run.pid("conv-1-0"), 10)
             harm.named.append(run.at(r"straggler +worker conv-1-0 ", 60.0) - since)
             lost.append(round(1.0 - _rate(run) / before, 3))
@@ -140,7 +167,8 @@ def unequal(trials: Trials, times: int) -> None:
 
 def kill(pid: int, harm: Harm | None = None) -> float:
     """SIGKILL, and see that it has happened; when."""
-    since, lived = time.monotonic(), living(pid)
+    since = time.monotonic()
+    lived = living(pid)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         while living(pid) and time.monotonic() - since < 1.0:
@@ -151,7 +179,8 @@ def kill(pid: int, harm: Harm | None = None) -> float:
 
 
 def state(pid: int) -> str:
-    """What the system says it is at: "T" is stopped. A signal takes a moment: more than 0.2 s was seen once in 150."""
+    """What the system says it is at: "T" is stopped. A signal takes a moment: more than 0.2 s was
+    seen once in 150."""
     for _ in range(5000):
         found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         if found == "T":

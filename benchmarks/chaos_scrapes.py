@@ -20,8 +20,8 @@ KILLS = (2.0, 4.0)  # seconds of training between two deaths
 
 @dataclass
 class Scraper:
-    """Reads every page that a run's list of them names, once a second, until it is told to end. It keeps connections,
-    as Prometheus does."""
+    """Reads every page that a run's list of them names, once a second, until it is told to end. It
+    keeps connections, as Prometheus does."""
 
     run: Survivor
     seconds: list[float] = field(default_factory=list)  # of the pages that answered
@@ -42,7 +42,9 @@ class Scraper:
     def _pages(self) -> list[str]:
         ((host, path),) = re.findall(r"http://([^/\s]+)(/sd)", self.run.last("metrics "))
         found = self._fetched(host, path)
-        return [target for entry in json.loads(found) for target in entry["targets"]] if found else []
+        return (
+            [target for entry in json.loads(found) for target in entry["targets"]] if found else []
+        )
 
     def _fetched(self, host: str, path: str) -> bytes:
         """Of a connection that is made if there is none; nothing if nobody is there."""
@@ -59,7 +61,8 @@ class Scraper:
 
 
 def scrapes(trials: Trials, times: int) -> None:
-    """A SIGKILL every few seconds, and a scrape of every page once a second: nearly all answer within 20 ms."""
+    """A SIGKILL every few seconds, and a scrape of every page once a second: nearly all answer
+    within 20 ms."""
     harm = Harm("SIGKILL while pages are read")
     with trials.run(workers=WORKERS) as run:
         scraper = Scraper(run)
@@ -82,4 +85,6 @@ def scrapes(trials: Trials, times: int) -> None:
         "p99": p99,
     }
     if p99 > SCRAPE_MOST:
-        trials.record.fail(f"a scrape takes {1e3 * p99:.1f} ms (p99), expected {1e3 * SCRAPE_MOST:g} ms at most")
+        trials.record.fail(
+            f"a scrape takes {1e3 * p99:.1f} ms (p99), expected {1e3 * SCRAPE_MOST:g} ms at most"
+        )

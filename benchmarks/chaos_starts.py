@@ -11,7 +11,8 @@ from benchmarks.chaos_processes import GONE_WITHIN, kill
 from benchmarks.chaos_trials import Harm, Trials
 from benchmarks.survivor import Survivor, living
 
-ROLES, OTHERS = 32, 3  # a run's processes; those that are no workers
+ROLES = 32  # a run's processes; those that are no workers
+OTHERS = 3
 UP_WITHIN = 5.0  # seconds until all of them have begun
 
 
@@ -40,7 +41,9 @@ def come_and_gone(trials: Trials, times: int) -> Harm:
         since = time.monotonic()
         with (
             trials.counted(harm),
-            trials.run("async", workers=ROLES - OTHERS, reproducible="false", first="began ") as run,
+            trials.run(
+                "async", workers=ROLES - OTHERS, reproducible="false", first="began "
+            ) as run,
         ):
             harm.back.append(time.monotonic() - since)
             pids = run.pids()
@@ -53,7 +56,8 @@ def come_and_gone(trials: Trials, times: int) -> Harm:
 
 
 def nothing_left(run: Survivor, pids: dict[str, int], since: float) -> None:
-    """No process and no folder of sockets, at most five seconds after that moment. AssertionError."""
+    """No process and no folder of sockets, at most five seconds after that moment.
+    AssertionError."""
     while left := [name for name, pid in pids.items() if living(pid)]:
         assert time.monotonic() - since < GONE_WITHIN, f"left after 5 s: {', '.join(left)}"
         time.sleep(0.01)

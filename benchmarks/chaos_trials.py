@@ -1,4 +1,5 @@
-"""What parts of `benchmarks.chaos` share: a run to do harm to, and a row of what became of each sort of harm."""
+"""What parts of `benchmarks.chaos` share: a run to do harm to, and a row of what became of each
+sort of harm."""
 
 from __future__ import annotations
 
@@ -13,10 +14,20 @@ from pathlib import Path
 from benchmarks.report import Record
 from benchmarks.survivor import Gone, Survivor, events
 
-NAMED_WITHIN, BACK_WITHIN = 3.0, 10.0  # seconds: the promises, of one machine
+NAMED_WITHIN = 3.0  # seconds: the promises, of one machine
+BACK_WITHIN = 10.0
 HEADERS = (
-    "harm", "n", "happened", "failures", "named p50", "named p95", "named max", "on p50", "on p95", "on max",
-)  # fmt: skip
+    "harm",
+    "n",
+    "happened",
+    "failures",
+    "named p50",
+    "named p95",
+    "named max",
+    "on p50",
+    "on p95",
+    "on max",
+)
 SOLVER = """net: "lenet.prototxt" base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" weight_decay: 0.0005
 max_iter: 100000000 display: 1 snapshot: 0
 """
@@ -54,8 +65,8 @@ class Absent(Exception):  # it is no error
 
 @dataclass
 class Harm:
-    """One sort of it: how often it was done, how often it was seen to have happened, what went wrong, and the seconds
-    to its name and to the next iteration."""
+    """One sort of it: how often it was done, how often it was seen to have happened, what went
+    wrong, and the seconds to its name and to the next iteration."""
 
     name: str
     done: int = 0
@@ -93,15 +104,24 @@ class Trials:
     """Of one part: its record, its folder, and its chance."""
 
     def __init__(self, record: Record, folder: Path, seed: str) -> None:
-        self.record, self.folder, self.chance = record, folder, random.Random(seed)
+        self.record = record
+        self.folder = folder
+        self.chance = random.Random(seed)
         self._count = 0
 
     @contextmanager
     def run(
-        self, preset: str = "sync", *, env: Mapping[str, str] | None = None, folder: Path | None = None,
-        solver: str = SOLVER, first: str = "progress ", **said: object,
-    ) -> Iterator[Survivor]:  # fmt: skip
-        """A run that has said `first`, which is ended whatever happens. `said`: instead of USUAL."""
+        self,
+        preset: str = "sync",
+        *,
+        env: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        solver: str = SOLVER,
+        first: str = "progress ",
+        **said: object,
+    ) -> Iterator[Survivor]:
+        """A run that has said `first`, which is ended whatever happens. `said`: instead of
+        USUAL."""
         self._count += 1
         folder = folder or self.folder / str(self._count)
         folder.mkdir(exist_ok=True)
@@ -116,16 +136,20 @@ class Trials:
 
     @contextmanager
     def counted(self, harm: Harm) -> Iterator[None]:
-        """One trial of it: what goes wrong is a failure of this trial, and the next is another one's."""
+        """One trial of it: what goes wrong is a failure of this trial, and the next is another
+        one's."""
         harm.done += 1
         try:
             yield
         except (Gone, AssertionError, OSError) as error:
-            harm.failures.append(f"{harm.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            harm.failures.append(
+                f"{harm.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            )
 
     @contextmanager
     def alike(self, other: Harm, harm: Harm) -> Iterator[None]:
-        """What this trial of `harm` adds is counted in `other`, too: another cut through the same trials."""
+        """What this trial of `harm` adds is counted in `other`, too: another cut through the same
+        trials."""
         had = (harm.happened, len(harm.named), len(harm.back))
         other.done += 1
         try:
@@ -145,11 +169,18 @@ class Trials:
             for failure in harm.failures:
                 self.record.fail(failure)
             if harm.happened != harm.done:
-                self.record.fail(f"{harm.name}: done {harm.done} times, but it happened {harm.happened} times")
+                self.record.fail(
+                    f"{harm.name}: done {harm.done} times, but it happened {harm.happened} times"
+                )
             if harm.named and max(harm.named) > named:
-                self.record.fail(f"{harm.name}: named after {max(harm.named):.1f} s, expected {named:g} s at most")
+                self.record.fail(
+                    f"{harm.name}: named after {max(harm.named):.1f} s, "
+                    f"expected {named:g} s at most"
+                )
             if harm.back and (late := spread(harm.back)[1]) > back:
-                self.record.fail(f"{harm.name}: went on after {late:.1f} s (p95), expected {back:g} s at most")
+                self.record.fail(
+                    f"{harm.name}: went on after {late:.1f} s (p95), expected {back:g} s at most"
+                )
 
     def pause(self, least: float, most: float) -> None:
         """Until the moment that was drawn."""
@@ -166,15 +197,24 @@ def named_and_back(run: Survivor, harm: Harm, since: float, *, pattern: str = ER
 
 
 def trained_twice(run: Survivor) -> list[str]:
-    """Iterations that were trained again after a restart and had another loss than the first time."""
+    """Iterations that were trained again after a restart and had another loss than the first
+    time."""
     losses: dict[str, set[float]] = {}
     for directory in run.directories:
         for event in events(directory, "progress"):
             losses.setdefault(event["iteration"], set()).add(event["loss"])
-    return [f"iteration {iteration}: {sorted(found)}" for iteration, found in losses.items() if len(found) > 1]
+    return [
+        (f"iteration {iteration}: {sorted(found)}")
+        for iteration, found in losses.items()
+        if len(found) > 1
+    ]
 
 
 def spread(found: Sequence[float]) -> list[float]:
     """p50, p95 and the largest of what was seen; nothing of nothing."""
     ordered = sorted(found)
-    return [ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.95, 1.0) if ordered]
+    return [
+        ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+        for share in (0.5, 0.95, 1.0)
+        if ordered
+    ]

@@ -1,4 +1,5 @@
-"""Checkpoint writers to be killed at any instant: forked on order, each writes one file after the other."""
+"""Checkpoint writers to be killed at any instant: forked on order, each writes one file after the
+other."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ from benchmarks.report import ROOT
 from benchmarks.survivor import environment
 from nets.files import checkpoint
 
-PIECE, NUMBERS = 1 << 15, 1 << 17  # bytes; half a megabyte in 16 pieces
+PIECE = 1 << 15  # bytes; half a megabyte in 16 pieces
+NUMBERS = 1 << 17
 
-# forks a writer at each line of its standard input, which says its pid and every file that is whole; tells its end
+# forks a writer at each line of its standard input, which says its pid and every file that is
+# whole; tells its end
 NURSERY = f"""
 import os, sys
 from pathlib import Path
@@ -62,7 +65,8 @@ class Nursery:
         )  # fmt: skip
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self._orders, self._said = self.process.stdin, self.process.stdout
+        self._orders = self.process.stdin
+        self._said = self.process.stdout
         self._buffer = b""
         self.whole = 0  # the last file that its writers said to be
 

@@ -1,7 +1,7 @@
 """The definition of convolution in float64, tap by tap, for a part of the numbers of each pass.
 
-Forward and backward-data: the first and the last image, 16 channels of the last group. Backward-weights: 8 x 8 channels
-of the last group over the whole batch.
+Forward and backward-data: the first and the last image, 16 channels of the last group.
+Backward-weights: 8 x 8 channels of the last group over the whole batch.
 """
 
 from __future__ import annotations
@@ -11,22 +11,27 @@ from typing import Any
 
 import numpy as np
 
-FEW, FEWER = 16, 8
+FEW = 16
+FEWER = 8
 Array = np.ndarray[Any, Any]
 
 
 def error(shape: Any, name: str, arrays: dict[str, Any]) -> float:
-    """The largest error of the result of pass `name` among `arrays`, relative to the largest value; NaN for a NaN."""
+    """The largest error of the result of pass `name` among `arrays`, relative to the largest value;
+    NaN for a NaN."""
     return off(expected(shape, name, arrays), arrays[name])
 
 
 def expected(shape: Any, name: str, arrays: dict[str, Any]) -> tuple[Array, Any]:
     """What some numbers of the result of pass `name` should be, and which they are."""
-    return {"forward": forward, "backward-data": data, "backward-weights": weights}[name](shape, arrays)
+    return {"forward": forward, "backward-data": data, "backward-weights": weights}[name](
+        shape, arrays
+    )
 
 
 def off(right: tuple[Array, Any], found: Array) -> float:
-    """The largest error of a pass's result, relative to the largest of those numbers; NaN for a NaN."""
+    """The largest error of a pass's result, relative to the largest of those numbers; NaN for a
+    NaN."""
     numbers, which = right
     return float(np.abs(found[which] - numbers).max() / np.abs(numbers).max())
 
@@ -35,7 +40,8 @@ def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
     """Expected values of some of y, and which."""
     images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
     some = spread(outputs, FEW)
-    x, w = padded(shape, arrays["x"][images][:, channels]), arrays["w"][some].astype(np.float64)
+    x = padded(shape, arrays["x"][images][:, channels])
+    w = arrays["w"][some].astype(np.float64)
     y = np.zeros((len(images), len(some), *shape.out_shape[2:]))
     for i, j, window in taps(shape):
         y += np.einsum("nchw,kc->nkhw", x[:, :, *window], w[:, :, i, j], optimize=True)
@@ -48,10 +54,8 @@ def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
     """Expected values of some of dx, and which."""
     images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
     some = spread(channels, FEW)
-    w, dy = (
-        arrays["w"][outputs].astype(np.float64)[:, some - channels[0]],
-        arrays["dy"][images][:, outputs].astype(np.float64),
-    )
+    w = arrays["w"][outputs].astype(np.float64)[:, some - channels[0]]
+    dy = arrays["dy"][images][:, outputs].astype(np.float64)
     (top, left), (high, wide) = shape.geometry.pad, shape.in_shape[2:]
     dx = np.zeros((len(images), len(some), high + 2 * top, wide + 2 * left))
     for i, j, window in taps(shape):
@@ -62,8 +66,10 @@ def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
 def weights(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Any]:
     """Expected values of some of dw, and which."""
     channels, outputs = last_group(shape)
-    c, k = spread(channels, FEWER), spread(outputs, FEWER)
-    x, dy = padded(shape, arrays["x"][:, c]), arrays["dy"][:, k].astype(np.float64)
+    c = spread(channels, FEWER)
+    k = spread(outputs, FEWER)
+    x = padded(shape, arrays["x"][:, c])
+    dy = arrays["dy"][:, k].astype(np.float64)
     dw = np.empty((len(k), len(c), *shape.geometry.kernel))
     for i, j, window in taps(shape):
         dw[:, :, i, j] = np.tensordot(dy, x[:, :, *window], ((0, 2, 3), (0, 2, 3)))
@@ -83,13 +89,16 @@ def spread(numbers: Array, most: int) -> Array:
 def last_group(shape: Any) -> tuple[Array, Array]:
     """The last group's channels of x and of y."""
     groups = shape.geometry.groups
-    channels, outputs = np.arange(shape.in_shape[1]), np.arange(shape.outputs)
+    channels = np.arange(shape.in_shape[1])
+    outputs = np.arange(shape.outputs)
     return channels.reshape(groups, -1)[-1], outputs.reshape(groups, -1)[-1]
 
 
 def padded(shape: Any, x: Array) -> Array:
     """x in float64 with the padding around it."""
-    return np.pad(x.astype(np.float64), ((0, 0), (0, 0), *((pad, pad) for pad in shape.geometry.pad)))
+    return np.pad(
+        x.astype(np.float64), ((0, 0), (0, 0), *((pad, pad) for pad in shape.geometry.pad))
+    )
 
 
 def taps(shape: Any) -> Iterator[tuple[int, int, tuple[slice, slice]]]:

@@ -1,11 +1,13 @@
-"""The numbers of every strategy as hashes: run it before and after a change that must not change any.
+"""The numbers of every strategy as hashes: run it before and after a change that must not change
+any.
 
     python -m benchmarks.digests > before.json        and, after the change, python -m benchmarks.digests before.json
 
-LeNet with the digits that ship, 20 iterations on the virtual clock, each preset by itself and, where it may be,
-`reproducible`; with gradients in fewer bits; resumed. Told of each: a hash of the checkpoint's arrays, and one of the
-journal, which holds every loss and every virtual second. It uses the command line only, so it runs on any commit. The
-bits depend on the processor: compare two commits on one machine.
+LeNet with the digits that ship, 20 iterations on the virtual clock, each preset by itself and,
+where it may be, `reproducible`; with gradients in fewer bits; resumed. Told of each: a hash of the
+checkpoint's arrays, and one of the journal, which holds every loss and every virtual second. It
+uses the command line only, so it runs on any commit. The bits depend on the processor: compare two
+commits on one machine.
 """
 
 from __future__ import annotations
@@ -22,15 +24,27 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 REPEATABLE = (
-    "single", "sync", "replicas", "firecaffe", "host-accumulate", "parameter-server", "mxnet-sync", "singa", "omnivore",
-    "local-fc-shards", "one-weird-trick",
-)  # fmt: skip
+    "single",
+    "sync",
+    "replicas",
+    "firecaffe",
+    "host-accumulate",
+    "parameter-server",
+    "mxnet-sync",
+    "singa",
+    "omnivore",
+    "local-fc-shards",
+    "one-weird-trick",
+)
 OTHERS = ("async", "mxnet-async", "distbelief", "adam", "sparknet", "dl4j")
 GROUPED = ("omnivore", "singa", "adam", "local-fc-shards")
 VARIANTS = {
     "one-weird-trick b": ("one-weird-trick", ["strategy.scheme=b"]),
     "one-weird-trick c": ("one-weird-trick", ["strategy.scheme=c"]),
-    "one-weird-trick b variable": ("one-weird-trick", ["strategy.scheme=b", "strategy.variable_batch=true"]),
+    "one-weird-trick b variable": (
+        "one-weird-trick",
+        ["strategy.scheme=b", "strategy.variable_batch=true"],
+    ),
     "local-fc-shards c": ("local-fc-shards", ["strategy.scheme=c", "strategy.servers=4"]),
     "omnivore float16": ("omnivore", ["gradients.format=float16"]),
     "omnivore bfloat16": ("omnivore", ["gradients.format=bfloat16"]),
@@ -56,9 +70,19 @@ def cases() -> Iterator[tuple[str, str, list[str]]]:
 
 def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
     """One run's hashes; the words of one that failed."""
-    train = [f"strategy.preset={preset}", f"strategy.workers={1 if preset == 'single' else 4}", "max_iter=20", *keys]
+    train = [
+        f"strategy.preset={preset}",
+        f"strategy.workers={1 if preset == 'single' else 4}",
+        "max_iter=20",
+        *keys,
+    ]
     sets = [f"train.{key}" for key in train]
-    sets += ["simulation.clock=virtual", "simulation.latency=0.001", f"run.directory={folder}", "machine.0.threads=1"]
+    sets += [
+        "simulation.clock=virtual",
+        "simulation.latency=0.001",
+        f"run.directory={folder}",
+        "machine.0.threads=1",
+    ]
     command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
     for key in sets:
         command += ["--set", key]
@@ -72,7 +96,11 @@ def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
     for name, array in sorted(load_file(checkpoint).items()):
         numbers.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
     journal = (directory / "events.jsonl").read_text().replace(directory.name, "RUN")
-    return {"checkpoint": str(checkpoint), "arrays": numbers.hexdigest()[:16], "journal": _brief(journal)}
+    return {
+        "checkpoint": str(checkpoint),
+        "arrays": numbers.hexdigest()[:16],
+        "journal": _brief(journal),
+    }
 
 
 def _brief(text: str) -> str:
@@ -83,10 +111,16 @@ def main() -> int:
     """All cases; with a file, compared with it. Exit 1 if one differs."""
     found: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as top:
-        for number, (name, preset, keys) in enumerate([*cases(), ("resumed", "sync", ["resume=sync"])]):
+        for number, (name, preset, keys) in enumerate(
+            [*cases(), ("resumed", "sync", ["resume=sync"])]
+        ):
             folder = Path(top, str(number))
             folder.mkdir()
-            known = [f"resume={found['sync']['checkpoint']}", "max_iter=30"] if name == "resumed" else keys
+            known = (
+                [f"resume={found['sync']['checkpoint']}", "max_iter=30"]
+                if name == "resumed"
+                else keys
+            )
             found[name] = run(folder, preset, known)
             print(name, found[name], file=sys.stderr, flush=True)
     for one in found.values():
@@ -96,7 +130,10 @@ def main() -> int:
         return 0
     before = json.loads(Path(sys.argv[1]).read_text())
     differ = [name for name in before if found.get(name) != before[name]]
-    print(f"{len(before) - len(differ)} of {len(before)} the same; differ: {', '.join(differ) or 'none'}")
+    print(
+        f"{len(before) - len(differ)} of {len(before)} the same; differ: "
+        f"{', '.join(differ) or 'none'}"
+    )
     return bool(differ)
 
 

@@ -1,7 +1,9 @@
-"""One process of PyTorch's DDP over gloo: `python -m benchmarks.distributed_peer NET LAYOUT SECONDS`.
+"""One process of PyTorch's DDP over gloo: `python -m benchmarks.distributed_peer NET LAYOUT
+SECONDS`.
 
-It holds its part of the net's batch of made-up images; rank 0 prints images a second of the whole batch. Processes
-find one another by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. What never lives here: who starts them.
+It holds its part of the net's batch of made-up images; rank 0 prints images a second of the whole
+batch. Processes find one another by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. What never lives
+here: who starts them.
 """
 
 from __future__ import annotations
@@ -25,12 +27,19 @@ WARM = 5  # iterations that do not count
 
 def main() -> None:
     """Train for so many seconds after the first iterations."""
-    name, layout, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    name = sys.argv[1]
+    layout = sys.argv[2]
+    seconds = float(sys.argv[3])
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    work, members = WORKLOADS[name], dist.get_world_size()
+    work = WORKLOADS[name]
+    members = dist.get_world_size()
     net = Net(
-        load_net(work.net), "TRAIN", ops=get_backend("numpy"), batch=work.batch // members, input_shape=work.image
+        load_net(work.net),
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=work.batch // members,
+        input_shape=work.image,
     )
     form = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     model = DistributedDataParallel(TorchPeer(net).to(memory_format=form))

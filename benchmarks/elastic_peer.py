@@ -1,8 +1,9 @@
-"""A worker of PyTorch's DDP under torchelastic, which goes on from a checkpoint: `-m benchmarks.elastic_peer FOLDER
-SECONDS`, started by `torch.distributed.run`.
+"""A worker of PyTorch's DDP under torchelastic, which goes on from a checkpoint: `-m
+benchmarks.elastic_peer FOLDER SECONDS`, started by `torch.distributed.run`.
 
-LeNet on noise over gloo, whose collectives wait for so many SECONDS (0: as long as gloo does by default). Rank 0 saves
-once a second, and writes the number of each iteration, the moment of its end and its pid into FOLDER/progress.
+LeNet on noise over gloo, whose collectives wait for so many SECONDS (0: as long as gloo does by
+default). Rank 0 saves once a second, and writes the number of each iteration, the moment of its end
+and its pid into FOLDER/progress.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from benchmarks.torch_peer import TorchPeer
 from nets import Net, load_net
 from ops import get_backend
 
-BATCH, SHAPE, CLASSES = 16, (1, 28, 28), 10
+BATCH = 16
+SHAPE = (1, 28, 28)
+CLASSES = 10
 SAVED_EVERY = 1.0  # seconds
 
 
@@ -30,11 +33,13 @@ def main(folder: Path, seconds: float) -> None:
     """Train until somebody ends it."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=seconds) if seconds else None)
     torch.set_num_threads(1)
-    rank, rows = dist.get_rank(), BATCH // dist.get_world_size()
+    rank = dist.get_rank()
+    rows = BATCH // dist.get_world_size()
     net = Net(load_net("lenet"), "TRAIN", ops=get_backend("numpy"), batch=rows, input_shape=SHAPE)
     model = DistributedDataParallel(TorchPeer(net))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005)
-    saved, done = folder / "checkpoint.pt", 0
+    saved = folder / "checkpoint.pt"
+    done = 0
     if saved.exists():
         state = torch.load(saved, weights_only=True)
         model.load_state_dict(state["model"])
@@ -54,8 +59,16 @@ def main(folder: Path, seconds: float) -> None:
                 continue
             progress.write(f"{done} {time.monotonic()} {os.getpid()}\n")
             if time.monotonic() - at >= SAVED_EVERY:
-                at, half = time.monotonic(), saved.with_suffix(".half")
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "done": done}, half)
+                at = time.monotonic()
+                half = saved.with_suffix(".half")
+                torch.save(
+                    {
+                        "model": model.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "done": done,
+                    },
+                    half,
+                )
                 half.replace(saved)
 
 

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.encryption`: what encrypted links cost between two hosts, beside the same links in the open.
+"""`python -m benchmarks.encryption`: what encrypted links cost between two hosts, beside the same
+links in the open.
 
-The hosts are network namespaces with a cable of 1 Gbit/s between them; both sides are up at once and take turns, round
-by round, and a loss is the median of the ratios of the rounds. The bar is for 1 Gbit/s. A second part has a cable
-without a rate: there the processors are the limit, and both hosts share those of this machine. The third is a run at
-whose doors strangers knock (`encryption_strangers`).
+The hosts are network namespaces with a cable of 1 Gbit/s between them; both sides are up at once
+and take turns, round by round, and a loss is the median of the ratios of the rounds. The bar is for
+1 Gbit/s. A second part has a cable without a rate: there the processors are the limit, and both
+hosts share those of this machine. The third is a run at whose doors strangers knock
+(`encryption_strangers`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ STREAMS = {"1 MB": (MB, 50), "30 MB": (30 * MB, 3)}  # bytes of an array, arrays
 LAYERS = [139776, 1229824, 3540480, 2655744, 1770496]  # bytes of CaffeNet's convolutions, float32
 ACTIVATIONS = 4718592  # bytes of 128 images
 LEAST = 0.95  # of what goes through in the open
-OPEN, SEALED = "in the open", "encrypted"
+OPEN = "in the open"
+SEALED = "encrypted"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,7 +59,13 @@ def main(arguments: list[str] | None = None) -> int:
 def over_a_gigabit(record: Record, rounds: int) -> None:
     """Cables of 1 Gbit/s each, and the bar."""
     with machines(2, RATE) as made:
-        measured(record, [each.namespace for each in made], [each.address for each in made], rounds, LEAST)
+        measured(
+            record,
+            [each.namespace for each in made],
+            [each.address for each in made],
+            rounds,
+            LEAST,
+        )
 
 
 def without_a_rate(record: Record, rounds: int) -> None:
@@ -67,23 +76,41 @@ def without_a_rate(record: Record, rounds: int) -> None:
         measured(record, NAMESPACES, ADDRESSES, rounds, 0.0)
 
 
-def measured(record: Record, inside: Sequence[str], addresses: Sequence[str], rounds: int, least: float) -> None:
-    """Both sides, in turns: streams of arrays, and iterations. A loss is a failure where less than `least` is left."""
+def measured(
+    record: Record, inside: Sequence[str], addresses: Sequence[str], rounds: int, least: float
+) -> None:
+    """Both sides, in turns: streams of arrays, and iterations. A loss is a failure where less than
+    `least` is left."""
     pairs = {name: key_pair() for name in "ab"}
-    keys = {name: Keys("", *pairs[name], {peer: pairs[peer][0]}).blob().decode() for name, peer in ("ab", "ba")}
+    keys = {
+        name: Keys("", *pairs[name], {peer: pairs[peer][0]}).blob().decode()
+        for name, peer in ("ab", "ba")
+    }
     with ExitStack() as up:
         sides = {
-            side: up.enter_context(Pair("convoy", namespaces=inside, bind=bound(scheme, addresses), keys=keys))
+            side: up.enter_context(
+                Pair("convoy", namespaces=inside, bind=bound(scheme, addresses), keys=keys)
+            )
             for side, scheme in ((OPEN, "tcp"), (SEALED, "curve"))
         }
         for label, (size, count) in STREAMS.items():
             taken = turns(sides, "stream", rounds, size=size, count=count)
             record.table(f"Arrays of {label}, MB per second", "links", "median", "least", "most")
-            shown(record, {side: [speed / 1e6 for speed in speeds] for side, speeds in taken.items()})
+            shown(
+                record, {side: [speed / 1e6 for speed in speeds] for side, speeds in taken.items()}
+            )
             judged(record, f"arrays of {label}", ratio(taken[SEALED], taken[OPEN]), least)
         taken = turns(sides, "iteration", rounds, layers=LAYERS, activations=ACTIVATIONS)
-        record.table("What a worker of CaffeNet exchanges in an iteration, ms", "links", "median", "least", "most")
-        shown(record, {side: [1000 * seconds for seconds in found] for side, found in taken.items()})
+        record.table(
+            ("What a worker of CaffeNet exchanges in an iteration, ms"),
+            "links",
+            "median",
+            "least",
+            "most",
+        )
+        shown(
+            record, {side: [1000 * seconds for seconds in found] for side, found in taken.items()}
+        )
         judged(record, "an iteration of CaffeNet", ratio(taken[OPEN], taken[SEALED]), least)
 
 
@@ -92,7 +119,9 @@ def bound(scheme: str, addresses: Sequence[str]) -> dict[str, str]:
     return {name: f"{scheme}://{address}:*" for name, address in zip("ab", addresses, strict=True)}
 
 
-def turns(sides: dict[str, Pair], what: str, rounds: int, **options: object) -> dict[str, list[float]]:
+def turns(
+    sides: dict[str, Pair], what: str, rounds: int, **options: object
+) -> dict[str, list[float]]:
     """What each side measures, round by round; a first round does not count."""
     taken: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(rounds + 1):

@@ -1,8 +1,9 @@
-"""The part `strangers` of `encryption`: a run over encrypted links while strangers knock (`strangers`), beside itself.
+"""The part `strangers` of `encryption`: a run over encrypted links while strangers knock
+(`strangers`), beside itself.
 
-Two machines with a cable of 1 Gbit/s each, a conv worker on both. The run is on one core and the strangers on another:
-what is told is what the run spends on them, not their own processor time. Calm and attacked seconds take turns, and the
-ratio is the median of the ratios of the turns.
+Two machines with a cable of 1 Gbit/s each, a conv worker on both. The run is on one core and the
+strangers on another: what is told is what the run spends on them, not their own processor time.
+Calm and attacked seconds take turns, and the ratio is the median of the ratios of the turns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from runtime.runs.run import Run
 RATE = 10**9  # bits per second
 ATTACKED = ("coordinator", "conv-0-1")  # on the first machine and on the second
 PEER = "conv_model"  # whom the strangers say that they are
-TRIES, SECONDS = 20, 3.0  # of a half turn
+TRIES = 20  # of a half turn
+SECONDS = 3.0
 MOST = 1.05  # times the seconds of a calm iteration
 
 
@@ -36,7 +38,10 @@ def beside_strangers(record: Record, rounds: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise Refused("two cores are needed")
-    with machines(2, RATE) as made, tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+    with (
+        machines(2, RATE) as made,
+        tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder,
+    ):
         os.sched_setaffinity(0, cores[:1])
         try:
             asyncio.run(_measure(record, made, Path(folder), rounds, cores[1]))
@@ -44,8 +49,12 @@ def beside_strangers(record: Record, rounds: int) -> None:
             os.sched_setaffinity(0, cores)
 
 
-async def _measure(record: Record, made: Sequence[Machine], folder: Path, rounds: int, core: int) -> None:
-    record.facts["tries"] = f"{TRIES} in {SECONDS:g} s, {rounds} times, and as many calm seconds between"
+async def _measure(
+    record: Record, made: Sequence[Machine], folder: Path, rounds: int, core: int
+) -> None:
+    record.facts["tries"] = (
+        f"{TRIES} in {SECONDS:g} s, {rounds} times, and as many calm seconds between"
+    )
     record.table("Milliseconds of an iteration", "strangers", "calm", "attacked", "ratio", "let in")
     (folder / "solver.prototxt").write_text(SOLVER)
     data = {"train": {"format": "digits", "split": "train"}}
@@ -74,7 +83,14 @@ def _line(run: Run, watched: Watched, made: Sequence[Machine]) -> str:
     doors = []
     for machine, name in zip(made, ATTACKED, strict=True):
         told = began[name]
-        doors += doors_of(machine.address, told["pid"], told["metrics_port"], sockets, name, (PEER, began[PEER]["pid"]))
+        doors += doors_of(
+            machine.address,
+            told["pid"],
+            told["metrics_port"],
+            sockets,
+            name,
+            (PEER, began[PEER]["pid"]),
+        )
     return line_of(doors)
 
 
@@ -85,7 +101,8 @@ async def _all(record: Record, watched: Watched, doors: str, rounds: int, core: 
     )  # fmt: skip
     assert others.stdin is not None
     assert others.stdout is not None
-    tell, hear = others.stdin.write, others.stdout.readline
+    tell = others.stdin.write
+    hear = others.stdout.readline
 
     async def knock(name: str, tries: int, seconds: float) -> int:
         tell(f"{name} {tries} {seconds}\n".encode())
@@ -99,8 +116,12 @@ async def _all(record: Record, watched: Watched, doors: str, rounds: int, core: 
     await others.wait()
 
 
-async def _one(record: Record, name: str, watched: Watched, rounds: int, knock: Callable[[], Awaitable[int]]) -> None:
-    calm, attacked, let_in = [], [], 0
+async def _one(
+    record: Record, name: str, watched: Watched, rounds: int, knock: Callable[[], Awaitable[int]]
+) -> None:
+    calm = []
+    attacked = []
+    let_in = 0
     for _ in range(rounds):
         calm.append((await watched.pace(asyncio.sleep(SECONDS)))[0])
         pace, answered = await watched.pace(knock())

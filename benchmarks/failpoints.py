@@ -1,4 +1,5 @@
-"""The built-in program, in whose processes one can be told to kill itself at a certain point of its work.
+"""The built-in program, in whose processes one can be told to kill itself at a certain point of its
+work.
 
 before    it is about to send a message
 between   half of a message's bytes are with the system, the other half never comes
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from runtime.plan.topology import Topology
 
 POINTS = ("before", "between", "after", "apply")
-ARMED, HIT = "failpoint", "failpoint.hit"
+ARMED = "failpoint"
+HIT = "failpoint.hit"
 VARIABLE = "CONVOY_FAILPOINTS"  # the folder of these files
 
 
@@ -96,7 +98,9 @@ def _streamed(send: Callable[[Stream, list[Any]], None]) -> Callable[[Stream, li
     return streamed
 
 
-def _worked(count: Callable[[Compute, Item, float], None]) -> Callable[[Compute, Item, float], None]:
+def _worked(
+    count: Callable[[Compute, Item, float], None],
+) -> Callable[[Compute, Item, float], None]:
     def worked(self: Compute, item: Item, taken: float) -> None:
         POINT.at("apply")
         count(self, item, taken)

@@ -1,4 +1,5 @@
-"""Machines that only ssh reaches: network namespaces with an sshd each, and an ssh of their own that knows them."""
+"""Machines that only ssh reaches: network namespaces with an sshd each, and an ssh of their own
+that knows them."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Far:
 
     def serve(self, number: int) -> None:
         """Let ssh in there."""
-        machine, folder = self.machines[number], self.folder
+        machine = self.machines[number]
+        folder = self.folder
         words = f"ip netns exec {machine.namespace} {_daemon()} -D -e -f".split()
         with (folder / f"m{number}.log").open("ab") as log:
             command = [*words, folder / f"m{number}.conf"]
@@ -60,7 +62,9 @@ class Far:
     def revive(self, number: int) -> None:
         """A machine that was cut off, or whose processes were killed, is there again."""
         machine = self.machines[number]
-        subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", "up"], check=True, timeout=20)
+        subprocess.run(
+            ["ip", "-n", machine.namespace, "link", "set", "eth0", "up"], check=True, timeout=20
+        )
         self.serve(number)
         _wait_for(machine)
 
@@ -70,9 +74,15 @@ class Far:
 
     def tables(self, *, more: str = "") -> str:
         """[[machine]] for each."""
-        settings = f'python = "{sys.executable}"\nenvironment = {{ PYTHONPATH = "{environment()["PYTHONPATH"]}" }}\n'
+        settings = (
+            f'python = "{sys.executable}"\nenvironment = {{ PYTHONPATH = '
+            f'"{environment()["PYTHONPATH"]}" }}\n'
+        )
         return "".join(
-            f'[[machine]]\nname = "m{number}"\naddress = "{machine.address}"\nthreads = 1\n{settings}{more}'
+            (
+                f'[[machine]]\nname = "m{number}"\naddress = "{machine.address}"\nthreads = '
+                f"1\n{settings}{more}"
+            )
             for number, machine in enumerate(self.machines)
         )
 
@@ -109,7 +119,8 @@ def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iter
                 process.wait()
             for machine in made:
                 for pid, words in _processes(machine):
-                    if words.startswith(SSHD):  # over a cable that was cut a session waits for hours
+                    # over a cable that was cut a session waits for hours
+                    if words.startswith(SSHD):
                         with suppress(ProcessLookupError):
                             os.kill(pid, signal.SIGKILL)
             if made_here:
@@ -118,7 +129,9 @@ def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iter
 
 def _processes(machine: Machine) -> Iterator[tuple[int, str]]:
     """What lives there: number and command line."""
-    pids = subprocess.run(["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True)
+    pids = subprocess.run(
+        ["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True
+    )
     for pid in map(int, pids.stdout.split()):
         with suppress(OSError):  # it has ended
             words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
@@ -136,11 +149,14 @@ def _write_keys(far: Far) -> None:
     for name in ("key", *names):
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name]
         subprocess.run(make, check=True, timeout=20)
-    known, config = [], []
+    known = []
+    config = []
     for name, machine in zip(names, far.machines, strict=True):
         known.append(f"{machine.address} {(folder / f'{name}.pub').read_text()}")
         config.append(HOST.format(name=name, address=machine.address, folder=folder))
-        (folder / f"{name}.conf").write_text(DAEMON.format(name=name, address=machine.address, folder=folder))
+        (folder / f"{name}.conf").write_text(
+            DAEMON.format(name=name, address=machine.address, folder=folder)
+        )
     (folder / "known_hosts").write_text("".join(known))
     (folder / "config").write_text("".join(config))
     (folder / "bin").mkdir()

@@ -1,11 +1,12 @@
-"""Strangers in numbers: what connections that never prove who they are cost a process, in memory and descriptors.
+"""Strangers in numbers: what connections that never prove who they are cost a process, in memory
+and descriptors.
 
 claims     100 connections begin a handshake, claim a frame of 31 MiB and send it but for its last byte
 crowds     6000 connections begin a handshake and send 256 KiB of a frame
 
-`python -m benchmarks.floods` measures both, twice each, over plain and encrypted TCP. With `--against CHECKOUT` it
-measures beside another commit how long a thousand true peers need to join (`floods_joining`). With a scheme, tcp or
-curve, it is the process that listens for `Listening`.
+`python -m benchmarks.floods` measures both, twice each, over plain and encrypted TCP. With
+`--against CHECKOUT` it measures beside another commit how long a thousand true peers need to join
+(`floods_joining`). With a scheme, tcp or curve, it is the process that listens for `Listening`.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ from runtime.transport.sockets import SocketTransport
 from runtime.transport.zeromq import key_pair
 
 MIB = 1 << 20
-GROWTH, MORE = 32, 64  # MiB and descriptors that strangers may cost a process at most
-CLAIMS, CROWDS = (100, 31 * MIB), (6000, 256 << 10)  # connections, bytes of each
+GROWTH = 32  # MiB and descriptors that strangers may cost a process at most
+MORE = 64
+CLAIMS = (100, 31 * MIB)  # connections, bytes of each
+CROWDS = (6000, 256 << 10)
 JOIN_MOST = 1.1  # times the seconds of another commit
 SECONDS = 4.0  # an attack lasts: a process drops those that are silent after 5 s
 MECHANISMS = {"tcp": b"PLAIN", "curve": b"CURVE"}
@@ -47,11 +50,16 @@ def greeting(mechanism: bytes) -> bytes:
     return b"\xff" + bytes(8) + b"\x7f\x03\x01" + mechanism.ljust(20, b"\0") + bytes(32)
 
 
-def flood(port: int, mechanism: bytes, connections: int, size: int, seconds: float = SECONDS) -> int:
-    """Open that many connections to a port of this machine; each claims a frame of `size` bytes, and sends all but the
-    last byte. Holds them until `seconds` are over; how many could connect."""
-    waiting, until, began = selectors.DefaultSelector(), time.monotonic() + seconds, 0
-    head = greeting(mechanism) + b"\x06" + size.to_bytes(8, "big")  # a command, with eight bytes of length
+def flood(
+    port: int, mechanism: bytes, connections: int, size: int, seconds: float = SECONDS
+) -> int:
+    """Open that many connections to a port of this machine; each claims a frame of `size` bytes,
+    and sends all but the last byte. Holds them until `seconds` are over; how many could connect."""
+    waiting = selectors.DefaultSelector()
+    until = time.monotonic() + seconds
+    began = 0
+    # a command, with eight bytes of length
+    head = greeting(mechanism) + b"\x06" + size.to_bytes(8, "big")
     try:
         while time.monotonic() < until:
             for _ in range(min(100, connections - began)):
@@ -73,7 +81,8 @@ def flood(port: int, mechanism: bytes, connections: int, size: int, seconds: flo
 
 def _go_on(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
     """Send what one socket takes."""
-    connected, rest = key.fileobj, key.data
+    connected = key.fileobj
+    rest = key.data
     assert isinstance(connected, socket.socket)
     with suppress(BlockingIOError):
         try:
@@ -108,7 +117,9 @@ def opened(pid: int) -> int:
 @contextmanager
 def watched(pid: int) -> Iterator[Cost]:
     """What happens to a process meanwhile."""
-    before, cost, over = (resident(pid), opened(pid)), Cost(0.0, 0), threading.Event()
+    before = (resident(pid), opened(pid))
+    cost = Cost(0.0, 0)
+    over = threading.Event()
 
     def look() -> None:
         while True:
@@ -134,7 +145,9 @@ class Listening:
     def __init__(self, scheme: str) -> None:
         self.mechanism = MECHANISMS[scheme]
         command = [sys.executable, "-m", "benchmarks.floods", scheme]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         self.pid = self._process.pid
         self.ports = [int(word) for word in self._process.stdout.readline().split()]
@@ -150,7 +163,8 @@ class Listening:
         with watched(self.pid) as cost:
             each = connections // len(self.ports)
             threads = [
-                threading.Thread(target=flood, args=(port, self.mechanism, each, size, seconds)) for port in self.ports
+                threading.Thread(target=flood, args=(port, self.mechanism, each, size, seconds))
+                for port in self.ports
             ]
             for thread in threads:
                 thread.start()
@@ -169,7 +183,10 @@ async def _listen(scheme: str) -> None:
         bind=lambda lane: (f"{scheme}://127.0.0.1:*",),
     )  # fmt: skip
     there = await road.open()
-    print(*(address.rpartition(":")[2] for lane in (there.control, there.bulk) for address in lane), flush=True)
+    print(
+        *(address.rpartition(":")[2] for lane in (there.control, there.bulk) for address in lane),
+        flush=True,
+    )
     await asyncio.to_thread(sys.stdin.read)
     await road.close()
 
@@ -190,13 +207,16 @@ def attacks(record: Record) -> None:
 
 def join(record: Record, other: Path, rounds: int) -> None:
     """A thousand true peers join a process of this tree, and one of another, in turns."""
-    record.table("Seconds until a thousand peers have joined", "scheme", other.name, "this tree", "ratio")
+    record.table(
+        ("Seconds until a thousand peers have joined"), "scheme", other.name, "this tree", "ratio"
+    )
     for scheme in MECHANISMS:
         taken: dict[Path, list[float]] = {other: [], ROOT: []}
         for turn in range(rounds):
             for tree in list(taken)[:: 1 if turn % 2 else -1]:
                 taken[tree].append(_joined(tree, scheme))
-        then, now = taken[other], taken[ROOT]
+        then = taken[other]
+        now = taken[ROOT]
         ratio = median(after / before for before, after in zip(then, now, strict=True))
         record.row(scheme, median(then), median(now), ratio)
         record.judge(f"a thousand peers on {scheme}, beside the other tree", ratio, most=JOIN_MOST)
@@ -212,8 +232,15 @@ def _joined(tree: Path, scheme: str) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """Measure, or listen; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.floods", description=__doc__)
-    parser.add_argument("scheme", nargs="?", choices=sorted(MECHANISMS), help="listen, and do nothing else")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, for the true peers")
+    parser.add_argument(
+        "scheme", nargs="?", choices=sorted(MECHANISMS), help="listen, and do nothing else"
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help=("another commit's tree, for the true peers"),
+    )
     parser.add_argument("--rounds", type=int, default=7, help="turns of each tree")
     parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results"))
     said = parser.parse_args(arguments)

@@ -1,7 +1,9 @@
-"""Seconds until a thousand true peers have joined one process: `python floods_joining.py SCHEME` prints them.
+"""Seconds until a thousand true peers have joined one process: `python floods_joining.py SCHEME`
+prints them.
 
-The peers are sockets of one thread. Each connects over TCP, proves who it is and says one word. `benchmarks.floods`
-runs this file on two trees in turns, so it imports nothing of ours but the runtime of the tree in PYTHONPATH.
+The peers are sockets of one thread. Each connects over TCP, proves who it is and says one word.
+`benchmarks.floods` runs this file on two trees in turns, so it imports nothing of ours but the
+runtime of the tree in PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ PEERS = 1000
 SECRET = "a secret"
 
 
-def _dial(address: str, pairs: list[tuple[bytes, bytes]], public: bytes, left: list[zmq.Socket[bytes]]) -> None:
+def _dial(
+    address: str, pairs: list[tuple[bytes, bytes]], public: bytes, left: list[zmq.Socket[bytes]]
+) -> None:
     """Connect all peers and send a word from each. Their sockets stay open in `left`."""
     context: zmq.Context[Any] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 1 << 14)
@@ -45,7 +49,9 @@ def _dial(address: str, pairs: list[tuple[bytes, bytes]], public: bytes, left: l
             dealer.setsockopt(zmq.PLAIN_USERNAME, b"convoy")
             dealer.setsockopt(zmq.PLAIN_PASSWORD, SECRET.encode())
         dealer.connect(address)
-        dealer.send_multipart([bytes(frame) for frame in wire.encode(Envelope(Save(), 1, f"p{number}", 1, "q"))])
+        dealer.send_multipart(
+            [bytes(frame) for frame in wire.encode(Envelope(Save(), 1, f"p{number}", 1, "q"))]
+        )
         left.append(dealer)
 
 
@@ -78,7 +84,9 @@ async def joined(scheme: str, peers: int = PEERS) -> float:
     address = (await road.open()).control[0].replace("curve://", "tcp://")
     left: list[zmq.Socket[bytes]] = []
     began = time.monotonic()
-    dialling = asyncio.create_task(asyncio.to_thread(_dial, address, pairs, hub[0] if scheme == "curve" else b"", left))
+    dialling = asyncio.create_task(
+        asyncio.to_thread(_dial, address, pairs, hub[0] if scheme == "curve" else b"", left)
+    )
     async with asyncio.timeout(60):
         await everybody.wait()
     seconds = time.monotonic() - began

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.fuzz --seconds 60`: does whatever reads bytes that anybody may have written say so in words?
+"""`python -m benchmarks.fuzz --seconds 60`: does whatever reads bytes that anybody may have written
+say so in words?
 
-Each reader gets, in a process of its own, what a fuzzer makes of inputs that are right, guided by the lines that they
-reach. It may raise the errors that its docstring declares, no other; it may not end the process, hang, or take more
-memory than its bytes are worth. A reader that does is a failure, and the input is kept beside the results.
-`--only` chooses among them: the functions of `benchmarks.fuzz_targets`. Needs the extra `fuzz`.
+Each reader gets, in a process of its own, what a fuzzer makes of inputs that are right, guided by
+the lines that they reach. It may raise the errors that its docstring declares, no other; it may not
+end the process, hang, or take more memory than its bytes are worth. A reader that does is a
+failure, and the input is kept beside the results. `--only` chooses among them: the functions of
+`benchmarks.fuzz_targets`. Needs the extra `fuzz`.
 """
 
 from __future__ import annotations
@@ -27,22 +29,30 @@ OURS = ["runtime", "roles", "nets", "ops"]
 MOST_MEMORY = 64  # MiB over base
 ADDRESSES = 8 << 30  # bytes: a claim of more is a MemoryError
 INPUT_SECONDS = 10  # for one input: more is a hang
-BEGIN_SECONDS = 120  # to import everything, its branches counted, on a machine that does other things too
+# to import everything, its branches counted, on a machine that does other things too
+BEGIN_SECONDS = 120
 SHORT = 96  # bytes of an input that is told instead of kept
 MEMORY_FILES = Path("/dev/shm")  # each input of a reader of files is written there
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do all that is asked for; 1 if something failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description="Bytes that nobody has meant.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fuzz", description="Bytes that nobody has meant."
+    )
     parser.add_argument("--seconds", type=int, default=60, help="of each reader")
-    parser.add_argument("--only", default=",".join(TARGETS), help="readers, with commas between them")
+    parser.add_argument(
+        "--only", default=",".join(TARGETS), help="readers, with commas between them"
+    )
     parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results"))
-    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the folder of the one reader of this process
+    # the folder of the one reader of this process
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     said = parser.parse_args(arguments)
     wanted = said.only.split(",")
     if unknown := [name for name in wanted if name not in TARGETS]:
-        parser.error(f"--only: no reader is called {', '.join(unknown)}; there are {', '.join(TARGETS)}")
+        parser.error(
+            f"--only: no reader is called {', '.join(unknown)}; there are {', '.join(TARGETS)}"
+        )
     if said.inside is not None:
         feed(said.only, said.inside, said.seconds)
     records = {name: run(name, said.seconds, said.results) for name in wanted}
@@ -74,7 +84,12 @@ def run(name: str, seconds: int, results: Path) -> Record:
         ]
         try:
             done = subprocess.run(
-                command, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=seconds + BEGIN_SECONDS
+                command,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds + BEGIN_SECONDS,
             )
         except subprocess.TimeoutExpired:
             record.fail(f"it did not end within {seconds + BEGIN_SECONDS} s")
@@ -91,7 +106,10 @@ def run(name: str, seconds: int, results: Path) -> Record:
 
 def told(record: Record, said: str, log: str, folder: Path) -> None:
     """Put down how much was tried, what it reached, and the memory it took."""
-    numbers = {name: int(number) for name, number in re.findall(r"^stat::(\w+):\s+(\d+)$", log, re.MULTILINE)}
+    numbers = {
+        name: int(number)
+        for name, number in re.findall(r"^stat::(\w+):\s+(\d+)$", log, re.MULTILINE)
+    }
     base = re.search(r"^base (\d+)$", said, re.MULTILINE)
     if not base or not numbers.get("number_of_executed_units"):
         record.fail("nothing was tried")
@@ -107,7 +125,9 @@ def told(record: Record, said: str, log: str, folder: Path) -> None:
         "inputs in the end": len(inputs),
         "base MiB": int(base[1]),
     }
-    record.judge("peak memory over base, MiB", numbers["peak_rss_mb"] - int(base[1]), most=MOST_MEMORY)
+    record.judge(
+        "peak memory over base, MiB", numbers["peak_rss_mb"] - int(base[1]), most=MOST_MEMORY
+    )
 
 
 def kept(record: Record, said: str, failures: Path, keep: Path, name: str) -> None:
@@ -116,11 +136,16 @@ def kept(record: Record, said: str, failures: Path, keep: Path, name: str) -> No
     found = sorted(failures.iterdir()) if failures.is_dir() else []
     record.facts["failures"] = len(found)
     for path in found:
-        data, place = path.read_bytes(), keep / f"{name}-{path.name}"
+        data = path.read_bytes()
+        place = keep / f"{name}-{path.name}"
         if len(data) > SHORT:
             keep.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
-        where = f"base64 {b64encode(data).decode()}" if len(data) <= SHORT else f"{place.parent.name}/{place.name}"
+        where = (
+            f"base64 {b64encode(data).decode()}"
+            if len(data) <= SHORT
+            else f"{place.parent.name}/{place.name}"
+        )
         record.fail(f"{texts.get(path.name, path.name)} ({where})")
 
 
@@ -128,7 +153,8 @@ def kept(record: Record, said: str, failures: Path, keep: Path, name: str) -> No
 
 
 def feed(name: str, folder: Path, seconds: int) -> None:
-    """Give a reader inputs that are right, and what comes of them. It does not return: libFuzzer ends the process."""
+    """Give a reader inputs that are right, and what comes of them. It does not return: libFuzzer
+    ends the process."""
     import atheris
 
     with atheris.instrument_imports(include=OURS):
@@ -136,14 +162,18 @@ def feed(name: str, folder: Path, seconds: int) -> None:
         for seed in target.seeds:  # what is imported late is imported here
             with suppress(*target.declared):
                 target.take(seed)
-    corpus, failures = folder / "corpus", folder / "failures"
+    corpus = folder / "corpus"
+    failures = folder / "failures"
     corpus.mkdir()
     for number, seed in enumerate(target.seeds):
         (corpus / f"seed-{number}").write_bytes(seed)
     options = {
-        "max_total_time": seconds, "timeout": INPUT_SECONDS, "max_len": max(4096, *map(len, target.seeds)),
-        "print_final_stats": 1, "artifact_prefix": f"{failures}/",
-    }  # fmt: skip
+        "max_total_time": seconds,
+        "timeout": INPUT_SECONDS,
+        "max_len": max(4096, *map(len, target.seeds)),
+        "print_final_stats": 1,
+        "artifact_prefix": f"{failures}/",
+    }
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     written = [f"-{key}={value}" for key, value in options.items()]
     atheris.Setup([name, str(corpus), *written], Guard(target, failures))
@@ -151,11 +181,13 @@ def feed(name: str, folder: Path, seconds: int) -> None:
 
 
 class Guard:
-    """Gives inputs to a target, and goes on whatever it does. Errors that it has not declared, and memory that it
-    takes, are told in a line, the first of each kind with its input in the folder."""
+    """Gives inputs to a target, and goes on whatever it does. Errors that it has not declared, and
+    memory that it takes, are told in a line, the first of each kind with its input in the
+    folder."""
 
     def __init__(self, target: Target, folder: Path) -> None:
-        self._target, self._folder = target, folder
+        self._target = target
+        self._folder = folder
         folder.mkdir(exist_ok=True)
         self._known: set[str] = set()
         self._base = 0  # MiB after the first input

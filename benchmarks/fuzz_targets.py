@@ -1,7 +1,8 @@
-"""What `benchmarks.fuzz` feeds: readers of bytes that anybody may have written, each a function of bytes.
+"""What `benchmarks.fuzz` feeds: readers of bytes that anybody may have written, each a function of
+bytes.
 
-Each imports what it needs when it is made, so that a fuzzer can count the branches of that. Encoded images are left
-out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
+Each imports what it needs when it is made, so that a fuzzer can count the branches of that. Encoded
+images are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def arrays(folder: Path) -> Target:
     from runtime.errors import MessageError
     from runtime.memory.arena import Arena, Window
     from runtime.messages import wire
-    from runtime.transport.shared import Borrow
+    from runtime.transport.shared_arena import Borrow
 
     arena = Arena("fuzz", 1 << 20)
     window = Window(arena.address, lambda offset: None)
@@ -105,17 +106,22 @@ def arrays(folder: Path) -> Target:
     lent[:] = 1
     seeds = [*_messages(), *_messages(arena.place, (lent, lent.T, lent[:, 1:]))]
     with_arrays = [joined(frames) for frames in seeds if len(frames) > 1 or b"float" in frames[0]]
-    return Target(lambda data: _sent_on(wire.decode(list(cut(data)), Borrow(window))), (MessageError,), with_arrays)
+    return Target(
+        lambda data: _sent_on(wire.decode(list(cut(data)), Borrow(window))),
+        (MessageError,),
+        with_arrays,
+    )
 
 
 def dialed(folder: Path) -> Target:
     """Messages, parts of them and credits of whoever dials"""
-    from runtime.transport.base import Limits
     from runtime.transport.dialed import Answering
+    from runtime.transport.frame_parts import PLACE, FrameParts, parted
+    from runtime.transport.interface import Limits
     from runtime.transport.keys import Keys
-    from runtime.transport.parts import PLACE, FrameParts, parted
 
-    limits, keys = Limits(), Keys("secret", peers={"a": bytes(32)})
+    limits = Limits()
+    keys = Keys("secret", peers={"a": bytes(32)})
 
     def take(data: bytes) -> None:
         road = Answering(
@@ -146,7 +152,8 @@ def stream(folder: Path) -> Target:
     from runtime.transport.links import PeerLink, Sources
     from runtime.transport.unix import UnixListener
 
-    arena, link = Arena("fuzz", 1 << 20), PeerLink(1 << 20, lambda on_answer: _NOWHERE)
+    arena = Arena("fuzz", 1 << 20)
+    link = PeerLink(1 << 20, lambda on_answer: _NOWHERE)
     link.on_returned = lambda offsets: [arena.returned(1, offset) for offset in offsets]
 
     def heard(identity: bytes, frames: list[Any]) -> None:
@@ -188,14 +195,23 @@ def http(folder: Path) -> Target:
 
     metrics = Metrics()
     metrics.counter("messages", "Messages.", role="conv").inc()
-    pages = Pages(metrics, "127.0.0.1", 0, sd=lambda: discovery([("127.0.0.1:1", {"role": "conv"})]))
+    pages = Pages(
+        metrics, "127.0.0.1", 0, sd=lambda: discovery([("127.0.0.1:1", {"role": "conv"})])
+    )
     loop = asyncio.new_event_loop()
 
     async def answer(data: bytes) -> None:
         pages._server._answer(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", "127.0.0.1:1")
 
-    asked = [b"GET /metrics", b"HEAD /sd", b"GET /metrics?name[]=convoy_messages_total", b"OPTIONS *"]
-    lines = b" HTTP/1.1\r\nHost: a:1\r\nAccept: application/openmetrics-text; version=1.0.0; q=0.5\r\n"
+    asked = [
+        b"GET /metrics",
+        b"HEAD /sd",
+        (b"GET /metrics?name[]=convoy_messages_total"),
+        b"OPTIONS *",
+    ]
+    lines = (
+        b" HTTP/1.1\r\nHost: a:1\r\nAccept: application/openmetrics-text; version=1.0.0; q=0.5\r\n"
+    )
     seeds = [first + lines + b"Accept-Encoding: gzip\r\n\r\n" for first in asked]
     return Target(lambda data: loop.run_until_complete(answer(data)), (ValueError,), seeds)
 
@@ -223,7 +239,11 @@ def cluster(folder: Path) -> Target:
     from runtime.errors import ConfigError
 
     take = _of_file(folder / "cluster.toml", lambda path: program_options(load(path), Options))
-    return Target(take, (ConfigError,), _contents([ROOT / "cluster.toml", *(ROOT / "examples").glob("*.toml")]))
+    return Target(
+        take,
+        (ConfigError,),
+        _contents([ROOT / "cluster.toml", *(ROOT / "examples").glob("*.toml")]),
+    )
 
 
 def net(folder: Path) -> Target:
@@ -238,7 +258,9 @@ def net(folder: Path) -> Target:
 
     ours = [path for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver")]
     theirs = [path for path in MODELS.rglob("*.prototxt") if "solver" not in path.stem]
-    return Target(_of_file(folder / "net.prototxt", read), (PrototxtError,), _contents(ours + theirs))
+    return Target(
+        _of_file(folder / "net.prototxt", read), (PrototxtError,), _contents(ours + theirs)
+    )
 
 
 def solver(folder: Path) -> Target:
@@ -248,7 +270,9 @@ def solver(folder: Path) -> Target:
     from nets.errors import PrototxtError
 
     found = [*ZOO.glob("*_solver.prototxt"), *MODELS.rglob("*solver.prototxt")]
-    return Target(_of_file(folder / "solver.prototxt", load_solver), (PrototxtError,), _contents(found))
+    return Target(
+        _of_file(folder / "solver.prototxt", load_solver), (PrototxtError,), _contents(found)
+    )
 
 
 def _weights(path: Path) -> Target:
@@ -291,8 +315,12 @@ def datum(folder: Path) -> Target:
         for color in ("stored", "color", "gray") if not record.encoded else ():
             records.to_image(record, "record 1", color)
 
-    images = [np.zeros((channels, 2, 3), kind) for channels in (1, 3) for kind in (np.uint8, np.float32)]
-    return Target(take, (DataError,), [records.from_image(image, 5).SerializeToString() for image in images])
+    images = [
+        np.zeros((channels, 2, 3), kind) for channels in (1, 3) for kind in (np.uint8, np.float32)
+    ]
+    return Target(
+        take, (DataError,), [records.from_image(image, 5).SerializeToString() for image in images]
+    )
 
 
 def mdb(folder: Path) -> Target:
@@ -316,6 +344,18 @@ def mdb(folder: Path) -> Target:
 TARGETS: dict[str, Callable[[Path], Target]] = {
     made.__name__: made
     for made in (
-        header, arrays, dialed, stream, http, cluster, net, solver, caffemodel, checkpoint, idx, datum, mdb,
+        header,
+        arrays,
+        dialed,
+        stream,
+        http,
+        cluster,
+        net,
+        solver,
+        caffemodel,
+        checkpoint,
+        idx,
+        datum,
+        mdb,
     )
-}  # fmt: skip
+}

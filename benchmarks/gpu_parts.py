@@ -18,10 +18,13 @@ from ops import get_backend
 
 
 def facts(record: Record, sizes: Sizes) -> None:
-    """The GPU, its driver and the libraries; what their start takes; one product proves that they work."""
+    """The GPU, its driver and the libraries; what their start takes; one product proves that they
+    work."""
     if sizes.backend == "cupy":
         _timed(record, "import of cupy, seconds", _import_cupy)
-    backend = _timed(record, "start of driver and context, seconds", lambda: get_backend(sizes.backend))
+    backend = _timed(
+        record, "start of driver and context, seconds", lambda: get_backend(sizes.backend)
+    )
     if sizes.backend == "cupy":
         record.facts |= _gpu_facts(backend.xp)
     ones = backend.asarray(np.ones((256, 256), np.float32))
@@ -47,8 +50,18 @@ def _timed(record: Record, what: str, work: Any) -> Any:
 
 
 def contract(record: Record, sizes: Sizes) -> None:
-    """The contract of array backends on this one, by pytest; what was counted when time ran out is kept."""
-    command = [sys.executable, "-m", "pytest", "tests/contracts/test_backends.py", "-k", sizes.contract, "-m", ""]
+    """The contract of array backends on this one, by pytest; what was counted when time ran out is
+    kept."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/contracts/test_backends.py",
+        "-k",
+        sizes.contract,
+        "-m",
+        "",
+    ]
     command += [*_pytest_options(sizes.processes), "-v", "--tb=short", "--maxfail=40", "--color=no"]
     assert record.path is not None
     log = record.path.with_suffix(".log")
@@ -60,37 +73,48 @@ def contract(record: Record, sizes: Sizes) -> None:
 
 
 OUTCOME = re.compile(
-    r"^(?:\[gw\d+\] \[ *\d+%\] (?P<first>[A-Z]+) (?P<test>\S.*?)|(?P<name>\S.*?) (?P<last>[A-Z]+)\b.*) *$"
+    r"^(?:\[gw\d+\] \[ *\d+%\] (?P<first>[A-Z]+) (?P<test>\S.*?)|(?P<name>\S.*?) "
+    r"(?P<last>[A-Z]+)\b.*) *$"
 )
 
 
 def counted(record: Record, log: Path) -> None:
-    """Count the outcomes in pytest's verbose output, with one process or several, and name what failed; may be called
-    on a log that is cut off."""
+    """Count the outcomes in pytest's verbose output, with one process or several, and name what
+    failed; may be called on a log that is cut off."""
     outcomes = []
     for line in log.read_text().splitlines():
         if (found := OUTCOME.match(line)) and "::" in line:
             outcome = found["first"] or found["last"]
             if outcome in ("PASSED", "FAILED", "ERROR", "SKIPPED"):
                 outcomes.append((found["test"] or found["name"], outcome))
-    record.facts |= {name.lower(): sum(o == name for _, o in outcomes) for name in ("PASSED", "FAILED", "SKIPPED")}
-    record.notes += [f"failed: {test.rpartition('::')[2]}" for test, o in outcomes if o in ("FAILED", "ERROR")]
+    record.facts |= {
+        name.lower(): sum(o == name for _, o in outcomes)
+        for name in ("PASSED", "FAILED", "SKIPPED")
+    }
+    record.notes += [
+        f"failed: {test.rpartition('::')[2]}" for test, o in outcomes if o in ("FAILED", "ERROR")
+    ]
     if not record.facts["passed"] and record.status != "failed":
         record.fail("no test ran")
     record.save()
 
 
 def _pytest_options(processes: int) -> list[str]:
-    """The project's settings where their plugins are, else none: the contract itself needs only pytest."""
-    options = ["-p", "no:cacheprovider", "-o", "filterwarnings=default"]  # CuPy's advice about speed is no failure
+    """The project's settings where their plugins are, else none: the contract itself needs only
+    pytest."""
+    # CuPy's advice about speed is no failure
+    options = ["-p", "no:cacheprovider", "-o", "filterwarnings=default"]
     if missing(dict.fromkeys(("pytest_asyncio", "pytest_timeout", "hypothesis"), "")):
         return [*options, "-c", os.devnull, "--rootdir", str(ROOT), "--noconftest"]
-    several = ["-n", str(processes), "--dist", "load"] if processes and not missing({"xdist": ""}) else []
+    several = (
+        ["-n", str(processes), "--dist", "load"] if processes and not missing({"xdist": ""}) else []
+    )
     return [*options, "-o", "addopts=", *several]
 
 
 def _gpu_facts(cupy: Any) -> dict[str, Any]:
-    runtime, device = cupy.cuda.runtime, cupy.cuda.Device()
+    runtime = cupy.cuda.runtime
+    device = cupy.cuda.Device()
     properties = runtime.getDeviceProperties(device.id)
     name, (free, total) = properties["name"], device.mem_info
     return {
@@ -110,7 +134,9 @@ def _gpu_facts(cupy: Any) -> dict[str, Any]:
 def _driver() -> str:
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        return subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return subprocess.run(
+            query, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         return f"unknown ({type(error).__name__})"
 
@@ -133,4 +159,7 @@ def _torch() -> str:
         import torch
     except Exception as error:
         return f"cannot be imported ({type(error).__name__}: {error})"
-    return f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}, sees a GPU: {torch.cuda.is_available()}"
+    return (
+        f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}, sees a GPU: "
+        f"{torch.cuda.is_available()}"
+    )

@@ -1,7 +1,9 @@
-"""A part of the GPU benchmark: whole runs by `python -m runtime up`, every role that computes on the GPU.
+"""A part of the GPU benchmark: whole runs by `python -m runtime up`, every role that computes on
+the GPU.
 
-Each runs twice, with cuBLAS told to be deterministic (CUBLAS_WORKSPACE_CONFIG), and both must leave the same bits.
-host-accumulate also tells how much of an iteration is exchange that no computing hides.
+Each runs twice, with cuBLAS told to be deterministic (CUBLAS_WORKSPACE_CONFIG), and both must leave
+the same bits. host-accumulate also tells how much of an iteration is exchange that no computing
+hides.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from benchmarks.report import ROOT, Record
 PRESETS = (("single", 1), ("omnivore", 2), ("host-accumulate", 2))
 RUN_SECONDS = 25
 RATES = {"lenet": 0.01, "cifar10_quick": 0.001}
-MEANS = "mean_value: 125.3 mean_value: 123.0 mean_value: 113.9"  # of CIFAR-10; made-up images are small, around 0
+# of CIFAR-10; made-up images are small, around 0
+MEANS = "mean_value: 125.3 mean_value: 123.0 mean_value: 113.9"
 LEARNT = {"lenet": 0.9, "cifar10_quick": 0.5}  # least accuracy after a whole run; of ten classes
 DATA = {
     "lenet": '{{ format = "digits", split = "{split}" }}',
@@ -52,11 +55,20 @@ max_iter: {iterations} display: {display} snapshot: 0
 
 
 def runs(record: Record, sizes: Sizes) -> None:
-    """Accuracy, speed, exposed exchange of each net with each preset; the same bits a second time."""
+    """Accuracy, speed, exposed exchange of each net with each preset; the same bits a second
+    time."""
     record.table(
-        "Runs on the device", "net", "preset", "workers", "iterations", "accuracy", "images/s", "seconds",
-        "exposed, part of an iteration", "the same bits again",
-    )  # fmt: skip
+        "Runs on the device",
+        "net",
+        "preset",
+        "workers",
+        "iterations",
+        "accuracy",
+        "images/s",
+        "seconds",
+        "exposed, part of an iteration",
+        "the same bits again",
+    )
     assert record.path is not None
     whole = len(sizes.runs) > 1
     for net, batch, iterations in sizes.runs:
@@ -83,10 +95,15 @@ def runs(record: Record, sizes: Sizes) -> None:
             if not same:
                 record.fail(f"{net}, {preset}: a second run left other bits")
             if whole and end["accuracy"] < LEARNT[net]:
-                record.fail(f"{net}, {preset}: accuracy {end['accuracy']:.3f}, expected at least {LEARNT[net]}")
+                record.fail(
+                    f"{net}, {preset}: accuracy {end['accuracy']:.3f}, expected at "
+                    f"least {LEARNT[net]}"
+                )
 
 
-def configured(folder: Path, net: str, batch: int, iterations: int, preset: str, workers: int, device: str) -> None:
+def configured(
+    folder: Path, net: str, batch: int, iterations: int, preset: str, workers: int, device: str
+) -> None:
     """cluster.toml and its solver."""
     folder.mkdir(parents=True)
     display = max(1, iterations // 20)
@@ -102,7 +119,8 @@ def configured(folder: Path, net: str, batch: int, iterations: int, preset: str,
 
 
 def journal(record: Record, folder: Path, what: str) -> dict[str, Any] | None:
-    """The events of a run by kind, and where it is; None if it failed, its output is then in the record."""
+    """The events of a run by kind, and where it is; None if it failed, its output is then in the
+    record."""
     output, code = _run_up(folder)
     found: dict[str, Any] = {"directory": next(folder.glob("runs/*"), None)}
     for file in folder.glob("runs/*/events.jsonl"):
@@ -124,19 +142,26 @@ def bits(found: dict[str, Any]) -> bytes:
 
 
 def exposed(found: dict[str, Any], batch: int) -> float:
-    """What part of an iteration is communication that no computing hides; 0 where nothing is said of it."""
+    """What part of an iteration is communication that no computing hides; 0 where nothing is said
+    of it."""
     said = [event for event in found.get("progress", []) if event.get("images_per_second")]
-    parts = [event.get("exposed_seconds", 0.0) * event["images_per_second"] / batch for event in said[len(said) // 3 :]]
+    parts = [
+        event.get("exposed_seconds", 0.0) * event["images_per_second"] / batch
+        for event in said[len(said) // 3 :]
+    ]
     return median(parts) if parts else 0.0
 
 
 def _run_up(folder: Path) -> tuple[str, int | None]:
-    """Output and exit code of `up`; one that takes too long is asked to stop, then stopped with all its children."""
+    """Output and exit code of `up`; one that takes too long is asked to stop, then stopped with all
+    its children."""
     command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
     path = str(ROOT) + os.pathsep + os.environ.get("PYTHONPATH", "")
     environment = {**os.environ, "PYTHONPATH": path, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     with (folder / "output.txt").open("w") as file:
-        running = subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        running = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT
+        )
         try:
             running.wait(RUN_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
-"""The two sides of the GPU benchmark: our backend, and PyTorch if it is here; each in the precisions that it has."""
+"""The two sides of the GPU benchmark: our backend, and PyTorch if it is here; each in the
+precisions that it has."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ OPTIONS = {"TF32": "tf32", "bfloat16": "bf16"}  # as our backend calls them
 
 
 def ours(name: str) -> dict[str, Backend]:
-    """Our backend in each precision that it has; full float32 first. On a GPU it tries cuDNN, as runs do."""
+    """Our backend in each precision that it has; full float32 first. On a GPU it tries cuDNN, as
+    runs do."""
     options = {"cudnn": "fastest"} if name == "cupy" else {}
     found = {"float32": get_backend(name, **options)}
     for precision, option in OPTIONS.items():
@@ -37,7 +39,9 @@ def here(record: Record) -> Any:
     try:
         import torch
     except Exception as error:
-        record.note(f"PyTorch cannot be imported ({type(error).__name__}: {error}): its columns are empty")
+        record.note(
+            f"PyTorch cannot be imported ({type(error).__name__}: {error}): its columns are empty"
+        )
         return None
     if not torch.cuda.is_available():
         record.note(f"PyTorch {torch.__version__} sees no GPU: its columns are empty")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Image = tuple[int, int, int]
-LENET, CIFAR, CAFFENET, IMAGENET = (1, 28, 28), (3, 32, 32), (3, 227, 227), (3, 224, 224)
+LENET = (1, 28, 28)
+CIFAR = (3, 32, 32)
+CAFFENET = (3, 227, 227)
+IMAGENET = (3, 224, 224)
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,22 @@ WHOLE = Sizes(
     processes=8,
     runs=(("lenet", 64, 300), ("cifar10_quick", 128, 200)),
     convolutions=(
-        ("cifar10_quick", 128, CIFAR), ("caffenet", 64, CAFFENET), ("vgg16", 8, IMAGENET),
-        ("resnet50", 16, IMAGENET), ("googlenet", 16, IMAGENET),
+        ("cifar10_quick", 128, CIFAR),
+        ("caffenet", 64, CAFFENET),
+        ("vgg16", 8, IMAGENET),
+        ("resnet50", 16, IMAGENET),
+        ("googlenet", 16, IMAGENET),
     ),
     passes=7,
     steps=(
-        ("cifar10_quick", 128, CIFAR, 10), ("caffenet", 128, CAFFENET, 1000), ("vgg16", 32, IMAGENET, 1000),
-        ("googlenet", 64, IMAGENET, 1000), ("resnet50", 32, IMAGENET, 1000),
+        ("cifar10_quick", 128, CIFAR, 10),
+        ("caffenet", 128, CAFFENET, 1000),
+        ("vgg16", 32, IMAGENET, 1000),
+        ("googlenet", 64, IMAGENET, 1000),
+        ("resnet50", 32, IMAGENET, 1000),
     ),
     growth=2000,
-)  # fmt: skip
+)
 
 
 def rehearsal() -> Sizes:
@@ -49,10 +58,21 @@ def rehearsal() -> Sizes:
     try:
         get_backend("cupy")
     except OpsError:
-        backend, device, contract = "numpy", "cpu", "numpy and dense"
+        backend = "numpy"
+        device = "cpu"
+        contract = "numpy and dense"
     else:
-        backend, device, contract = "cupy", "cuda:0", "cupy and dense"
+        backend = "cupy"
+        device = "cuda:0"
+        contract = "cupy and dense"
     return Sizes(
-        backend, device, contract, processes=0, runs=(("lenet", 8, 4),), convolutions=(("cifar10_quick", 4, CIFAR),),
-        passes=2, steps=(("cifar10_quick", 4, CIFAR, 10),), growth=12,
-    )  # fmt: skip
+        backend,
+        device,
+        contract,
+        processes=0,
+        runs=(("lenet", 8, 4),),
+        convolutions=(("cifar10_quick", 4, CIFAR),),
+        passes=2,
+        steps=(("cifar10_quick", 4, CIFAR, 10),),
+        growth=12,
+    )

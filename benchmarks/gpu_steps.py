@@ -1,4 +1,5 @@
-"""Two parts of the GPU benchmark: images a second of training steps beside PyTorch, and memory over many steps."""
+"""Two parts of the GPU benchmark: images a second of training steps beside PyTorch, and memory over
+many steps."""
 
 from __future__ import annotations
 
@@ -24,14 +25,22 @@ GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 def speed(record: Record, sizes: Sizes) -> None:
     """Feed, forward, backward and update on made-up images, as the preset single does them.
 
-    First in TF32, what users take on such a device: PyTorch tries its algorithms anew for each precision, and time may
-    run out.
+    First in TF32, what users take on such a device: PyTorch tries its algorithms anew for each
+    precision, and time may run out.
     """
-    backends, peer = ours(sizes.backend), here(record)
+    backends = ours(sizes.backend)
+    peer = here(record)
     record.table(
-        "Images a second of training", "net", "batch", "precision", "ours", "TFLOP/s of products", "first loss",
-        "torch", "ours / torch",
-    )  # fmt: skip
+        "Images a second of training",
+        "net",
+        "batch",
+        "precision",
+        "ours",
+        "TFLOP/s of products",
+        "first loss",
+        "torch",
+        "ours / torch",
+    )
     made = {}
     for precision in sorted(PRECISIONS, key="TF32".__ne__):
         for work in sizes.steps:
@@ -39,12 +48,20 @@ def speed(record: Record, sizes: Sizes) -> None:
             if name not in made:
                 net = _net(get_backend("numpy"), name, batch, image)
                 made[name] = made_up(net, classes), net.initial_blobs()
-            _beside(record, work, made[name], precision, backends.get(precision), peer, sizes.passes)
+            _beside(
+                record, work, made[name], precision, backends.get(precision), peer, sizes.passes
+            )
 
 
 def _beside(
-    record: Record, work: Step, made: Made, precision: str, backend: Backend | None, peer: Any, passes: int
-) -> None:  # fmt: skip
+    record: Record,
+    work: Step,
+    made: Made,
+    precision: str,
+    backend: Backend | None,
+    peer: Any,
+    passes: int,
+) -> None:
     """One net in one precision, a row. Both sides feed their device from page-locked memory."""
     (name, batch, image, _), (inputs, blobs) = work, made
     mine = theirs = loss = their_loss = flops = math.nan
@@ -58,9 +75,11 @@ def _beside(
         loss = sum(losses.values())
         taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
         size = volumes(net)
-        mine, flops = batch / taken, (size.forward + size.backward) / taken / 1e12
+        mine = batch / taken
+        flops = (size.forward + size.backward) / taken / 1e12
         drops = any(node.layer.proto.type == "Dropout" for node in net.nodes)
-        comparable = precision == "float32" and len(losses) == 1 and not drops  # else the losses are drawn
+        # else the losses are drawn
+        comparable = precision == "float32" and len(losses) == 1 and not drops
         if not math.isfinite(loss):
             record.fail(f"{name}, {precision}: the loss is {loss}")
     if peer is not None:
@@ -69,7 +88,9 @@ def _beside(
     if backend is not None or peer is not None:
         record.row(name, batch, precision, *map(cell, (mine, flops, loss, theirs, mine / theirs)))
     if comparable and peer is not None and not math.isclose(loss, their_loss, rel_tol=SAME_LOSS):
-        record.fail(f"{name}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, expected the same")
+        record.fail(
+            f"{name}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, expected the same"
+        )
 
 
 def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> tuple[float, float]:
@@ -78,8 +99,13 @@ def _torch(work: Step, made: Made, device: Any, precision: str, passes: int) -> 
     net = _net(get_backend("numpy"), name, batch, image)
     with settled(precision):
         step: Callable[[], Any] = torch_step(
-            net, inputs, channels_last=True, device=device, autocast=precision == "bfloat16", blobs=blobs
-        )  # fmt: skip
+            net,
+            inputs,
+            channels_last=True,
+            device=device,
+            autocast=precision == "bfloat16",
+            blobs=blobs,
+        )
         loss = step()
         return seconds_of(step, repeats=passes, warmup=3, synchronize=synchronized(device)), loss
 
@@ -99,15 +125,27 @@ def growth(record: Record, sizes: Sizes) -> None:
             base = base or used
             record.row(number, *(size / 1e6 for size in used))
     assert base is not None
-    for what, before, after, most in zip(("device", "process"), base, used, (GROWN, GROWN_HOST), strict=True):
+    for what, before, after, most in zip(
+        ("device", "process"), base, used, (GROWN, GROWN_HOST), strict=True
+    ):
         if after - before > most:
-            record.fail(f"memory of the {what} grew by {after - before} bytes, at most {most} is noise")
+            record.fail(
+                f"memory of the {what} grew by {after - before} bytes, at most {most} is noise"
+            )
 
 
 def _net(backend: Backend, name: str, batch: int, image: tuple[int, int, int]) -> Any:
     from nets import Net, load_net
 
-    return Net(load_net(name), "TRAIN", ops=backend, batch=batch, input_shape=image, seed=1, memory="reused")
+    return Net(
+        load_net(name),
+        "TRAIN",
+        ops=backend,
+        batch=batch,
+        input_shape=image,
+        seed=1,
+        memory="reused",
+    )
 
 
 def _device_bytes(backend: Backend) -> int:

@@ -1,5 +1,6 @@
-"""Clusters for `benchmarks.hosts`: a cluster.toml for a net on several machines, how long its layers take here, and
-what each preset is predicted to take on machines that have a core for each process."""
+"""Clusters for `benchmarks.hosts`: a cluster.toml for a net on several machines, how long its
+layers take here, and what each preset is predicted to take on machines that have a core for each
+process."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from benchmarks.machines import Machine
 from roles.base.shapes import Shapes
 from roles.forecasting.costs import Timed
 from roles.forecasting.layer_times import table_of, timed_quickly
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network, Times, predict
 from roles.options import Options
 from roles.planning.planner import job_of
@@ -47,7 +48,10 @@ preset = "{preset}"
 workers = {workers}
 {strategy}
 """
-MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{at.namespace}"\naddress = "{at.address}"\ncores = 1\n'
+MACHINE = (
+    '[[machine]]\nname = "m{number}"\nnamespace = "{at.namespace}"\naddress = '
+    '"{at.address}"\ncores = 1\n'
+)
 EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 
 
@@ -81,9 +85,9 @@ def cluster(
     strategy: str = "",
     iterations: int = 10_000_000,
 ) -> Path:
-    """The cluster.toml of one worker on each machine, with its solver. `times`: the profile of emulated devices, which
-    take the place of all others; `data`, `train` and `strategy`: lines in these sections; the solver ends after
-    `iterations`."""
+    """The cluster.toml of one worker on each machine, with its solver. `times`: the profile of
+    emulated devices, which take the place of all others; `data`, `train` and `strategy`: lines in
+    these sections; the solver ends after `iterations`."""
     folder.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(net=work.net, rate=work.rate, decay=work.decay, iterations=iterations)
     (folder / "solver.prototxt").write_text(solver)
@@ -91,11 +95,20 @@ def cluster(
         (folder / "times.json").write_text(json.dumps(times))
         train += EMULATED
     text = CLUSTER.format(
-        latency=LATENCY, rate=GIGABIT // 8, net=work.net, batch=work.batch, train=train, data=data or blank(work),
-        preset=preset, workers=len(made), strategy=strategy,
-    )  # fmt: skip
+        latency=LATENCY,
+        rate=GIGABIT // 8,
+        net=work.net,
+        batch=work.batch,
+        train=train,
+        data=data or blank(work),
+        preset=preset,
+        workers=len(made),
+        strategy=strategy,
+    )
     path = folder / "cluster.toml"
-    path.write_text(text + "".join(MACHINE.format(number=number, at=at) for number, at in enumerate(made)))
+    path.write_text(
+        text + "".join(MACHINE.format(number=number, at=at) for number, at in enumerate(made))
+    )
     return path
 
 
@@ -117,7 +130,8 @@ def photographs(files: Sequence[Path]) -> str:
 
 
 def timed_here(path: Path, machines: int) -> Timed:
-    """How long the layers of the cluster's net take on one core of this machine, on a worker's rows and on all."""
+    """How long the layers of the cluster's net take on one core of this machine, on a worker's rows
+    and on all."""
     loaded = check(path).loaded
     assert isinstance(loaded.options, Options)
     job = job_of(loaded.config, loaded.options)
@@ -131,7 +145,8 @@ def profile(checked: Checked, found: Timed) -> dict[str, Any]:
 
 
 def predicted(checked: Checked, found: Timed, bits_per_second: int = GIGABIT) -> float:
-    """Seconds of an iteration on machines that have a core for each process, and cables of that rate."""
+    """Seconds of an iteration on machines that have a core for each process, and cables of that
+    rate."""
     placement = checked.placement
     interfaces = {spec.name: spec.machine for spec in placement.processes}
     network = Network(LATENCY, bits_per_second / 8, interfaces)
@@ -140,7 +155,8 @@ def predicted(checked: Checked, found: Timed, bits_per_second: int = GIGABIT) ->
 
 
 def candidates(folder: Path, work: Work, made: Sequence[Machine]) -> dict[str, Checked]:
-    """The presets that compute what DDP computes, which is what one process computes, with several workers."""
+    """The presets that compute what DDP computes, which is what one process computes, with several
+    workers."""
     found: dict[str, Checked] = {}
     for name in PRESETS:
         preset = preset_called(name)

@@ -1,11 +1,12 @@
-"""A process of PyTorch's DDP over gloo on one of several machines: `python -m benchmarks.hosts_peer KIND RANK OPTIONS`.
+"""A process of PyTorch's DDP over gloo on one of several machines: `python -m benchmarks.hosts_peer
+KIND RANK OPTIONS`.
 
     work    a net of ours as PyTorch modules (`torch_peer`), trained on noise, or on CIFAR-10 where files are named
     sleep   layers that compute nothing: each sleeps as long as was measured of it, and has gradients of its size
     times   no DDP: how long the layers take here, for `sleep`, and the faster of PyTorch's two layouts
 
-DDP is used as it comes: its buckets of 25 MB, sent while the backward pass goes on. Orders and answers are lines of
-JSON (`messages_pair.End`). What never lives here: who starts the processes.
+DDP is used as it comes: its buckets of 25 MB, sent while the backward pass goes on. Orders and
+answers are lines of JSON (`messages_pair.End`). What never lives here: who starts the processes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 MEAN = (125.3, 123.0, 113.9)  # of CIFAR-10, as the net's prototxt has it
 MOMENTUM = 0.9
 CHECKED = 10  # iterations between two looks at the loss
-Part = tuple[list[list[int]], float, float]  # a layer: the shapes of its parameters, seconds forward and backward
+# a layer: the shapes of its parameters, seconds forward and backward
+Part = tuple[list[list[int]], float, float]
 
 
 class Peer:
@@ -43,7 +45,9 @@ class Peer:
 
     def __init__(self, options: dict[str, Any]) -> None:
         dist.init_process_group("gloo")
-        self.iteration: Callable[[], Tensor] = (Slept if "parts" in options else Trained)(options).iteration
+        self.iteration: Callable[[], Tensor] = (Slept if "parts" in options else Trained)(
+            options
+        ).iteration
 
     def turn(self, iterations: int) -> float:
         """Seconds of an iteration, of so many; the one before them does not count."""
@@ -55,10 +59,12 @@ class Peer:
         return (time.perf_counter() - began) / iterations
 
     def learn(self, target: float, window: int, seconds: float) -> tuple[float, int, float]:
-        """Train until the mean loss of the last `window` iterations is at most `target`, or for so many seconds: the
-        seconds, the iterations, and that loss."""
+        """Train until the mean loss of the last `window` iterations is at most `target`, or for so
+        many seconds: the seconds, the iterations, and that loss."""
         dist.barrier()
-        began, losses, done = time.perf_counter(), deque[float](maxlen=window), 0
+        began = time.perf_counter()
+        losses = deque[float](maxlen=window)
+        done = 0
         while True:
             losses.append(float(self.iteration()))
             done += 1
@@ -74,7 +80,8 @@ class Trained:
     """A net that is trained, with the solver's rates for each parameter."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        net, form = net_of(options), LAYOUTS[options["layout"]]
+        net = net_of(options)
+        form = LAYOUTS[options["layout"]]
         peer = TorchPeer(net).to(memory_format=form)
         self._optimiser = optimiser_of(peer, net, options["rate"], options["decay"])
         self._model = DistributedDataParallel(peer)
@@ -94,7 +101,9 @@ class Slept:
     """A net whose layers sleep."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self._model = DistributedDataParallel(nn.Sequential(*(Sleeping(part) for part in options["parts"])))
+        self._model = DistributedDataParallel(
+            nn.Sequential(*(Sleeping(part) for part in options["parts"]))
+        )
         self._update: float = options["update"]
 
     def iteration(self) -> Tensor:
@@ -126,7 +135,8 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, seconds: float, *blobs: Tensor) -> Tensor:
-        ctx.seconds, ctx.blobs = seconds, blobs
+        ctx.seconds = seconds
+        ctx.blobs = blobs
         return x.clone()
 
     @staticmethod
@@ -139,7 +149,8 @@ class _Backward(torch.autograd.Function):
 
 def net_of(options: dict[str, Any]) -> Net:
     """The net on this process's rows."""
-    spec, image = load_net(options["net"]), tuple(options["shape"])
+    spec = load_net(options["net"])
+    image = tuple(options["shape"])
     return Net(spec, "TRAIN", ops=get_backend("numpy"), batch=options["rows"], input_shape=image)
 
 
@@ -149,26 +160,40 @@ def optimiser_of(peer: TorchPeer, net: Net, rate: float, decay: float) -> torch.
     for layer, params in net.params.items():
         for param, blob in zip(params, peer.parts[layer].parameters(), strict=True):
             kinds.setdefault((rate * param.lr_mult, decay * param.decay_mult), []).append(blob)
-    groups = [{"params": blobs, "lr": lr, "weight_decay": less} for (lr, less), blobs in kinds.items()]
+    groups = [
+        {"params": blobs, "lr": lr, "weight_decay": less} for (lr, less), blobs in kinds.items()
+    ]
     return torch.optim.SGD(groups, lr=rate, momentum=MOMENTUM)
 
 
-def rows_of(options: dict[str, Any], form: torch.memory_format) -> Callable[[], tuple[Tensor, Tensor]]:
-    """What gives this process its rows of the next batch: of CIFAR-10 in a new order every epoch, or always noise."""
-    rows, files = options["rows"], options.get("files")
+def rows_of(
+    options: dict[str, Any], form: torch.memory_format
+) -> Callable[[], tuple[Tensor, Tensor]]:
+    """What gives this process its rows of the next batch: of CIFAR-10 in a new order every epoch,
+    or always noise."""
+    rows = options["rows"]
+    files = options.get("files")
     if not files:
         noise = torch.randn(rows, *options["shape"]).contiguous(memory_format=form)
         labels = torch.randint(options["classes"], (rows,))
         return lambda: (noise, labels)
     read, known, _ = cifar10.read(base_dir=Path(), files=files)
     images = torch.from_numpy(read.astype(np.float32) - np.array(MEAN, np.float32).reshape(3, 1, 1))
-    labels, order = torch.from_numpy(known), torch.Generator().manual_seed(options["seed"])
-    whole, first = rows * dist.get_world_size(), rows * dist.get_rank()
+    labels = torch.from_numpy(known)
+    order = torch.Generator().manual_seed(options["seed"])
+    whole = rows * dist.get_world_size()
+    first = rows * dist.get_rank()
     left: list[Tensor] = []
 
     def following() -> tuple[Tensor, Tensor]:
         if not left:
-            left.extend(reversed(torch.randperm(len(images), generator=order).split(whole)[: len(images) // whole]))
+            left.extend(
+                reversed(
+                    torch.randperm(len(images), generator=order).split(whole)[
+                        : len(images) // whole
+                    ]
+                )
+            )
         mine = left.pop()[first : first + rows]
         return images[mine].contiguous(memory_format=form), labels[mine]
 
@@ -176,8 +201,8 @@ def rows_of(options: dict[str, Any], form: torch.memory_format) -> Callable[[], 
 
 
 def times(options: dict[str, Any]) -> dict[str, Any]:
-    """The layout in which a step is faster, and then: layers as `Part`, which together take as long as the whole step,
-    seconds of an update, and of the step with it."""
+    """The layout in which a step is faster, and then: layers as `Part`, which together take as long
+    as the whole step, seconds of an update, and of the step with it."""
     net = net_of(options)
     steps = {layout: step_seconds(net, options, form) for layout, form in LAYOUTS.items()}
     layout = min(steps, key=lambda name: sum(steps[name]))
@@ -188,11 +213,15 @@ def times(options: dict[str, Any]) -> dict[str, Any]:
     return {"layout": layout, "parts": scaled, "update": update, "step": passes + update}
 
 
-def step_seconds(net: Net, options: dict[str, Any], form: torch.memory_format) -> tuple[float, float]:
+def step_seconds(
+    net: Net, options: dict[str, Any], form: torch.memory_format
+) -> tuple[float, float]:
     """Both passes, and the update."""
     peer = TorchPeer(net).to(memory_format=form)
-    optimiser, rows = optimiser_of(peer, net, options["rate"], options["decay"]), rows_of(options, form)
-    passes, updates = [], []
+    optimiser = optimiser_of(peer, net, options["rate"], options["decay"])
+    rows = rows_of(options, form)
+    passes = []
+    updates = []
     for _ in range(options["repeats"]):
         optimiser.zero_grad()
         x, labels = rows()
@@ -209,7 +238,8 @@ def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> li
     """Each layer by itself, in the order of the net."""
     peer = TorchPeer(net).to(memory_format=form)
     x, labels = rows_of(options, form)()
-    blobs, found = {"data": x, "label": labels}, list[Part]()
+    blobs = {"data": x, "label": labels}
+    found = list[Part]()
     for _, work, bottoms, tops in peer.steps:
         taken: tuple[list[float], list[float]] = [], []
         for _ in range(options["repeats"]):
@@ -223,14 +253,18 @@ def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> li
             taken[0].append(passed - began)
             taken[1].append(time.perf_counter() - passed)
         blobs[tops[0]] = y
-        shapes = [list(blob.shape) for blob in work.parameters()] if isinstance(work, nn.Module) else []
+        shapes = (
+            [list(blob.shape) for blob in work.parameters()] if isinstance(work, nn.Module) else []
+        )
         found.append((shapes, median(taken[0][1:]), median(taken[1][1:])))
     return found
 
 
 def main() -> None:
     """Obey until there are no more orders."""
-    kind, _, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    kind = sys.argv[1]
+    _ = sys.argv[2]
+    options = json.loads(sys.argv[3])
     torch.set_num_threads(1)
     if kind == "times":
         say(times(options))

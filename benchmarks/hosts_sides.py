@@ -1,4 +1,5 @@
-"""The two sides of `benchmarks.hosts`, up at once on the same machines: a run of ours, and PyTorch's DDP.
+"""The two sides of `benchmarks.hosts`, up at once on the same machines: a run of ours, and
+PyTorch's DDP.
 
 They take turns: while one trains, the other is held or waits for orders, and does nothing.
 """
@@ -21,13 +22,15 @@ from runtime import Event
 from runtime.runs.checking import check
 from runtime.runs.run import Run
 
-SECONDS = 240.0  # for an order: eight processes import PyTorch on a few cores, and share their first parameters
+# for an order: eight processes import PyTorch on a few cores, and share their first parameters
+SECONDS = 240.0
 PORT = "29500"  # of DDP's first process; the namespace is its own
 PEER = "benchmarks.hosts_peer"
 
 
 class Learnt(NamedTuple):
-    """Seconds and iterations until a loss was reached, or until the time was over; the loss then."""
+    """Seconds and iterations until a loss was reached, or until the time was over; the loss
+    then."""
 
     seconds: float
     iterations: int
@@ -61,7 +64,10 @@ class Ours:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._run.end_now()
 
@@ -76,19 +82,24 @@ class Ours:
         return (last.time - first.time) / iterations
 
     async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[str]]:
-        """Until the mean loss of the last `window` iterations is at most `target`, or for so many seconds; and what was
-        chosen meanwhile, if something is chosen."""
-        began, losses, done = (await self._next("began")).time, deque[float](maxlen=window), 0
+        """Until the mean loss of the last `window` iterations is at most `target`, or for so many
+        seconds; and what was chosen meanwhile, if something is chosen."""
+        began = (await self._next("began")).time
+        losses = deque[float](maxlen=window)
+        done = 0
         chosen: list[str] = []
         try:
             async with asyncio.timeout(seconds):
                 while len(losses) < window or mean(losses) > target:
                     event = await self._next("progress", "tuning")
                     if event.name == "tuning":
-                        chosen.append(", ".join(f"{key} {value}" for key, value in event.fields.items()))
+                        chosen.append(
+                            ", ".join(f"{key} {value}" for key, value in event.fields.items())
+                        )
                         continue
                     losses.append(event["loss"])
-                    done, taken = done + 1, event.time - began
+                    done = done + 1
+                    taken = event.time - began
         except TimeoutError:
             taken = seconds
         return Learnt(taken, done, mean(losses) if losses else math.inf), chosen
@@ -106,8 +117,12 @@ class Ddp:
 
     def __init__(self, made: Sequence[Machine], kind: str, options: dict[str, Any]) -> None:
         place = {"WORLD_SIZE": str(len(made)), "MASTER_ADDR": made[0].address, "MASTER_PORT": PORT}
-        place |= {"GLOO_SOCKET_IFNAME": "eth0", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # it warns that addresses have no names
-        self._made, self._kind, self._options, self._place = made, kind, options, place
+        # it warns that addresses have no names
+        place |= {"GLOO_SOCKET_IFNAME": "eth0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        self._made = made
+        self._kind = kind
+        self._options = options
+        self._place = place
         self._ends: list[End] = []
 
     def __repr__(self) -> str:
@@ -126,7 +141,10 @@ class Ddp:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._close(lost=error is not None)
 

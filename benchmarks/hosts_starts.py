@@ -1,7 +1,8 @@
 """What it takes until many machines have begun, for `benchmarks.hosts`.
 
 start     `up` is typed, and sixteen machines with two processes each have made their first iteration. The machines are
-          network namespaces of this one: all their agents, nurseries and processes start on its cores
+          network namespaces of this one: all their agents, nurseries and processes start on its
+          cores
 thousand  what `up` computes for a thousand machines that are not there: plan, places and directory, and the
           messages from the first Hello to the last Begin, which are encoded and delivered nowhere
 """
@@ -41,11 +42,13 @@ from runtime.plan.placement import place
 from runtime.plan.program import checked
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
-from runtime.runs.house import Watchers
+from runtime.runs.execution import Watchers
 from runtime.transport import Endpoints, Limits, Transport
 
-MACHINES, EACH = 16, 2  # and so many workers on each
-START_BAR, THOUSAND_BAR = 10.0, 5.0  # seconds; the second of one core
+MACHINES = 16  # and so many workers on each
+EACH = 2
+START_BAR = 10.0  # seconds; the second of one core
+THOUSAND_BAR = 5.0
 PRESETS = ("sync", "firecaffe")
 PACKAGES = ("runtime", "roles", "nets", "ops")
 TRAIN = """[train]
@@ -55,7 +58,10 @@ batch = {batch}
 preset = "{preset}"
 workers = {workers}
 """
-FAR = '[[machine]]\nname = "m{number}"\naddress = "{address}"\nthreads = 1\ncores = {each}\npython = "{python}"\n'
+FAR = (
+    '[[machine]]\nname = "m{number}"\naddress = "{address}"\nthreads = 1\ncores = '
+    '{each}\npython = "{python}"\n'
+)
 SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
 host=$2; shift 2
@@ -72,9 +78,20 @@ transport = "tcp"
 
 def start(record: Record, turns: int) -> None:
     """Seconds from `up` to the first iteration, judged by their median."""
-    record.facts["cluster"] = f"{MACHINES} machines, LeNet, firecaffe, {MACHINES * EACH} workers, links encrypted"
-    record.facts["agents"] = "started by `ip netns exec` in place of ssh: what a login takes is not in the figures"
-    record.table("Seconds since `up` was typed", "turn", "all have begun", "first iteration", "processes", "end of all")
+    record.facts["cluster"] = (
+        f"{MACHINES} machines, LeNet, firecaffe, {MACHINES * EACH} workers, links encrypted"
+    )
+    record.facts["agents"] = (
+        "started by `ip netns exec` in place of ssh: what a login takes is not in the figures"
+    )
+    record.table(
+        "Seconds since `up` was typed",
+        "turn",
+        "all have begun",
+        "first iteration",
+        "processes",
+        "end of all",
+    )
     subprocess.run(
         [sys.executable, "-m", "compileall", "-q", *PACKAGES], cwd=ROOT, env=bare(), check=True
     )  # as pip does
@@ -92,9 +109,12 @@ def _started(record: Record, turn: int, made: Sequence[Machine]) -> float:
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         began = time.monotonic()
-        run = Survivor(cluster(folder, made), {**bare(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"})
+        run = Survivor(
+            cluster(folder, made), {**bare(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+        )
         try:
-            all_there, first = run.at("began "), run.at("progress ")
+            all_there = run.at("began ")
+            first = run.at("progress ")
             processes = len(run.pids())
             ended = time.monotonic()
             run.process.send_signal(signal.SIGINT)
@@ -108,9 +128,11 @@ def _started(record: Record, turn: int, made: Sequence[Machine]) -> float:
 
 
 def bare() -> dict[str, str]:
-    """The environment, in which Python keeps what it has compiled: where that is forbidden, and nothing is compiled
-    yet, each of the processes compiles all modules anew."""
-    return {name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """The environment, in which Python keeps what it has compiled: where that is forbidden, and
+    nothing is compiled yet, each of the processes compiles all modules anew."""
+    return {
+        name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
 
 
 def cluster(folder: Path, made: Sequence[Machine]) -> Path:
@@ -119,7 +141,10 @@ def cluster(folder: Path, made: Sequence[Machine]) -> Path:
     script.parent.mkdir()
     script.write_text(SSH.format(prefix=made[0].namespace[:-1]))
     script.chmod(0o755)
-    settings = f'directory = "{folder}"\nenvironment = {{ PYTHONPATH = "{environment()["PYTHONPATH"]}" }}\n'
+    settings = (
+        f'directory = "{folder}"\nenvironment = {{ PYTHONPATH = '
+        f'"{environment()["PYTHONPATH"]}" }}\n'
+    )
     tables = "".join(
         FAR.format(number=number, address=at.address, each=EACH, python=sys.executable) + settings
         for number, at in enumerate(made)
@@ -185,8 +210,8 @@ class Nobody(Launcher):
 
 @dataclass(frozen=True)
 class Begun:
-    """A run over a thousand machines that has begun: seconds of one core until it was planned, was placed and written,
-    and all had been told; how many messages went out."""
+    """A run over a thousand machines that has begun: seconds of one core until it was planned, was
+    placed and written, and all had been told; how many messages went out."""
 
     placement: Placement
     planned: float
@@ -201,8 +226,11 @@ class Begun:
 
 
 async def begin(folder: Path, preset: str) -> Begun:
-    """Plan a run over a thousand machines with two workers each, and say all that its start says."""
-    (folder / "cluster.toml").write_text(THOUSAND + TRAIN.format(batch=2000, preset=preset, workers=2000))
+    """Plan a run over a thousand machines with two workers each, and say all that its start
+    says."""
+    (folder / "cluster.toml").write_text(
+        THOUSAND + TRAIN.format(batch=2000, preset=preset, workers=2000)
+    )
     identity("roles")  # every process has asked for it before
     times = [time.process_time()]
     loaded = load_with_program(folder / "cluster.toml")
@@ -211,7 +239,9 @@ async def begin(folder: Path, preset: str) -> Begun:
     placement = place(topology, loaded.config)
     addresses = {machine.name: machine.address for machine in loaded.config.machine}
     here = Endpoints(("unix:///x",), ("unix:///y",))
-    RunPlan(placement, (), here, Limits(), 0.25, "tcp", "/tmp", addresses, "127.0.0.1", False).write(folder)
+    RunPlan(
+        placement, (), here, Limits(), 0.25, "tcp", "/tmp", addresses, "127.0.0.1", False
+    ).write(folder)
     times.append(time.process_time())
     sent = await _told(placement)
     times.append(time.process_time())
@@ -234,9 +264,18 @@ async def _told(placement: Placement) -> int:
     for number, spec in enumerate(placement.processes, 1):
         address = (f"tcp://10.0.{number % 250}.{number // 250}:40000",)
         hello = Hello(
-            process=spec.name, incarnation=FIRST, pid=number, host_name=spec.machine, control=address, bulk=address,
-            arena="", host=spec.machine, metrics_address="127.0.0.1", metrics_port=1, versions=versions,
-        )  # fmt: skip
+            process=spec.name,
+            incarnation=FIRST,
+            pid=number,
+            host_name=spec.machine,
+            control=address,
+            bulk=address,
+            arena="",
+            host=spec.machine,
+            metrics_address="127.0.0.1",
+            metrics_port=1,
+            versions=versions,
+        )
         envelope = arrived(hello, number)
         supervisor.admit(envelope)
         await supervisor.on_hello(envelope.message, envelope)  # type: ignore[arg-type]
@@ -256,16 +295,35 @@ def _begun(folder: str, preset: str) -> Begun:
 def thousand(record: Record, turns: int) -> None:
     """Seconds of one core until a thousand machines have begun, the least of some turns, judged."""
     record.table(
-        "Seconds of one core", "preset", "processes", "plan", "places and plan.json", "messages", "their seconds", "all"
+        "Seconds of one core",
+        "preset",
+        "processes",
+        "plan",
+        "places and plan.json",
+        "messages",
+        "their seconds",
+        "all",
     )
     for preset in PRESETS:
         with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
             found = min(
-                (asyncio.run(begin(Path(folder), preset)) for _ in range(turns)), key=lambda begun: begun.seconds
+                (asyncio.run(begin(Path(folder), preset)) for _ in range(turns)),
+                key=lambda begun: begun.seconds,
             )
         processes = len(found.placement.processes)
-        record.row(preset, processes, found.planned, found.placed, found.messages, found.told, found.seconds)
-        text = f"{preset}: a thousand machines are planned and told in {found.seconds:.2f} s, at most {THOUSAND_BAR:g}"
+        record.row(
+            preset,
+            processes,
+            found.planned,
+            found.placed,
+            found.messages,
+            found.told,
+            found.seconds,
+        )
+        text = (
+            f"{preset}: a thousand machines are planned and told in {found.seconds:.2f} "
+            f"s, at most {THOUSAND_BAR:g}"
+        )
         if found.seconds > THOUSAND_BAR:
             record.fail(f"MISSED {text}")
         else:

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.kernels`: every convolution of the nets beside PyTorch, pass by pass, with its error.
+"""`python -m benchmarks.kernels`: every convolution of the nets beside PyTorch, pass by pass, with
+its error.
 
-Both sides run in one process, turn by turn; PyTorch in both of its layouts (the better one counts) and as eager gives
-it, each result in new memory. Each precision and number of threads has a process of its own. A ratio above 1 says that
-Convoy is faster; a pass below is measured again, twenty times as long, and that counts. An error is the largest
-difference from `conv_reference`'s numbers, divided by the largest of them.
+Both sides run in one process, turn by turn; PyTorch in both of its layouts (the better one counts)
+and as eager gives it, each result in new memory. Each precision and number of threads has a process
+of its own. A ratio above 1 says that Convoy is faster; a pass below is measured again, twenty times
+as long, and that counts. An error is the largest difference from `conv_reference`'s numbers,
+divided by the largest of them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from benchmarks.training import WORKLOADS
 NETS = [name for name, work in WORKLOADS.items() if work.image]
 PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 BAR = 0.9  # the least ratio of a single pass
-CLEAR, LONGER = 1.0, 20  # a pass with a ratio below is measured anew, so many times as long
+CLEAR = 1.0  # a pass with a ratio below is measured anew, so many times as long
+LONGER = 20
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
@@ -37,7 +40,8 @@ BOUNDS = {  # the largest error by precision
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution as a net has it: ops' ConvShape, whether it reads the data, whether it has a bias."""
+    """A convolution as a net has it: ops' ConvShape, whether it reads the data, whether it has a
+    bias."""
 
     shape: Any
     first: bool
@@ -61,7 +65,8 @@ class Layer:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the layers for each precision and number of threads and write the results. 1: a pass misses its bar."""
+    """Run the layers for each precision and number of threads and write the results. 1: a pass
+    misses its bar."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
@@ -71,7 +76,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if absent := missing({"torch": "torch"}):
-        print(f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install {' '.join(absent)}")
+        print(
+            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"{' '.join(absent)}"
+        )
         return 1
     if given.into:
         return run_here(given)
@@ -80,19 +88,31 @@ def main(arguments: list[str] | None = None) -> int:
         for precision in given.precision:
             for threads in given.threads:
                 title = f"{precision}, {threads} threads"
-                records[title] = run_apart(given, title, precision, threads, Path(folder, f"{precision}{threads}.json"))
+                records[title] = run_apart(
+                    given, title, precision, threads, Path(folder, f"{precision}{threads}.json")
+                )
     paths = write(given.results, "kernels", machine(), records)
     print("results:", *paths)
     return int(any(record.status != "passed" for record in records.values()))
 
 
-def run_apart(given: argparse.Namespace, title: str, precision: str, threads: int, path: Path) -> Record:
+def run_apart(
+    given: argparse.Namespace, title: str, precision: str, threads: int, path: Path
+) -> Record:
     """One precision and number of threads in a process whose libraries all use that many."""
     print(title, flush=True)
     Record(title, path=path).save()
     names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-    command = [sys.executable, "-m", "benchmarks.kernels", "--into", str(path), "--threads", str(threads)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.kernels",
+        "--into",
+        str(path),
+        "--threads",
+        str(threads),
+    ]
     command += ["--precision", precision, "--seconds", str(given.seconds), "--nets", *given.nets]
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
     return Record.load(path)
@@ -108,22 +128,44 @@ def run_here(given: argparse.Namespace) -> int:
     torch.set_num_threads(threads)
     ops = get_backend("cpu", threads=threads, precision=precision)
     record = Record.load(given.into)
-    record.path, record.facts = given.into, {"torch": torch.__version__, "precision": precision, "threads": threads}
+    record.path = given.into
+    record.facts = {"torch": torch.__version__, "precision": precision, "threads": threads}
     record.table(
-        f"Milliseconds of a pass, {threads} threads", "net", "layers", "shape", "pass", "algorithm", "torch nchw",
-        "torch nhwc", "convoy", "ratio to the better", "GFLOP/s", "error",
-    )  # fmt: skip
+        (f"Milliseconds of a pass, {threads} threads"),
+        "net",
+        "layers",
+        "shape",
+        "pass",
+        "algorithm",
+        "torch nchw",
+        "torch nhwc",
+        "convoy",
+        "ratio to the better",
+        "GFLOP/s",
+        "error",
+    )
     totals: dict[str, list[float]] = {}
     for net in given.nets:
         totals[net] = [0.0, 0.0]
         for layer, count in layers(net, ops).items():
             for name, algorithm, taken, error in measure(layer, ops, given.seconds):
-                times, faster = medians(taken), gain(taken)
+                times = medians(taken)
+                faster = gain(taken)
                 ours = times["convoy"]
                 totals[net][0] += min(times["nchw"], times["nhwc"]) * count
                 totals[net][1] += ours * count
                 shown = [times[label] * 1e3 for label in ("nchw", "nhwc", "convoy")]
-                record.row(net, count, str(layer), name, algorithm, *shown, faster, layer.flops / ours / 1e9, error)
+                record.row(
+                    net,
+                    count,
+                    str(layer),
+                    name,
+                    algorithm,
+                    *shown,
+                    faster,
+                    layer.flops / ours / 1e9,
+                    error,
+                )
     conclude(record, totals, BOUNDS[precision])
     return 0
 
@@ -131,21 +173,30 @@ def run_here(given: argparse.Namespace) -> int:
 def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, float]) -> None:
     """The sums of each net, then every pass that misses its bar or its bound."""
     rows = record.tables[0].rows
-    record.table("All convolutions of a step, milliseconds", "net", "torch's better", "convoy", "ratio")
+    record.table(
+        ("All convolutions of a step, milliseconds"), "net", "torch's better", "convoy", "ratio"
+    )
     for net, (theirs, ours) in totals.items():
         record.row(net, theirs * 1e3, ours * 1e3, theirs / ours)
     together = layers_together(rows)
-    record.table("All passes of a layer, beside PyTorch's better layout for each", "net", "shape", "ratio")
+    record.table(
+        ("All passes of a layer, beside PyTorch's better layout for each"), "net", "shape", "ratio"
+    )
     for (net, shape), ratio in together.items():
         record.row(net, shape, ratio)
     below = sum(ratio < BAR for ratio in together.values())
     least = min(together.values(), default=float("nan"))
-    record.note(f"{below} of {len(together)} layers below {BAR}, their passes taken together; the least {least:.2f}")
+    record.note(
+        f"{below} of {len(together)} layers below {BAR}, their passes taken "
+        f"together; the least {least:.2f}"
+    )
     for net, _, shape, name, algorithm, _, _, _, faster, _, error in rows:
         if faster < BAR:
             record.fail(f"{faster:.2f} of PyTorch: {net}, {shape}, {name}, {algorithm}")
         if not error <= bounds[name]:
-            record.fail(f"error {error:.1e} above {bounds[name]:.0e}: {net}, {shape}, {name}, {algorithm}")
+            record.fail(
+                f"error {error:.1e} above {bounds[name]:.0e}: {net}, {shape}, {name}, {algorithm}"
+            )
     if record.status == "running":
         record.status = "passed"
     record.save()
@@ -177,7 +228,9 @@ def layers(net: str, ops: Any) -> Counter[Layer]:
     return found
 
 
-def measure(layer: Layer, ops: Any, seconds: float) -> Iterator[tuple[str, str, dict[str, list[float]], float]]:
+def measure(
+    layer: Layer, ops: Any, seconds: float
+) -> Iterator[tuple[str, str, dict[str, list[float]], float]]:
     """For each pass: its name, our algorithm, seconds by side and round, our error."""
     arrays = made_up(layer, ops)
     sides = {"convoy": our_passes(layer, ops, arrays)}
@@ -189,7 +242,12 @@ def measure(layer: Layer, ops: Any, seconds: float) -> Iterator[tuple[str, str, 
         taken = rounds(turns, seconds, least=3, most=400)
         if gain(taken) < CLEAR:
             taken = rounds(turns, seconds * LONGER, least=3, most=400)
-        yield name, algorithm(ops, layer, name), taken, conv_reference.error(layer.shape, name, arrays)
+        yield (
+            name,
+            algorithm(ops, layer, name),
+            taken,
+            conv_reference.error(layer.shape, name, arrays),
+        )
 
 
 def algorithm(ops: Any, layer: Layer, name: str) -> str:
@@ -199,8 +257,10 @@ def algorithm(ops: Any, layer: Layer, name: str) -> str:
 
 
 def made_up(layer: Layer, ops: Any) -> dict[str, Any]:
-    """Operands x, w, b, dy of standard normal numbers, as training has them in memory, and a result by pass."""
-    rng, shape = np.random.default_rng(0), layer.shape
+    """Operands x, w, b, dy of standard normal numbers, as training has them in memory, and a result
+    by pass."""
+    rng = np.random.default_rng(0)
+    shape = layer.shape
 
     def normal(size: tuple[int, ...], new: Callable[..., Any]) -> Any:
         array = new(size, np.float32)
@@ -211,10 +271,16 @@ def made_up(layer: Layer, ops: Any) -> dict[str, Any]:
         "x": normal(shape.in_shape, np.empty if layer.first else ops.empty),
         "dy": normal(shape.out_shape, ops.empty),
     }
-    found["w"], found["b"] = normal(shape.weight_shape, np.empty), normal((shape.outputs,), np.empty)
+    found["w"], found["b"] = (
+        normal(shape.weight_shape, np.empty),
+        normal((shape.outputs,), np.empty),
+    )
     if not layer.bias:
         found["b"] = None
-    results = {FORWARD: ops.empty(shape.out_shape), WEIGHTS: np.empty(shape.weight_shape, np.float32)}
+    results = {
+        FORWARD: ops.empty(shape.out_shape),
+        WEIGHTS: np.empty(shape.weight_shape, np.float32),
+    }
     if not layer.first:
         results[DATA] = ops.empty(shape.in_shape)
     return {**found, **results}
@@ -227,14 +293,21 @@ def our_passes(layer: Layer, ops: Any, arrays: dict[str, Any]) -> dict[str, Call
     return {
         FORWARD: lambda: ops.conv_forward(x, w, b, g, arrays[FORWARD]),
         DATA: lambda: ops.conv_backward_data(dy, w, g, shape.in_shape, arrays[DATA]),
-        WEIGHTS: lambda: ops.conv_backward_weights(x, dy, g, shape.weight_shape, bias=False, out_w=arrays[WEIGHTS]),
+        WEIGHTS: lambda: ops.conv_backward_weights(
+            x, dy, g, shape.weight_shape, bias=False, out_w=arrays[WEIGHTS]
+        ),
     }
 
 
 def torch_passes(
-    layer: Layer, arrays: dict[str, Any], *, channels_last: bool, place: tuple[Any, Any] = (None, None)
+    layer: Layer,
+    arrays: dict[str, Any],
+    *,
+    channels_last: bool,
+    place: tuple[Any, Any] = (None, None),
 ) -> dict[str, Callable[[], object]]:
-    """Each pass by PyTorch, operands in its layout; `place`: its device and dtype, those of the arrays if None."""
+    """Each pass by PyTorch, operands in its layout; `place`: its device and dtype, those of the
+    arrays if None."""
     import torch
 
     form = torch.channels_last if channels_last else torch.contiguous_format
@@ -244,11 +317,14 @@ def torch_passes(
         return torch.from_numpy(arrays[name]).to(device=device, dtype=dtype)
 
     x, w, dy = (there(name).contiguous(memory_format=form) for name in ("x", "w", "dy"))
-    b, g = None if arrays["b"] is None else there("b"), layer.shape.geometry
+    b = None if arrays["b"] is None else there("b")
+    g = layer.shape.geometry
     windows = g.stride, g.pad, g.dilation
 
     def backward(*wanted: bool) -> object:
-        return torch.ops.aten.convolution_backward(dy, x, w, None, *windows, False, (0, 0), g.groups, wanted)
+        return torch.ops.aten.convolution_backward(
+            dy, x, w, None, *windows, False, (0, 0), g.groups, wanted
+        )
 
     return {
         FORWARD: lambda: torch.nn.functional.conv2d(x, w, b, *windows, g.groups),

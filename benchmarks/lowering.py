@@ -1,10 +1,12 @@
-"""`python -m benchmarks.lowering`: convolution by lowering `b_p` images at a time, from one to the whole batch.
+"""`python -m benchmarks.lowering`: convolution by lowering `b_p` images at a time, from one to the
+whole batch.
 
-Omnivore (section 3.2) lowers a batch together, each thread its own images, where Caffe lowers image after image with
-one thread and multiplies each with all. Both are timed here, forward and backward, on the convolutions of a net, beside
-the kernels that this backend chooses itself and beside the SGEMM rate of the machine, measured in the same minutes.
-Every way gets its arrays in the layout it works in: lowering channel by channel, the kernels with channels last. Ways
-take turns, layer by layer.
+Omnivore (section 3.2) lowers a batch together, each thread its own images, where Caffe lowers image
+after image with one thread and multiplies each with all. Both are timed here, forward and backward,
+on the convolutions of a net, beside the kernels that this backend chooses itself and beside the
+SGEMM rate of the machine, measured in the same minutes. Every way gets its arrays in the layout it
+works in: lowering channel by channel, the kernels with channels last. Ways take turns, layer by
+layer.
 """
 
 from __future__ import annotations
@@ -27,12 +29,17 @@ from benchmarks.training import WORKLOADS
 from ops import Array, Backend, get_backend
 from ops.geometry import ConvGeometry
 
-SERIAL, BATCHED, KERNELS = "serial (OpenBLAS)", "one lowering thread (OpenBLAS)", "chosen kernels"
+SERIAL = "serial (OpenBLAS)"
+BATCHED = "one lowering thread (OpenBLAS)"
+KERNELS = "chosen kernels"
 RATES = "OpenBLAS", "this backend"
 PAPER = (
-    "Omnivore's paper: training CaffeNet whole, b 256, is 3.90 times as fast as Caffe on 8 cores, 5.36 times on 18 "
-    "(Figure 11). Its convolutions alone reach 56 % and 40 % of the processors' peak, Caffe's 18 % and 8 %: 3.1 and "
-    "5.0 times. SGEMM of 16384 x 16384 reaches 81 % and 71 % there (Figure 3), so lowering gets 69 % and 56 % of "
+    "Omnivore's paper: training CaffeNet whole, b 256, is 3.90 times as fast as Caffe on 8 "
+    "cores, 5.36 times on 18 "
+    "(Figure 11). Its convolutions alone reach 56 % and 40 % of the processors' peak, "
+    "Caffe's 18 % and 8 %: 3.1 and "
+    "5.0 times. SGEMM of 16384 x 16384 reaches 81 % and 71 % there (Figure 3), so lowering "
+    "gets 69 % and 56 % of "
     "SGEMM, Caffe 22 % and 11 %."
 )
 
@@ -50,19 +57,27 @@ class Layer:
 
     @property
     def flops(self) -> float:
-        """Of the products of all passes, as the paper counts them: one forward, one for each gradient."""
+        """Of the products of all passes, as the paper counts them: one forward, one for each
+        gradient."""
         n, k, high, wide = self.y
-        return (2 if self.first else 3) * 2.0 * n * k * high * wide * self.w[1] * self.w[2] * self.w[3]
+        return (
+            (2 if self.first else 3) * 2.0 * n * k * high * wide * self.w[1] * self.w[2] * self.w[3]
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure in a process whose libraries all use the same number of threads, and write the results."""
+    """Measure in a process whose libraries all use the same number of threads, and write the
+    results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lowering", description=__doc__)
     parser.add_argument("--threads", type=int, default=machine()["cores"])
-    parser.add_argument("--net", choices=[n for n, work in WORKLOADS.items() if work.image], default="caffenet")
+    parser.add_argument(
+        "--net", choices=[n for n, work in WORKLOADS.items() if work.image], default="caffenet"
+    )
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--sgemm", type=int, default=4096, help="rows and columns of the matrices")
-    parser.add_argument("--seconds", type=float, default=330.0, help="no round begins that would end later")
+    parser.add_argument(
+        "--seconds", type=float, default=330.0, help="no round begins that would end later"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -75,7 +90,12 @@ def main(arguments: list[str] | None = None) -> int:
         command = [sys.executable, "-m", "benchmarks.lowering", "--into", str(path)]
         for key in ("threads", "net", "batch", "sgemm", "seconds"):
             command += [f"--{key}", str(getattr(given, key))]
-        subprocess.run(command, cwd=ROOT, env={**os.environ, **dict.fromkeys(names, str(given.threads))}, check=False)
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **dict.fromkeys(names, str(given.threads))},
+            check=False,
+        )
         record = Record.load(path)
     if record.status == "running":
         record.fail("the measuring process ended early")
@@ -85,27 +105,37 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_here(given: argparse.Namespace) -> int:
     """Measure in this process."""
-    began, record = time.monotonic(), Record.load(given.into)
+    began = time.monotonic()
+    record = Record.load(given.into)
     record.path = given.into
-    layers, ways = convolutions(given.net, given.batch), backends(given.batch, given.threads)
-    taken: dict[tuple[str, str], list[float]] = {(way, layer.name): [] for way in ways for layer in layers}
+    layers = convolutions(given.net, given.batch)
+    ways = backends(given.batch, given.threads)
+    taken: dict[tuple[str, str], list[float]] = {
+        (way, layer.name): [] for way in ways for layer in layers
+    }
     rates: dict[str, list[float]] = {name: [] for name in RATES}
-    rounds, longest = 0, 0.0
+    rounds = 0
+    longest = 0.0
     warm_up(given, ways)
     while rounds == 0 or time.monotonic() - began + longest < given.seconds:
         start = time.monotonic()
         for layer in layers:
             measure_sgemm(rates, given.sgemm, given.threads)
-            arrays = {"lowering": operands(layer, by_channels), KERNELS: operands(layer, ways[KERNELS].empty)}
+            arrays = {
+                "lowering": operands(layer, by_channels),
+                KERNELS: operands(layer, ways[KERNELS].empty),
+            }
             if rounds == 0:
                 passes(ways[KERNELS], layer, arrays[KERNELS])()  # compiles
             for way, backend in ways.items():
                 work = passes(backend, layer, arrays.get(way, arrays["lowering"]))
                 taken[way, layer.name].append(_timed(work))
-        rounds, longest = rounds + 1, max(longest, time.monotonic() - start)
+        rounds = rounds + 1
+        longest = max(longest, time.monotonic() - start)
     sgemm = {name: median(found) for name, found in rates.items()}
     record.facts = {"net": given.net, "batch": given.batch, "rounds": rounds} | {
-        f"SGEMM of {given.sgemm} x {given.sgemm}, {name}, GFLOP/s": round(rate / 1e9, 1) for name, rate in sgemm.items()
+        (f"SGEMM of {given.sgemm} x {given.sgemm}, {name}, GFLOP/s"): round(rate / 1e9, 1)
+        for name, rate in sgemm.items()
     }
     medians = {key: median(found) for key, found in taken.items()}
     show(record, given.batch, layers, ways, medians, max(sgemm.values()))
@@ -119,39 +149,56 @@ def warm_up(given: argparse.Namespace, ways: dict[str, Backend]) -> None:
     measure_sgemm({name: [] for name in RATES}, 64, given.threads)
     for layer in convolutions(given.net, min(given.batch, 2 * given.threads)):
         for way, backend in ways.items():
-            passes(backend, layer, operands(layer, backend.empty if way == KERNELS else by_channels))()
+            passes(
+                backend, layer, operands(layer, backend.empty if way == KERNELS else by_channels)
+            )()
 
 
 def convolutions(name: str, batch: int) -> list[Layer]:
     """The convolutions of a net of the zoo."""
     from nets import Net, load_net
 
-    net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=WORKLOADS[name].image)
+    net = Net(
+        load_net(name),
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=batch,
+        input_shape=WORKLOADS[name].image,
+    )
     nodes = [node for node in net.nodes if node.layer.proto.type == "Convolution"]
     found = []
     for node in nodes:
-        (x,), (y,) = ([net.wiring.values[i].shape for i in values] for values in (node.bottoms, node.tops))
-        w, geometry = node.layer.params[0].shape, node.layer.geometry  # type: ignore[attr-defined]
+        (x,), (y,) = (
+            [net.wiring.values[i].shape for i in values] for values in (node.bottoms, node.tops)
+        )
+        w = node.layer.params[0].shape  # type: ignore[attr-defined]
+        geometry = node.layer.geometry
         found.append(Layer(node.layer.name, x, w, y, geometry, first=node is nodes[0]))
     return found
 
 
 def backends(batch: int, threads: int) -> dict[str, Backend]:
-    """By way: Caffe's, with OpenBLAS or our products (b_p 1); one thread that lowers all; Omnivore's; our kernels."""
+    """By way: Caffe's, with OpenBLAS or our products (b_p 1); one thread that lowers all;
+    Omnivore's; our kernels."""
     sizes = [2**power for power in range(batch.bit_length()) if 2**power < batch] + [batch]
-    found: dict[str, Backend] = {SERIAL: get_backend("numpy", b_p=1), BATCHED: get_backend("numpy", b_p=batch)}
+    found: dict[str, Backend] = {
+        SERIAL: get_backend("numpy", b_p=1),
+        BATCHED: get_backend("numpy", b_p=batch),
+    }
     found |= {f"b_p {b_p}": get_backend("cpu", b_p=b_p, threads=threads) for b_p in sizes}
     return found | {KERNELS: get_backend("cpu", threads=threads)}
 
 
 def by_channels(shape: tuple[int, ...]) -> Array:
-    """Images (N, C, H, W) stored as [C][N][H][W]: what a product of the weights and a lowered matrix gives."""
+    """Images (N, C, H, W) stored as [C][N][H][W]: what a product of the weights and a lowered
+    matrix gives."""
     return np.empty((shape[1], shape[0], *shape[2:]), np.float32).transpose(1, 0, 2, 3)
 
 
 def operands(layer: Layer, empty: Callable[[tuple[int, ...]], Array]) -> dict[str, Array]:
     """All arrays of a layer, filled."""
-    rng, made = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    made = {}
     for name, shape in (("x", layer.x), ("dy", layer.y), ("y", layer.y), ("dx", layer.x)):
         made[name] = empty(shape)
         made[name][...] = rng.random(shape[1:], np.float32) - 0.5
@@ -173,10 +220,13 @@ def passes(backend: Backend, layer: Layer, arrays: dict[str, Array]) -> Callable
 
 def measure_sgemm(rates: dict[str, list[float]], size: int, threads: int) -> None:
     """Add one rate of a large product in FLOP/s by NumPy's OpenBLAS and one by our own."""
-    rng, ours = np.random.default_rng(0), get_backend("cpu", threads=threads)
+    rng = np.random.default_rng(0)
+    ours = get_backend("cpu", threads=threads)
     a, b = (rng.random((size, size), np.float32) for _ in range(2))
     c = np.zeros((size, size), np.float32)
-    for name, work in zip(RATES, (lambda: np.matmul(a, b, out=c), lambda: ours.matmul(a, b, c)), strict=True):
+    for name, work in zip(
+        RATES, (lambda: np.matmul(a, b, out=c), lambda: ours.matmul(a, b, c)), strict=True
+    ):
         rates[name].append(2.0 * size**3 / _timed(work))
 
 
@@ -192,31 +242,51 @@ def show(
     taken: dict[tuple[str, str], float], sgemm: float,
 ) -> None:  # fmt: skip
     """Both tables, the best b_p, and what the paper has to compare them with."""
-    flops, whole = sum(layer.flops for layer in layers), {}
+    flops = sum(layer.flops for layer in layers)
+    whole = {}
     for way in ways:
         whole[way] = sum(taken[way, layer.name] for layer in layers)
-    serial, ours = min(whole[SERIAL], whole["b_p 1"]), [way for way in ways if way.startswith("b_p")]
+    serial = min(whole[SERIAL], whole["b_p 1"])
+    ours = [way for way in ways if way.startswith("b_p")]
     best = min(ours, key=whole.__getitem__)
     record.table(
-        "All convolutions, forward and backward", "way", "images/s", "ratio to serial", "GFLOP/s", "% of SGEMM",
+        ("All convolutions, forward and backward"),
+        "way",
+        "images/s",
+        "ratio to serial",
+        "GFLOP/s",
+        "% of SGEMM",
         "lowered MB",
-    )  # fmt: skip
+    )
     for way, seconds in whole.items():
-        scratch = max(ways[way].conv_scratch(layer.x, layer.w, layer.geometry, training=True) for layer in layers)
+        scratch = max(
+            ways[way].conv_scratch(layer.x, layer.w, layer.geometry, training=True)
+            for layer in layers
+        )
         lowered = "" if way == KERNELS else round(scratch / 1e6)
         rate = flops / seconds
         record.row(way, batch / seconds, serial / seconds, rate / 1e9, 100 * rate / sgemm, lowered)
     record.table(
-        "GFLOP/s by layer (% of SGEMM)", "layer", "serial", best, KERNELS, f"{best} / serial", "kernels / serial"
-    )  # fmt: skip
+        "GFLOP/s by layer (% of SGEMM)",
+        "layer",
+        "serial",
+        best,
+        KERNELS,
+        f"{best} / serial",
+        "kernels / serial",
+    )
     for layer in layers:
         times = [min(taken[SERIAL, layer.name], taken["b_p 1", layer.name])]
         times += [taken[way, layer.name] for way in (best, KERNELS)]
-        cells = [f"{layer.flops / t / 1e9:.0f} ({100 * layer.flops / t / sgemm:.0f})" for t in times]
+        cells = [
+            (f"{layer.flops / t / 1e9:.0f} ({100 * layer.flops / t / sgemm:.0f})") for t in times
+        ]
         record.row(layer.name, *cells, *(times[0] / t for t in times[1:]))
     record.note(
-        f"Best: {best}, {serial / whole[best]:.2f} times the serial rate (the faster of '{SERIAL}' and 'b_p 1'); the "
-        f"chosen kernels {serial / whole[KERNELS]:.2f} times. Flops are those of the products that lowering does: "
+        f"Best: {best}, {serial / whole[best]:.2f} times the serial rate (the faster of "
+        f"'{SERIAL}' and 'b_p 1'); the "
+        f"chosen kernels {serial / whole[KERNELS]:.2f} times. Flops are those of the "
+        "products that lowering does: "
         "Winograd kernels need fewer, so their share of SGEMM may exceed 100 %."
     )
     record.note(PAPER)

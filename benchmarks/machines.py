@@ -1,4 +1,5 @@
-"""Machines on one: network namespaces with a cable each to one switch, every cable with a rate in both directions."""
+"""Machines on one: network namespaces with a cable each to one switch, every cable with a rate in
+both directions."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 _made = itertools.count()
 NETWORKS = 128
-BURST, QUEUE = "128kb", "400ms"  # of the rate limit: what may leave at once, and how long a packet may wait
+BURST = "128kb"  # of the rate limit: what may leave at once, and how long a packet may wait
+QUEUE = "400ms"
 
 
 class Refused(Exception):
@@ -28,8 +30,10 @@ class Machine:
 
 @contextmanager
 def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
-    """So many machines that reach one another and this one. Refused says why there are none; root only."""
-    prefix, network = f"cv{os.getpid() % 100_000}{chr(ord('a') + next(_made) % 26)}", _free_network()
+    """So many machines that reach one another and this one. Refused says why there are none; root
+    only."""
+    prefix = f"cv{os.getpid() % 100_000}{chr(ord('a') + next(_made) % 26)}"
+    network = _free_network()
     made = [Machine(f"{prefix}{number}", f"{network}.{number + 1}") for number in range(count)]
     switch = f"{prefix}s"  # an interface's name has 15 letters at most
     try:
@@ -39,7 +43,8 @@ def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
             f"ip link set {switch} up",
         )
         for number, machine in enumerate(made):
-            cable, inside = f"{prefix}c{number}", f"ip -n {machine.namespace}"
+            cable = f"{prefix}c{number}"
+            inside = f"ip -n {machine.namespace}"
             _do(
                 f"ip netns add {machine.namespace}",
                 f"ip link add {cable} type veth peer name eth0 netns {machine.namespace}",
@@ -58,16 +63,21 @@ def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
 
 
 def _free_network() -> str:
-    """One that no interface has: another run's, or one that was killed, would get the packets of ours."""
+    """One that no interface has: another run's, or one that was killed, would get the packets of
+    ours."""
     try:
-        taken = subprocess.run(["ip", "route", "show"], capture_output=True, text=True, timeout=20, check=False).stdout
+        taken = subprocess.run(
+            ["ip", "route", "show"], capture_output=True, text=True, timeout=20, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refused(f"ip route show: {error}") from None
     for turn in range(NETWORKS):
         network = f"10.87.{64 + (os.getpid() + turn) % NETWORKS}"
         if f"{network}.0/24" not in taken:
             return network
-    raise Refused(f"all of 10.87.64.0/24 to 10.87.{64 + NETWORKS - 1}.0/24 are taken: see 'ip route show'")
+    raise Refused(
+        f"all of 10.87.64.0/24 to 10.87.{64 + NETWORKS - 1}.0/24 are taken: see 'ip route show'"
+    )
 
 
 def _rate(bits_per_second: int) -> str:
@@ -83,7 +93,9 @@ def _do(*commands: str) -> None:
 def _done(command: str) -> str:
     """Why a command fails; nothing if it does not."""
     try:
-        done = subprocess.run(command.split(), capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            command.split(), capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else done.stderr.strip() or str(done.returncode)

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.messages`: what a message costs between two processes, beside the peers, against its bars.
+"""`python -m benchmarks.messages`: what a message costs between two processes, beside the peers,
+against its bars.
 
-Every measurement has two processes; the sides of a comparison are all up at once and take turns, round by round, and a
-ratio is the median of the ratios of the rounds. A bar that is missed is a line, and the command ends with 1.
-`--against CHECKOUT` measures beside another commit instead.
-What never lives here: how each side sends (`messages_convoy`, `messages_peers`) and starts (`messages_pair`).
+Every measurement has two processes; the sides of a comparison are all up at once and take turns,
+round by round, and a ratio is the median of the ratios of the rounds. A bar that is missed is a
+line, and the command ends with 1. `--against CHECKOUT` measures beside another commit instead. What
+never lives here: how each side sends (`messages_convoy`, `messages_peers`) and starts
+(`messages_pair`).
 """
 
 from __future__ import annotations
@@ -21,21 +23,26 @@ from typing import Any
 from benchmarks.messages_pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
 from benchmarks.report import ROOT, Record, commit_of, machine, missing, ratio, write
 
-KB, MB = 1 << 10, 1 << 20
+KB = 1 << 10
+MB = 1 << 20
 ARRAYS = {"64 KB": 64 * KB, "1 MB": MB, "30 MB": 30 * MB, "200 MB": 200 * MB}
-STREAMS = {"1 MB": (MB, 200), "30 MB": (30 * MB, 12), "200 MB": (200 * MB, 3)}  # bytes of an array, arrays per round
+# bytes of an array, arrays per round
+STREAMS = {"1 MB": (MB, 200), "30 MB": (30 * MB, 12), "200 MB": (200 * MB, 3)}
 ACTORS = {"ray": {"ray": "ray"}, "xoscar": {"xoscar": "xoscar"}}  # peer -> what it needs
 READY = 60_000
 
 # The bars. Ratios are Convoy's figure divided by the other's.
 ASK_MOST = 1.3  # of raw zmq.asyncio's round trip
-RAY_LEAST, XOSCAR_LEAST = 3.0, 1.0  # times faster
+RAY_LEAST = 3.0  # times faster
+XOSCAR_LEAST = 1.0
 TELL_LEAST = 0.6  # of raw zmq.asyncio's messages per second
 ARRAY_MOST = 6.0  # times the smallest array's time, whatever the size: nothing is copied
-READ_LEAST, READ_FROM = 0.9, 30 * MB  # of one memory pass; a smaller array is read in less time than a message takes
+READ_LEAST = 0.9  # of one memory pass; a smaller array is read in less time than a message takes
+READ_FROM = 30 * MB
 TCP_LEAST = 0.9  # of pyzmq without copies
 GAP_MOST = 50.0  # milliseconds
-TELL_KEPT, ASK_KEPT = 1.02, 1.02  # of the time of another commit
+TELL_KEPT = 1.02  # of the time of another commit
+ASK_KEPT = 1.02
 LIVES = 5  # of the processes, beside another commit
 
 
@@ -46,7 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--scale", type=float, default=1.0, help="of the messages per round")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, instead of the parts")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help=("another commit's tree, instead of the parts"),
+    )
     given = parser.parse_args(arguments)
     parts = {name: PARTS[name] for name in given.parts}
     if given.against:
@@ -65,9 +77,12 @@ class Plan:
     """How much is measured, and where the sockets' files are."""
 
     def __init__(self, folder: Path, rounds: int, scale: float) -> None:
-        self.folder, self.rounds, self.scale = folder, rounds, scale
+        self.folder = folder
+        self.rounds = rounds
+        self.scale = scale
         self.unix, self.ipc = (  # Convoy's road on one host, and ZeroMQ's
-            {name: f"{scheme}://{folder}/{name}.{{lane}}" for name in "ab"} for scheme in ("unix", "ipc")
+            {name: f"{scheme}://{folder}/{name}.{{lane}}" for name in "ab"}
+            for scheme in ("unix", "ipc")
         )
 
     def count(self, whole: int) -> int:
@@ -95,23 +110,46 @@ def small(record: Record, plan: Plan) -> None:
         asks = turns(sides, "round_trips", plan.rounds, count=plan.count(1000))
         tells = turns(sides, "one_way", plan.rounds, count=plan.count(20_000))
         record.facts["bytes of a message"] = payload
-    record.table("Ask and answer between two processes, microseconds", "side", "median", "least", "most", "ratio")
+    record.table(
+        ("Ask and answer between two processes, microseconds"),
+        "side",
+        "median",
+        "least",
+        "most",
+        "ratio",
+    )
     show(record, asks, 1e6)
-    record.judge("ask, beside zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST)
+    record.judge(
+        "ask, beside zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST
+    )
     record.table("One-way messages per second", "side", "median", "least", "most", "ratio")
     show(record, tells, 1.0)
-    record.judge("tells, beside zmq.asyncio", ratio(tells["convoy"], tells["zmq.asyncio"]), least=TELL_LEAST)
+    record.judge(
+        "tells, beside zmq.asyncio", ratio(tells["convoy"], tells["zmq.asyncio"]), least=TELL_LEAST
+    )
 
 
 def actors(record: Record, plan: Plan) -> None:
     """An ask beside the calls of other actors."""
     absent = {name: lacks for name, needs in ACTORS.items() if (lacks := missing(needs))}
     for name, lacks in absent.items():
-        record.note(f"{name} is left out: missing {', '.join(lacks)}; bring with: python -m pip install {lacks[0]}")
+        record.note(
+            f"{name} is left out: missing {', '.join(lacks)}; bring with: python -m "
+            f"pip install {lacks[0]}"
+        )
     for name in ACTORS.keys() - absent.keys():
         with Pair("convoy", bind=plan.unix) as convoy, Pair(name, alone=True) as peer:
-            taken = turns({"convoy": convoy, name: peer}, "round_trips", plan.rounds, count=plan.count(500))
-        record.table(f"Ask and answer beside {name}, microseconds", "side", "median", "least", "most", "ratio")
+            taken = turns(
+                {"convoy": convoy, name: peer}, "round_trips", plan.rounds, count=plan.count(500)
+            )
+        record.table(
+            (f"Ask and answer beside {name}, microseconds"),
+            "side",
+            "median",
+            "least",
+            "most",
+            "ratio",
+        )
         show(record, taken, 1e6)
         least = {"ray": RAY_LEAST, "xoscar": XOSCAR_LEAST}[name]
         record.judge(f"times faster than {name}", ratio(taken[name], taken["convoy"]), least=least)
@@ -120,40 +158,57 @@ def actors(record: Record, plan: Plan) -> None:
 
 
 def arrays(record: Record, plan: Plan) -> None:
-    """Arrays in shared memory, from complete until the handler has them, and until it has read them.
+    """Arrays in shared memory, from complete until the handler has them, and until it has read
+    them.
 
-    Whoever has written 200 MB finds no line of its program in a cache, and its reader's core asleep: no copy is made,
-    yet large arrays take a few times as long as small ones.
+    Whoever has written 200 MB finds no line of its program in a cache, and its reader's core
+    asleep: no copy is made, yet large arrays take a few times as long as small ones.
     """
     arrive: dict[str, list[float]] = {label: [] for label in ARRAYS}
     share: dict[str, list[float]] = {label: [] for label in ARRAYS}
-    others: dict[str, dict[str, list[float]]] = {label: {"zmq.asyncio": [], "bare": []} for label in ARRAYS}
+    others: dict[str, dict[str, list[float]]] = {
+        label: {"zmq.asyncio": [], "bare": []} for label in ARRAYS
+    }
     with ExitStack() as up:
         convoy = up.enter_context(Pair("convoy", bind=plan.unix, shared=True))
         peers = {
-            "zmq.asyncio": up.enter_context(Pair("zmq.asyncio", bind=plan.ipc, payload=convoy.ask("payload"))),
+            "zmq.asyncio": up.enter_context(
+                Pair("zmq.asyncio", bind=plan.ipc, payload=convoy.ask("payload"))
+            ),
             "bare": up.enter_context(Pair("bare", bind=plan.ipc)),
         }
         for _ in range(plan.rounds + 1):  # the first meets pages that do not exist yet
             for label, size in ARRAYS.items():
                 count = plan.count(7 if size > MB else 50)
-                arrive[label].append(convoy.ask("arrays", size=size, count=count, read=False)["arrive"])
+                arrive[label].append(
+                    convoy.ask("arrays", size=size, count=count, read=False)["arrive"]
+                )
                 took = convoy.ask("arrays", size=size, count=count, read=True)
                 share[label].append(took["once"] / took["read"])
                 for name, peer in peers.items():
                     others[label][name].append(peer.ask("arrays", size=size, count=count))
     record.table(
-        "Arrays in shared memory, microseconds from written until the handler has them", "size", "median", "least",
-        "most", "small message of zmq.asyncio", "a byte over a bare socket", "share of a memory pass with a full read",
-    )  # fmt: skip
+        ("Arrays in shared memory, microseconds from written until the handler has them"),
+        "size",
+        "median",
+        "least",
+        "most",
+        "small message of zmq.asyncio",
+        "a byte over a bare socket",
+        ("share of a memory pass with a full read"),
+    )
     for label in ARRAYS:
         times = [seconds * 1e6 for seconds in arrive[label][1:]]
         beside = [median(found[1:]) * 1e6 for found in others[label].values()]
         record.row(label, median(times), min(times), max(times), *beside, median(share[label][1:]))
     for label, size in ARRAYS.items():
-        record.judge(f"{label} beside 64 KB", ratio(arrive[label][1:], arrive["64 KB"][1:]), most=ARRAY_MOST)
+        record.judge(
+            f"{label} beside 64 KB", ratio(arrive[label][1:], arrive["64 KB"][1:]), most=ARRAY_MOST
+        )
         if size >= READ_FROM:
-            record.judge(f"{label} read, of one memory pass", median(share[label][1:]), least=READ_LEAST)
+            record.judge(
+                f"{label} read, of one memory pass", median(share[label][1:]), least=READ_LEAST
+            )
 
 
 def tcp(record: Record, plan: Plan) -> None:
@@ -161,25 +216,48 @@ def tcp(record: Record, plan: Plan) -> None:
     with namespaces() as refused, ExitStack() as up:
         if refused:
             record.note(f"no network namespaces here ({refused}): measured over loopback")
-        bind = {name: f"tcp://{'127.0.0.1' if refused else ADDRESSES['ab'.index(name)]}:*" for name in "ab"}
+        bind = {
+            name: f"tcp://{'127.0.0.1' if refused else ADDRESSES['ab'.index(name)]}:*"
+            for name in "ab"
+        }
         sides = {
-            "convoy": up.enter_context(Pair("convoy", namespaces=() if refused else NAMESPACES, bind=bind)),
-            "pyzmq": up.enter_context(Pair("pyzmq", namespaces=() if refused else NAMESPACES, bind=bind)),
+            "convoy": up.enter_context(
+                Pair("convoy", namespaces=() if refused else NAMESPACES, bind=bind)
+            ),
+            "pyzmq": up.enter_context(
+                Pair("pyzmq", namespaces=() if refused else NAMESPACES, bind=bind)
+            ),
         }
         where = "loopback" if refused else "network namespaces"
         for label, (size, count) in STREAMS.items():
             taken = turns(sides, "stream", plan.rounds, size=size, count=plan.count(count))
-            record.table(f"{label} over TCP, {where}, bytes per second", "side", "median", "least", "most", "ratio")
+            record.table(
+                (f"{label} over TCP, {where}, bytes per second"),
+                "side",
+                "median",
+                "least",
+                "most",
+                "ratio",
+            )
             show(record, taken, 1.0)
-            record.judge(f"{label} beside pyzmq", ratio(taken["convoy"], taken["pyzmq"]), least=TCP_LEAST)
+            record.judge(
+                f"{label} beside pyzmq", ratio(taken["convoy"], taken["pyzmq"]), least=TCP_LEAST
+            )
 
 
 def loop(record: Record, plan: Plan) -> None:
     """The loop of a process whose socket has many ready messages."""
     count = plan.count(READY)
-    record.table(f"Largest gap of a 5 ms heartbeat, {count} ready messages, milliseconds", "side", "worst round")
+    record.table(
+        (f"Largest gap of a 5 ms heartbeat, {count} ready messages, milliseconds"),
+        "side",
+        "worst round",
+    )
     found = {}
-    for kind, more in (("convoy", {"bind": plan.unix}), ("zmq.asyncio", {"bind": plan.ipc, "payload": 64})):
+    for kind, more in (
+        ("convoy", {"bind": plan.unix}),
+        ("zmq.asyncio", {"bind": plan.ipc, "payload": 64}),
+    ):
         with Pair(kind, ready=count, **more) as pair:
             found[kind] = max(held(pair, count) for _ in range(3)) * 1e3
             record.row(kind, found[kind])
@@ -187,8 +265,8 @@ def loop(record: Record, plan: Plan) -> None:
 
 
 def against(other: Path, record: Record, plan: Plan) -> None:
-    """Small messages and small arrays of this tree and of another commit's, both up at once. A ratio belongs
-    to one life of the processes: what counts is the median of LIVES."""
+    """Small messages and small arrays of this tree and of another commit's, both up at once. A
+    ratio belongs to one life of the processes: what counts is the median of LIVES."""
     before = f"commit {commit_of(other)}"
     headers = ("what", before, "this tree", "ratio", "least of a life", "most of a life")
     record.table(f"Beside {before}, in {plan.rounds} turns of each of {LIVES} lives", *headers)
@@ -218,8 +296,8 @@ def orders(plan: Plan) -> list[tuple[str, str, dict[str, Any], float | None]]:
 
 
 def _life(other: Path, plan: Plan, *, turned: bool) -> dict[str, tuple[float, float, float]]:
-    """Seconds there, seconds here and their ratio, as far as the other commit's benchmark knows the orders. `turned`:
-    this tree's processes are started first."""
+    """Seconds there, seconds here and their ratio, as far as the other commit's benchmark knows the
+    orders. `turned`: this tree's processes are started first."""
     found = {}
     trees = {"there": other, "here": ROOT}
     with ExitStack() as up:
@@ -238,7 +316,8 @@ def _life(other: Path, plan: Plan, *, turned: bool) -> dict[str, tuple[float, fl
 
 
 def seconds_in(found: float | dict[str, float]) -> float:
-    """Of what an end measured: messages per second, seconds, or an array's seconds until it arrives."""
+    """Of what an end measured: messages per second, seconds, or an array's seconds until it
+    arrives."""
     if isinstance(found, dict):
         return found["arrive"]
     return found if found < 1 else 1 / found
@@ -255,7 +334,8 @@ def held(pair: Pair, count: int) -> float:
 
 
 def turns(sides: dict[str, Pair], what: str, rounds: int, **options: Any) -> dict[str, list[float]]:
-    """What each side measures, round by round, in turn, each first in every other round; a first one does not count."""
+    """What each side measures, round by round, in turn, each first in every other round; a first
+    one does not count."""
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for number in range(rounds + 1):
         for label in list(sides)[:: -1 if number % 2 else 1]:

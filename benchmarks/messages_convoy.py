@@ -1,4 +1,5 @@
-"""Convoy as `benchmarks.messages` measures it: a node with one actor at each end, the road between processes.
+"""Convoy as `benchmarks.messages` measures it: a node with one actor at each end, the road between
+processes.
 
 What never lives here: the peers (`messages_peers`), what the figures must be (`messages`).
 """
@@ -124,10 +125,13 @@ class Convoy:
         ready: int = 0,
         keys: dict[str, str] | None = None,
     ) -> None:
-        """`bind[name]` is an address with {lane} in it; `ready` messages may be under way, 0: as many as usual;
-        `keys[name]` is the text of its Keys."""
+        """`bind[name]` is an address with {lane} in it; `ready` messages may be under way, 0: as
+        many as usual; `keys[name]` is the text of its Keys."""
         self._keys = Keys.of(keys[name].encode()) if keys else NO_KEYS
-        self._name, self._bind, self._shared, self._ready = name, bind, shared, ready
+        self._name = name
+        self._bind = bind
+        self._shared = shared
+        self._ready = ready
 
     async def open(self) -> Any:
         """Place the actor, listen."""
@@ -136,10 +140,17 @@ class Convoy:
         self.node.arena = Arena(self._name) if self._shared else None
         limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
         self.road = SocketTransport(
-            self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
-            bind=lambda lane: (self._bind[self._name].format(lane=lane),), arena=self.node.arena, keys=self._keys,
-        )  # fmt: skip
-        self.caller, self.server = Caller(), Server()
+            self._name,
+            self.node.deliver,
+            self.node.reject,
+            limits,
+            incarnation=1,
+            bind=lambda lane: (self._bind[self._name].format(lane=lane),),
+            arena=self.node.arena,
+            keys=self._keys,
+        )
+        self.caller = Caller()
+        self.server = Server()
         actor: Actor = self.caller if self._name == "a" else self.server
         self.node.add(type(actor).__name__.lower(), "benchmark", actor)
         found = await self.road.open()
@@ -183,10 +194,11 @@ class Convoy:
         return count / (perf_counter() - since)
 
     async def arrays(self, size: int, count: int, read: bool) -> dict[str, float]:
-        """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone before the next.
+        """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone
+        before the next.
 
-        Seconds from the moment when the array is complete until the handler has it, and until it has read it; and of
-        one such reading.
+        Seconds from the moment when the array is complete until the handler has it, and until it
+        has read it; and of one such reading.
         """
         found: dict[str, list[float]] = {"arrive": [], "read": [], "once": []}
         for number in range(count):
@@ -201,7 +213,8 @@ class Convoy:
         return {name: median(seconds) for name, seconds in found.items()}
 
     async def stream(self, size: int, count: int) -> float:
-        """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was handled."""
+        """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was
+        handled."""
         array = np.ones(size // 4, np.float32)
         since = perf_counter()
         for _ in range(count - 1):
@@ -210,8 +223,9 @@ class Convoy:
         return size * count / (perf_counter() - since)
 
     async def iteration(self, layers: list[int], activations: int) -> float:
-        """Seconds of what a worker exchanges: it pulls `layers` of so many bytes, one after the other, sends
-        activations and gets as many bytes of gradients for them, and sends the gradients of all layers, last first."""
+        """Seconds of what a worker exchanges: it pulls `layers` of so many bytes, one after the
+        other, sends activations and gets as many bytes of gradients for them, and sends the
+        gradients of all layers, last first."""
         made = {size: np.ones(size // 4, np.float32) for size in (0, activations, *layers)}
         since = perf_counter()
         for size in layers:
@@ -226,7 +240,8 @@ class Convoy:
         """Send that many ticks."""
         for number in range(count):
             await self.caller.tell("server", Tick(number=number))
-        await asyncio.sleep(1.0)  # the other process holds its loop; its sockets take everything in meanwhile
+        # the other process holds its loop; its sockets take everything in meanwhile
+        await asyncio.sleep(1.0)
         return count
 
     async def expect(self, count: int) -> int:
@@ -236,16 +251,19 @@ class Convoy:
         return count
 
     async def hold(self) -> float:
-        """Hold this loop until told to go on, then handle what was expected: the largest gap of its heartbeat."""
+        """Hold this loop until told to go on, then handle what was expected: the largest gap of its
+        heartbeat."""
         return await longest_gap(self.server.enough, sys.stdin.readline)
 
 
 async def longest_gap(enough: asyncio.Event, hold: Callable[[], object]) -> float:
-    """Seconds that a beat every TICK was late by at most, plus TICK, from the end of `hold` until it is enough."""
+    """Seconds that a beat every TICK was late by at most, plus TICK, from the end of `hold` until
+    it is enough."""
     worst = 0.0
     hold()
     before = perf_counter()
     while not enough.is_set():
         await asyncio.sleep(TICK)
-        worst, before = max(worst, perf_counter() - before), perf_counter()
+        worst = max(worst, perf_counter() - before)
+        before = perf_counter()
     return worst

@@ -1,8 +1,9 @@
-"""One of two processes that exchange messages: `python -m benchmarks.messages_end KIND END OPTIONS`.
+"""One of two processes that exchange messages: `python -m benchmarks.messages_end KIND END
+OPTIONS`.
 
-It says where it is, hears where the other end is, says that it is linked, then does what it is told, an order and an
-answer per line, until its standard input closes. What never lives here: how each kind sends (`messages_convoy`,
-`messages_peers`).
+It says where it is, hears where the other end is, says that it is linked, then does what it is
+told, an order and an answer per line, until its standard input closes. What never lives here: how
+each kind sends (`messages_convoy`, `messages_peers`).
 """
 
 from __future__ import annotations

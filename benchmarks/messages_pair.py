@@ -1,7 +1,9 @@
-"""Two processes that exchange messages, as `benchmarks.messages` sees them: started, linked, told what to measure.
+"""Two processes that exchange messages, as `benchmarks.messages` sees them: started, linked, told
+what to measure.
 
-Each end is `python -m benchmarks.messages_end`; orders and answers are lines of JSON over its pipes. The ends may live
-in two network namespaces, which stand for two machines. What never lives here: what is measured.
+Each end is `python -m benchmarks.messages_end`; orders and answers are lines of JSON over its
+pipes. The ends may live in two network namespaces, which stand for two machines. What never lives
+here: what is measured.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ class Lost(Exception):
 
 
 class End:
-    """One process of `module`, with more in its `environment`, of the checkout `tree`. `before` is put in front of its
-    command."""
+    """One process of `module`, with more in its `environment`, of the checkout `tree`. `before` is
+    put in front of its command."""
 
     def __init__(
         self,
@@ -48,7 +50,9 @@ class End:
         one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         environment = {**os.environ, "PYTHONPATH": str(tree), **one, **(environment or {})}
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, text=True
+        )
 
     def say(self, what: Any) -> None:
         """Give it an order, or what it waits for."""
@@ -83,15 +87,26 @@ class End:
 
 
 class Pair:
-    """The ends `a` and `b` of one kind, linked to one another, each in one of two network `namespaces`, if these are
-    given, of the checkout `tree`. Some kinds start their second process themselves."""
+    """The ends `a` and `b` of one kind, linked to one another, each in one of two network
+    `namespaces`, if these are given, of the checkout `tree`. Some kinds start their second process
+    themselves."""
 
     def __init__(
-        self, kind: str, *, alone: bool = False, namespaces: Sequence[str] = (), tree: Path = ROOT, **options: Any
+        self,
+        kind: str,
+        *,
+        alone: bool = False,
+        namespaces: Sequence[str] = (),
+        tree: Path = ROOT,
+        **options: Any,
     ) -> None:
-        before = dict(zip("ab", (("ip", "netns", "exec", name) for name in namespaces), strict=False))
+        before = dict(
+            zip("ab", (("ip", "netns", "exec", name) for name in namespaces), strict=False)
+        )
         names = "a" if alone else "ab"
-        self.ends = {name: End(kind, name, options, before.get(name, ()), tree=tree) for name in names}
+        self.ends = {
+            name: End(kind, name, options, before.get(name, ()), tree=tree) for name in names
+        }
 
     def __enter__(self) -> Pair:
         try:
@@ -105,7 +120,12 @@ class Pair:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         for end in self.ends.values():
             end.close()
 
@@ -121,7 +141,8 @@ class Pair:
 
 @contextmanager
 def namespaces() -> Iterator[str]:
-    """Two network namespaces with a virtual cable between them; yields why there are none, or nothing."""
+    """Two network namespaces with a virtual cable between them; yields why there are none, or
+    nothing."""
     a, b = NAMESPACES
     steps = [f"ip netns add {name}" for name in NAMESPACES]
     steps += [f"ip link add convoy-a netns {a} type veth peer convoy-b netns {b}"]
@@ -138,7 +159,9 @@ def namespaces() -> Iterator[str]:
 def _refusal(command: str) -> str:
     """Why a command fails; nothing if it does not."""
     try:
-        done = subprocess.run(command.split(), capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            command.split(), capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{command}: {error}"
     return "" if done.returncode == 0 else f"{command}: {done.stderr.strip() or done.returncode}"

@@ -1,4 +1,5 @@
-"""The peers as `benchmarks.messages` measures them: what an ask, a tell and an array are called there.
+"""The peers as `benchmarks.messages` measures them: what an ask, a tell and an array are called
+there.
 
 What never lives here: Convoy (`messages_convoy`), what the figures must be (`messages`).
 """
@@ -25,15 +26,20 @@ WHEN = b"when"  # one whose answer says when it came, nanoseconds on the host's 
 
 
 class ZmqAsyncio:
-    """Plain `zmq.asyncio`: a DEALER at end `a`, a ROUTER at end `b`, payload of as many bytes as Convoy's."""
+    """Plain `zmq.asyncio`: a DEALER at end `a`, a ROUTER at end `b`, payload of as many bytes as
+    Convoy's."""
 
     def __init__(self, name: str, bind: dict[str, str], payload: int, ready: int = 0) -> None:
-        self._name, self._bind, self._payload = name, bind, bytes(payload)
+        self._name = name
+        self._bind = bind
+        self._payload = bytes(payload)
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.DEALER if name == "a" else zmq.ROUTER)
         if ready:
             self._socket.set_hwm(0)
-        self._count, self._wanted, self._enough = 0, 0, asyncio.Event()
+        self._count = 0
+        self._wanted = 0
+        self._enough = asyncio.Event()
 
     async def open(self) -> Any:
         """Listen, at end `b`."""
@@ -84,8 +90,10 @@ class ZmqAsyncio:
         return count / (perf_counter() - since)
 
     async def arrays(self, size: int, count: int) -> float:
-        """Median seconds until a small message came, each after `size` bytes were written, as for Convoy's arrays."""
-        array, taken = np.ones(size, np.uint8), []
+        """Median seconds until a small message came, each after `size` bytes were written, as for
+        Convoy's arrays."""
+        array = np.ones(size, np.uint8)
+        taken = []
         for number in range(count):
             array.fill(number)
             since = perf_counter_ns()
@@ -112,10 +120,12 @@ class ZmqAsyncio:
 
 
 class Bare:
-    """One byte over a plain socket, both ends blocking: what waking another process costs here, whatever carries it."""
+    """One byte over a plain socket, both ends blocking: what waking another process costs here,
+    whatever carries it."""
 
     def __init__(self, name: str, bind: dict[str, str]) -> None:
-        self._name, self._place = name, bind["b"].format(lane="bare").removeprefix("ipc://")
+        self._name = name
+        self._place = bind["b"].format(lane="bare").removeprefix("ipc://")
         self._socket = socket.socket(socket.AF_UNIX)
 
     async def open(self) -> Any:
@@ -144,7 +154,8 @@ class Bare:
 
     async def arrays(self, size: int, count: int) -> float:
         """As ZmqAsyncio.arrays."""
-        array, taken = np.ones(size, np.uint8), []
+        array = np.ones(size, np.uint8)
+        taken = []
         for number in range(count):
             array.fill(number)
             since = perf_counter_ns()
@@ -154,10 +165,12 @@ class Bare:
 
 
 class Pyzmq:
-    """Blocking pyzmq without copies (`copy=False`): a DEALER at end `a`, a ROUTER in a thread at end `b`."""
+    """Blocking pyzmq without copies (`copy=False`): a DEALER at end `a`, a ROUTER in a thread at
+    end `b`."""
 
     def __init__(self, name: str, bind: dict[str, str]) -> None:
-        self._name, self._bind = name, bind
+        self._name = name
+        self._bind = bind
         self._context: zmq.Context[Any] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER if name == "a" else zmq.ROUTER)
 

@@ -1,4 +1,5 @@
-"""The xoscar actor of `benchmarks.messages`, in a module of its own: xoscar imports it by name, others do without."""
+"""The xoscar actor of `benchmarks.messages`, in a module of its own: xoscar imports it by name,
+others do without."""
 
 from __future__ import annotations
 

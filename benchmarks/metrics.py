@@ -1,9 +1,11 @@
-"""`python -m benchmarks.metrics`: what operation costs: how long a scrape takes while a run is busy, images a second.
+"""`python -m benchmarks.metrics`: what operation costs: how long a scrape takes while a run is
+busy, images a second.
 
-Both parts train LeNet on the digits with two workers, in processes. `scrape` reads every page once a second over kept
-connections, as Prometheus does, and counts their series. `training` compares runs as they are by default, and runs
-whose pages are read once a second, with runs that are not observed at all (`run.observe = false`) or with runs of
-another checkout (`--against`, as one from before a change), turn by turn (`turns`).
+Both parts train LeNet on the digits with two workers, in processes. `scrape` reads every page once
+a second over kept connections, as Prometheus does, and counts their series. `training` compares
+runs as they are by default, and runs whose pages are read once a second, with runs that are not
+observed at all (`run.observe = false`) or with runs of another checkout (`--against`, as one from
+before a change), turn by turn (`turns`).
 """
 
 from __future__ import annotations
@@ -41,13 +43,17 @@ workers = 2
 """
 UNOBSERVED = "[run]\nobserve = false\n"
 SERIES_MOST = 200  # of a role's page
-SOLVER = 'base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: 10 snapshot: 0\n'
+SOLVER = (
+    'base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: 10 snapshot: 0\n'
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. 1: a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.metrics", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=("scrape", "training"), default=["scrape", "training"])
+    parser.add_argument(
+        "--parts", nargs="+", choices=("scrape", "training"), default=["scrape", "training"]
+    )
     parser.add_argument("--seconds", type=float, default=30.0, help="of the scrapes")
     parser.add_argument("--rounds", type=int, default=60, help="turns of each run")
     parser.add_argument("--turn", type=float, default=2.0, help="seconds of a turn")
@@ -68,7 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
 def scrape(record: Record, seconds: float) -> None:
     """Every page once a second, while two workers train."""
     times_of = ("median", "99 of 100", "most")
-    record.table("Milliseconds of a scrape at 1 Hz", "page", "bytes", "series", "scrapes", *times_of)
+    record.table(
+        "Milliseconds of a scrape at 1 Hz", "page", "bytes", "series", "scrapes", *times_of
+    )
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         run = Survivor(written(Path(name), ""))
         try:
@@ -77,18 +85,28 @@ def scrape(record: Record, seconds: float) -> None:
             times_of_page, last = read_pages(run, seconds)
         finally:
             run.stop()
-    series = {page: sum(not line.startswith(b"#") for line in text.splitlines()) for page, text in last.items()}
+    series = {
+        page: sum(not line.startswith(b"#") for line in text.splitlines())
+        for page, text in last.items()
+    }
     together = [each for times in times_of_page.values() for each in times]
     for page, times in {**times_of_page, "all": together}.items():
         counted = (len(last[page]), series[page]) if page in last else ("", "")
-        record.row(page, *counted, len(times), *(1e3 * share(times, part) for part in (0.5, 0.99, 1.0)))
+        record.row(
+            page, *counted, len(times), *(1e3 * share(times, part) for part in (0.5, 0.99, 1.0))
+        )
     judged(record, "p99 of a scrape, seconds", share(together, 0.99), most=SCRAPE_MOST)
-    judged(record, "series of a role's page", max(series[page] for page in series if page != "up"), most=SERIES_MOST)
+    judged(
+        record,
+        "series of a role's page",
+        max(series[page] for page in series if page != "up"),
+        most=SERIES_MOST,
+    )
 
 
 def training(record: Record, rounds: int, seconds: float, against: Path | None) -> None:
-    """Runs that live beside one another, in turns. What is on by default has the bar: who reads the pages works on the
-    same cores, and is told beside."""
+    """Runs that live beside one another, in turns. What is on by default has the bar: who reads the
+    pages works on the same cores, and is told beside."""
     other = f"of {against.name}" if against else "not observed"
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
 
@@ -105,14 +123,26 @@ def training(record: Record, rounds: int, seconds: float, against: Path | None) 
             seconds,
         )
     record.facts["turns"] = f"{rounds} of {seconds:g} s each, all alive at once"
-    record.table("Images a second", "run", "in all", f"of those {other}", *(f"part {n + 1}" for n in range(PARTS)))
-    base, ratios = found[other], {}
+    record.table(
+        "Images a second",
+        "run",
+        "in all",
+        f"of those {other}",
+        *(f"part {n + 1}" for n in range(PARTS)),
+    )
+    base = found[other]
+    ratios = {}
     for kind, turns in found.items():
         ratios[kind] = turns.rate / base.rate
         parts = [ours / theirs for ours, theirs in zip(turns.parts(), base.parts(), strict=True)]
         record.row(kind, BATCH * turns.rate, ratios[kind], *parts)
     record.facts[f"images a second, read at 1 Hz, of those {other}"] = ratios["read at 1 Hz"]
-    judged(record, f"images a second, observed, of those {other}", ratios["observed"], least=IMAGES_LEAST)
+    judged(
+        record,
+        (f"images a second, observed, of those {other}"),
+        ratios["observed"],
+        least=IMAGES_LEAST,
+    )
 
 
 def read(sleeper: Sleeper, seconds: float) -> None:
@@ -136,8 +166,11 @@ def pages(run: Survivor) -> dict[str, str]:
 
 
 def read_pages(run: Survivor, seconds: float) -> tuple[dict[str, list[float]], dict[str, bytes]]:
-    """Seconds of each scrape of each page, and what the last was; the pages are read one after the other."""
-    connections = {page: http.client.HTTPConnection(target, timeout=10) for page, target in pages(run).items()}
+    """Seconds of each scrape of each page, and what the last was; the pages are read one after the
+    other."""
+    connections = {
+        page: http.client.HTTPConnection(target, timeout=10) for page, target in pages(run).items()
+    }
     taken: dict[str, list[float]] = {page: [] for page in connections}
     last = {}
     began = time.perf_counter()
@@ -158,7 +191,9 @@ def share(times: list[float], part: float) -> float:
     return sorted(times)[max(0, -int(-part * len(times) // 1) - 1)]
 
 
-def judged(record: Record, what: str, value: float, *, least: float = 0.0, most: float = float("inf")) -> None:
+def judged(
+    record: Record, what: str, value: float, *, least: float = 0.0, most: float = float("inf")
+) -> None:
     """Beside its bar."""
     record.facts[what] = value
     bar = f"at least {least:g}" if least else f"at most {most:g}"

@@ -1,16 +1,18 @@
-"""`python -m benchmarks.operators --trials 300`: commands of operators, typed at any moment beside deaths, clocks that
-jump, and namespaces. Is each answer true?
+"""`python -m benchmarks.operators --trials 300`: commands of operators, typed at any moment beside
+deaths, clocks that jump, and namespaces. Is each answer true?
 
-A trial starts one or two real `up` in one folder of runs, and draws what follows: processes are killed and stopped,
-runs cannot begin, the clock jumps by an hour, another host falls silent; ps, status, events, report, save, scale, down
-and up --resume are typed here, in another time zone, PID, mount or UTS namespace, on another host (which shares the
-folder, and no lock, socket or boot), without a HOME, or with 256 descriptors. What the driver has started, killed and
-waited for is the truth; `operators_truth` judges each answer by it. At the end nothing may be left.
+A trial starts one or two real `up` in one folder of runs, and draws what follows: processes are
+killed and stopped, runs cannot begin, the clock jumps by an hour, another host falls silent; ps,
+status, events, report, save, scale, down and up --resume are typed here, in another time zone, PID,
+mount or UTS namespace, on another host (which shares the folder, and no lock, socket or boot),
+without a HOME, or with 256 descriptors. What the driver has started, killed and waited for is the
+truth; `operators_truth` judges each answer by it. At the end nothing may be left.
 
-`--seed N` is that of the first trial; `--only N` plays one trial and shows every answer; `--mutants` breaks the product
-in a copy of the tree, one promise after the other, and sees which trial notices. Namespaces need root, stepped clocks a
-C compiler: without these, in words, everything is typed here. An `up` has a PID namespace of its own only where no
-other `up` shares its TMPDIR.
+`--seed N` is that of the first trial; `--only N` plays one trial and shows every answer;
+`--mutants` breaks the product in a copy of the tree, one promise after the other, and sees which
+trial notices. Namespaces need root, stepped clocks a C compiler: without these, in words,
+everything is typed here. An `up` has a PID namespace of its own only where no other `up` shares its
+TMPDIR.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ from benchmarks.operators_trial import Told, played
 from benchmarks.operators_world import Refused, World, clock_library, namespaces
 from benchmarks.report import ROOT, Record, machine, write
 
-SEED, JOBS = 20261128, 3
+SEED = 20261128
+JOBS = 3
 
 
 @dataclass(frozen=True)
 class Means:
-    """What this machine has. `clock`: the library that moves clocks, or None; `namespaces`: whether there are any."""
+    """What this machine has. `clock`: the library that moves clocks, or None; `namespaces`: whether
+    there are any."""
 
     folder: Path
     clock: Path | None
@@ -45,7 +49,9 @@ class Means:
     @classmethod
     def here(cls, folder: Path) -> Means:
         """Those of this machine."""
-        clock, missing, spaces = None, [], True
+        clock = None
+        missing = []
+        spaces = True
         try:
             clock = clock_library(folder)
         except Refused as why:
@@ -63,7 +69,9 @@ class Means:
         starts = tuple(replace(start, place=self._place(start.place)) for start in found.starts)
         steps = [replace(step, place=self._place(step.place)) for step in found.steps]
         return replace(
-            found, starts=starts, steps=tuple(step for step in steps if step.kind != "clock" or self.clock is not None)
+            found,
+            starts=starts,
+            steps=tuple(step for step in steps if step.kind != "clock" or self.clock is not None),
         )
 
     def _place(self, place: Place) -> Place:
@@ -81,11 +89,15 @@ class Means:
 
 def main(arguments: list[str] | None = None) -> int:
     """Play what is asked for; 1 if an answer was wrong, or a mutant was not seen."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.operators", description="Commands beside faults.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.operators", description="Commands beside faults."
+    )
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--jobs", type=int, default=JOBS)
-    parser.add_argument("--only", type=int, help="play the trial of this seed, and show its answers")
+    parser.add_argument(
+        "--only", type=int, help=("play the trial of this seed, and show its answers")
+    )
     parser.add_argument("--mutants", action="store_true")
     parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results"))
     said = parser.parse_args(arguments)
@@ -98,7 +110,11 @@ def main(arguments: list[str] | None = None) -> int:
 
             records = {"mutants": mutants(means)}
         else:
-            records = {f"trials from {said.seed}": trials(means, range(said.seed, said.seed + said.trials), said.jobs)}
+            records = {
+                f"trials from {said.seed}": trials(
+                    means, range(said.seed, said.seed + said.trials), said.jobs
+                )
+            }
     for path in write(said.results, "operators", machine(), records):
         print(path)
     return 1 if any(record.status == "failed" for record in records.values()) else 0
@@ -119,8 +135,11 @@ def shown(means: Means, seed: int) -> int:
 
 def trials(means: Means, seeds: Iterable[int], jobs: int = JOBS) -> Record:
     """Play a trial of each seed, so many at a time; what they found."""
-    seeds, since = list(seeds), time.monotonic()
-    record = Record("Commands of operators beside faults", facts={"first seed": seeds[0], "trials": len(seeds)})
+    seeds = list(seeds)
+    since = time.monotonic()
+    record = Record(
+        "Commands of operators beside faults", facts={"first seed": seeds[0], "trials": len(seeds)}
+    )
     for missing in means.missing:
         record.note(f"skipped: {missing}")
     found = []
@@ -128,13 +147,16 @@ def trials(means: Means, seeds: Iterable[int], jobs: int = JOBS) -> Record:
         found.append(told)
         for text in told.wrong:
             record.fail(f"seed {told.trial.seed}: {text}")
-    commands, faults = _sum(told.commands for told in found), _sum(told.faults for told in found)
+    commands = _sum(told.commands for told in found)
+    faults = _sum(told.faults for told in found)
     record.facts |= {
         "trials with a wrong answer": sum(bool(told.wrong) for told in found),
         "commands": sum(commands.values()),
         "faults": sum(faults.values()),
         "seconds": round(time.monotonic() - since),
-        "seconds of a trial, median": round(sorted(told.seconds for told in found)[len(found) // 2], 1),
+        "seconds of a trial, median": round(
+            sorted(told.seconds for told in found)[len(found) // 2], 1
+        ),
     }
     record.table("Commands, by how they ended", "command", "exit code", "n")
     for name, count in sorted(commands.items()):

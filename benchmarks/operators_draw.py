@@ -1,4 +1,5 @@
-"""What a trial of `benchmarks.operators` does, drawn from its seed: which `up` begin, and the steps that follow."""
+"""What a trial of `benchmarks.operators` does, drawn from its seed: which `up` begin, and the steps
+that follow."""
 
 from __future__ import annotations
 
@@ -6,21 +7,24 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-NAMES = ("exp", "exp-2", "exp-2-3")  # each is what the folder of a second run of the one before may be called
+# each is what the folder of a second run of the one before may be called
+NAMES = ("exp", "exp-2", "exp-2-3")
 ZONES = ("", "XXX-14", "XXX+11")
 HOUR = 3600
 MOST_WORKERS = 3
 SKEWS = (0, 8, -8, 200, -200)  # seconds between the clocks of two hosts
 BACKOFFS = (1, 30)
 SERIES = 0.3  # of trials: several runs of each name, and one that goes on
-FAR = {True: "node2", False: "node3"}  # hosts with boots of their own: where a far `up` lives, and a far command
+# hosts with boots of their own: where a far `up` lives, and a far command
+FAR = {True: "node2", False: "node3"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command is typed. `pids`, `private_tmp`, `host`: namespaces of its own. `far`: another machine, which
-    shares the folder of runs, and neither locks nor sockets; its clock differs by `skew`. `home`: whether HOME takes
-    files. `descriptors`: at most so many; 0: as many as here."""
+    """Where a command is typed. `pids`, `private_tmp`, `host`: namespaces of its own. `far`:
+    another machine, which shares the folder of runs, and neither locks nor sockets; its clock
+    differs by `skew`. `home`: whether HOME takes files. `descriptors`: at most so many; 0: as many
+    as here."""
 
     zone: str = ""
     pids: bool = False
@@ -33,15 +37,21 @@ class Place:
 
     def __str__(self) -> str:
         said = {
-            "zone": self.zone, "pids": self.pids, "private /tmp": self.private_tmp, f"host {self.host}": self.host,
-            f"far by {self.skew} s": self.far, "no HOME": not self.home, "256 descriptors": self.descriptors,
-        }  # fmt: skip
+            "zone": self.zone,
+            "pids": self.pids,
+            "private /tmp": self.private_tmp,
+            f"host {self.host}": self.host,
+            f"far by {self.skew} s": self.far,
+            "no HOME": not self.home,
+            "256 descriptors": self.descriptors,
+        }
         return ", ".join(name for name, value in said.items() if value) or "here"
 
 
 @dataclass(frozen=True)
 class Start:
-    """An `up`. `own_tmp`: its TMPDIR is not that of the others. `backoff`: after a run that could not begin."""
+    """An `up`. `own_tmp`: its TMPDIR is not that of the others. `backoff`: after a run that could
+    not begin."""
 
     name: str
     place: Place
@@ -52,8 +62,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Step:
-    """A fault or a command. `name`: of the runs that it is about; `named`: whether the command says it. `waits`: for
-    the end of what a fault begins, before the next step."""
+    """A fault or a command. `name`: of the runs that it is about; `named`: whether the command says
+    it. `waits`: for the end of what a fault begins, before the next step."""
 
     kind: str
     name: str = ""
@@ -64,7 +74,12 @@ class Step:
     pause: float = 0.0
 
     def __str__(self) -> str:
-        words = [self.kind, self.name, str(self.number) if self.number else "", "" if self.named else "(unnamed)"]
+        words = [
+            self.kind,
+            self.name,
+            str(self.number) if self.number else "",
+            "" if self.named else "(unnamed)",
+        ]
         where = str(self.place)
         return " ".join(word for word in (*words, "" if where == "here" else f"[{where}]") if word)
 
@@ -84,10 +99,12 @@ def draw(seed: int, steps: int = 3) -> Trial:
 
 
 class _Drawing:
-    """Draws one trial, with a coarse idea of what each name is at, so that most steps mean something."""
+    """Draws one trial, with a coarse idea of what each name is at, so that most steps mean
+    something."""
 
     def __init__(self, seed: int) -> None:
-        self._seed, self._chance = seed, random.Random(f"operators {seed}")
+        self._seed = seed
+        self._chance = random.Random(f"operators {seed}")
         self._state: dict[str, str] = {}
         self._far: set[str] = set()
         self._has_lost = False
@@ -96,16 +113,27 @@ class _Drawing:
     def trial(self, steps: int) -> Trial:
         """The starts, the steps, and a `down` of what still lives."""
         starts = self._starts()
-        drawn = self._series() if self._chance.random() < SERIES else [self._step() for _ in range(steps)]
+        drawn = (
+            self._series()
+            if self._chance.random() < SERIES
+            else [self._step() for _ in range(steps)]
+        )
         lives = [name for name, state in self._state.items() if state != "gone"]
         last = [replace(self._command("down", name), named=True) for name in lives]
-        stopped = [Step("continue", name) for name, state in self._state.items() if state == "stopped"]
+        stopped = [
+            Step("continue", name) for name, state in self._state.items() if state == "stopped"
+        ]
         return Trial(self._seed, tuple(starts), (*drawn, *stopped, *last))
 
     def _series(self) -> list[Step]:
-        """Several runs of each name, which end, and the first name is gone on from: which run is the newest?"""
-        chance, found = self._chance, []
-        clocks = [self._fault("clock", next(iter(self._state))) if chance.random() < 0.5 else None for _ in range(2)]
+        """Several runs of each name, which end, and the first name is gone on from: which run is
+        the newest?"""
+        chance = self._chance
+        found = []
+        clocks = [
+            self._fault("clock", next(iter(self._state))) if chance.random() < 0.5 else None
+            for _ in range(2)
+        ]
         for name in self._state:
             kind = chance.choice(("kill", "scale", "scale"))
             change = self._fault(kind, name) if kind in _FAULTS else self._command(kind, name)
@@ -113,7 +141,13 @@ class _Drawing:
             ends = self._fault(end, name) if end in _FAULTS else self._command(end, name)
             found += [replace(change, waits=True, place=Place()), replace(ends, named=True)]
         name = next(iter(self._state))
-        order = [clocks[0], *found, clocks[1], self._command("resume", name), self._command("status", name)]
+        order = [
+            clocks[0],
+            *found,
+            clocks[1],
+            self._command("resume", name),
+            self._command("status", name),
+        ]
         return [step for step in order if step is not None]
 
     def _starts(self) -> list[Start]:
@@ -159,7 +193,8 @@ class _Drawing:
             return not self._has_lost
         if kind == "clock":
             return self._steps < 2
-        return not (name in self._far and kind in ("kill-up", "stop-up"))  # its lock would be fresh for 15 s
+        # its lock would be fresh for 15 s
+        return not (name in self._far and kind in ("kill-up", "stop-up"))
 
     def _fault(self, kind: str, name: str) -> Step:
         self._state[name] = _FAULTS[kind](self._state[name])
@@ -167,10 +202,14 @@ class _Drawing:
         self._steps += kind == "clock"
         number = self._chance.choice((HOUR, -HOUR)) if kind == "clock" else 0
         waits = self._chance.random() < 0.6
-        return Step(kind, name, number=number, waits=waits, pause=round(self._chance.uniform(0.0, 0.6), 2))
+        return Step(
+            kind, name, number=number, waits=waits, pause=round(self._chance.uniform(0.0, 0.6), 2)
+        )
 
     def _command(self, kind: str, name: str) -> Step:
-        chance, place, number = self._chance, self._place(for_up=kind == "resume"), 0
+        chance = self._chance
+        place = self._place(for_up=kind == "resume")
+        number = 0
         if kind in ("down", "down-now") and self._state[name] not in ("gone", "stopped"):
             self._state[name] = "gone"
         if kind == "resume":
@@ -201,12 +240,30 @@ _FAULTS: dict[str, Callable[[str], str]] = {
 _LOOKS = {"ps": 3, "status": 3, "events": 0.5, "report": 0.2}
 _WAYS: dict[str, dict[str, float]] = {
     "trains": {
-        **_LOOKS, "save": 2, "scale": 2, "down": 1, "down-now": 0.5,
-        "kill": 3, "stop": 0.3, "kill-up": 0.7, "stop-up": 0.6, "hold": 2.5, "clock": 1, "lose": 0.5,
+        **_LOOKS,
+        "save": 2,
+        "scale": 2,
+        "down": 1,
+        "down-now": 0.5,
+        "kill": 3,
+        "stop": 0.3,
+        "kill-up": 0.7,
+        "stop-up": 0.6,
+        "hold": 2.5,
+        "clock": 1,
+        "lose": 0.5,
     },
     "held": {
-        **_LOOKS, "ps": 4, "status": 4, "save": 1, "scale": 0.7, "down": 2, "down-now": 1, "release": 2, "clock": 1,
+        **_LOOKS,
+        "ps": 4,
+        "status": 4,
+        "save": 1,
+        "scale": 0.7,
+        "down": 2,
+        "down-now": 1,
+        "release": 2,
+        "clock": 1,
     },
     "stopped": {**_LOOKS, "down": 1, "save": 0.5, "continue": 3},
     "gone": {**_LOOKS, "down": 0.7, "save": 0.5, "resume": 6, "clock": 1.5},
-}  # fmt: skip
+}

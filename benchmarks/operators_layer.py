@@ -1,4 +1,5 @@
-"""A paced layer whose processes die at their start as long as a file is there: a run that cannot begin."""
+"""A paced layer whose processes die at their start as long as a file is there: a run that cannot
+begin."""
 
 from __future__ import annotations
 

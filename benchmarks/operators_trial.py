@@ -1,4 +1,5 @@
-"""One trial of `benchmarks.operators`: does what was drawn, keeps what is true of it, and hears what is wrong."""
+"""One trial of `benchmarks.operators`: does what was drawn, keeps what is true of it, and hears
+what is wrong."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ LOOKS = ("ps", "status", "events", "report")
 
 @dataclass
 class Told:
-    """What became of a trial: its commands with their exit codes, the faults that happened, what is wrong."""
+    """What became of a trial: its commands with their exit codes, the faults that happened, what is
+    wrong."""
 
     trial: Trial
     commands: Counter[str] = field(default_factory=Counter)
@@ -54,7 +56,8 @@ class Told:
 
 def played(trial: Trial, world: World) -> Told:
     """Do it all."""
-    since, play = time.monotonic(), _Play(trial, world)
+    since = time.monotonic()
+    play = _Play(trial, world)
     try:
         play.begin()
         for step in trial.steps:
@@ -75,9 +78,12 @@ def played(trial: Trial, world: World) -> Told:
 
 class _Play:
     def __init__(self, trial: Trial, world: World) -> None:
-        self._trial, self._world = trial, world
+        self._trial = trial
+        self._world = world
         self._chance = random.Random(f"played {trial.seed}")
-        self.told, self.killed, self.alone = Told(trial), Counter[str](), 0
+        self.told = Told(trial)
+        self.killed = Counter[str]()
+        self.alone = 0
         self._ups: dict[str, Up] = {}
         self._replaced: list[Up] = []  # their pipes are read until the trial ends
         self._truth = Truth(host())
@@ -111,7 +117,8 @@ class _Play:
 
     def _hear(self, name: str, state: str) -> None:
         known = self._truth.ups[name]
-        known.state, known.present = state, self._ups[name].directories
+        known.state = state
+        known.present = self._ups[name].directories
         known.runs += [run for run in known.present if run not in known.runs]
 
     def finish(self) -> None:
@@ -162,7 +169,8 @@ class _Play:
 
     def _hold(self, step: Step, up: Known) -> None:
         """A process dies, and no further run can begin: the next waits."""
-        running, start = self._ups[step.name], self._starts[step.name]
+        running = self._ups[step.name]
+        start = self._starts[step.name]
         self._settle(step.name)
         running.hold(on=True)
         self._held.add(step.name)
@@ -274,7 +282,11 @@ class _Play:
         self.told.wrong += wrong_save(self._truth, meant, step.place, answer, _is_whole(path))
 
     def _scale(self, step: Step, up: Known) -> None:
-        number = step.number if step.number != self._workers[step.name] else step.number % MOST_WORKERS + 1
+        number = (
+            step.number
+            if step.number != self._workers[step.name]
+            else step.number % MOST_WORKERS + 1
+        )
         self._ups[step.name].skip()
         answer = self._typed(["scale", step.name, "--workers", str(number)], step)
         trains = 0
@@ -298,8 +310,12 @@ class _Play:
             return
         running = None if meant is None else self._ups[meant.name]
         ended = meant is not None and meant.lives and (answer.code == 0 or meant.state == CHANGING)
-        is_gone = running is not None and (running.ends_within(GONE_WITHIN) if ended else running.has_ended)
-        self.told.wrong += wrong_down(self._truth, meant, step.place, answer, is_gone=is_gone, now=now)
+        is_gone = running is not None and (
+            running.ends_within(GONE_WITHIN) if ended else running.has_ended
+        )
+        self.told.wrong += wrong_down(
+            self._truth, meant, step.place, answer, is_gone=is_gone, now=now
+        )
         if meant is not None and meant.lives and is_gone:
             assert running is not None
             self.told.wrong += _ended_well(meant, running.answer())
@@ -311,7 +327,9 @@ class _Play:
         until = time.monotonic() + GONE_WITHIN
         while left := self._world.pids(f"up {name} "):
             if time.monotonic() > until:
-                self.told.wrong.append(f"the `up` of {name} has ended, and {len(left)} of its processes live")
+                self.told.wrong.append(
+                    f"the `up` of {name} has ended, and {len(left)} of its processes live"
+                )
                 return
             time.sleep(0.02)
 
@@ -327,7 +345,8 @@ class _Play:
         self._replaced.append(self._ups[step.name])
         self._ups[step.name] = running
         self._held.discard(step.name)
-        taken, continues = None, ""
+        taken = None
+        continues = ""
         try:
             taken = Path(running.until("resumes ").split()[1].rstrip(":")).parent.name
         except Gone:
@@ -337,15 +356,20 @@ class _Play:
         if taken is None:
             self._note(answer)
             return
-        self._truth.ups[step.name].place, self._truth.ups[step.name].was_killed = step.place, False
+        self._truth.ups[step.name].place = step.place
+        self._truth.ups[step.name].was_killed = False
         self.told.commands["up --resume: begins"] += 1
         if self.told.wrong:
             return
         self._trains(step.name)
         self._workers[step.name] = running.workers(self._world.runs / up.runs[-1])
-        continues = json.loads((self._world.runs / up.runs[-1] / "run.json").read_text())["continues"]
+        continues = json.loads((self._world.runs / up.runs[-1] / "run.json").read_text())[
+            "continues"
+        ]
         if continues != json.loads((self._world.runs / taken / "run.json").read_text())["id"]:
-            self.told.wrong.append(f"{up.runs[-1]} went on from {taken}, but run.json says: from {continues!r}")
+            self.told.wrong.append(
+                f"{up.runs[-1]} went on from {taken}, but run.json says: from {continues!r}"
+            )
 
 
 def _ended_well(up: Known, answer: Answer) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""A real `up` of a trial, as the driver sees it: what it said, its process, and those of its run."""
+"""A real `up` of a trial, as the driver sees it: what it said, its process, and those of its
+run."""
 
 from __future__ import annotations
 
@@ -22,23 +23,38 @@ START_SECONDS = 60.0  # for a run to begin, on a machine that others use too
 
 
 class Up:
-    """`up` of the cluster.toml in `folder`, typed at `place`. `own_tmp`: with a TMPDIR of its own."""
+    """`up` of the cluster.toml in `folder`, typed at `place`. `own_tmp`: with a TMPDIR of its
+    own."""
 
     def __init__(
-        self, world: World, folder: Path, place: Place, *, own_tmp: bool = False, resume: bool = False
+        self,
+        world: World,
+        folder: Path,
+        place: Place,
+        *,
+        own_tmp: bool = False,
+        resume: bool = False,
     ) -> None:
-        self._world, self.folder, self.place = world, folder, place
+        self._world = world
+        self.folder = folder
+        self.place = place
         self._hold = folder / HOLD
         self._hold.unlink(missing_ok=True)
         words = [sys.executable, "-m", "runtime", "up", *(["--resume"] if resume else [])]
         tmp = world.tmp / folder.name if own_tmp else None
         self.process = subprocess.Popen(
-            world.words(words, place), cwd=folder, env=world.environment(place, f"up {folder.name} ", folder, tmp),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            world.words(words, place),
+            cwd=folder,
+            env=world.environment(place, f"up {folder.name} ", folder, tmp),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self._out, self._err = Heard(self.process.stdout), Heard(self.process.stderr)
+        self._out = Heard(self.process.stdout)
+        self._err = Heard(self.process.stderr)
         self._read = 0
 
     @property
@@ -60,7 +76,10 @@ class Up:
                 while self._read >= len(self._out.lines):
                     left = until - time.monotonic()
                     if self._out.over or left <= 0:
-                        raise Gone(f"up of {self.folder.name} did not say {pattern!r} within {seconds:.0f} s: {self}")
+                        raise Gone(
+                            f"up of {self.folder.name} did not say {pattern!r} within "
+                            f"{seconds:.0f} s: {self}"
+                        )
                     self._out.more.wait(left)
                 line = self._out.lines[self._read][1]
                 self._read += 1
@@ -76,10 +95,14 @@ class Up:
         """Of `up` itself, also where it lives in another namespace."""
         if not self.place.pids:
             return self.process.pid
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        )
         return int(children[0])
 
-    def kill_one(self, chance: random.Random, number: signal.Signals = signal.SIGKILL) -> int | None:
+    def kill_one(
+        self, chance: random.Random, number: signal.Signals = signal.SIGKILL
+    ) -> int | None:
         """A signal to one of the processes of the run; its pid, None if there is none."""
         mine = self._world.pids(f"up {self.folder.name} ")
         others = [pid for pid in mine if pid not in (self.process.pid, self.pid())]
@@ -116,7 +139,9 @@ class Up:
         """What it said, as that of a command."""
         for heard in (self._out, self._err):
             heard.thread.join(5.0 if self.has_ended else 0.0)
-        out, err = ("".join(line for _, line in list(heard.lines)) for heard in (self._out, self._err))
+        out, err = (
+            "".join(line for _, line in list(heard.lines)) for heard in (self._out, self._err)
+        )
         return Answer(("up",), self.process.poll(), out, err)
 
     def __str__(self) -> str:
@@ -124,7 +149,8 @@ class Up:
         return " | ".join((said.out + said.err).splitlines()[-12:])[-1500:]
 
     def workers(self, directory: Path) -> int:
-        """How many workers that run began with, if it trains: its processes live, and an iteration is over."""
+        """How many workers that run began with, if it trains: its processes live, and an iteration
+        is over."""
         found = {event["process"]: event["pid"] for event in events(directory, "process")}
         workers = [name for name in found if name.startswith("replica-")]
         if not self.place.pids and not all(living(found[name]) for name in workers):

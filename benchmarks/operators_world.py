@@ -75,18 +75,24 @@ def clock_library(folder: Path) -> Path:
 def namespaces() -> None:
     """Refused if this user may not have mount, PID and UTS namespaces."""
     words = ["unshare", "-m", "-u", "-p", "-f", "--mount-proc", "true"]
-    if shutil.which("unshare") is None or subprocess.run(words, capture_output=True, check=False).returncode:
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(words, capture_output=True, check=False).returncode
+    ):
         raise Refused("no namespaces here: everything is typed on one host")
 
 
 class World:
-    """The folder of one trial, and how processes are started in it. `tree`: whose code they run. `clock`: the library,
-    None where there is none."""
+    """The folder of one trial, and how processes are started in it. `tree`: whose code they run.
+    `clock`: the library, None where there is none."""
 
     def __init__(self, folder: Path, clock: Path | None, tree: Path = ROOT) -> None:
-        self.folder, self._library, self._tree = folder, clock, tree
+        self.folder = folder
+        self._library = clock
+        self._tree = tree
         self.mark = uuid.uuid4().hex
-        self.runs, self.tmp = folder / "runs", folder / "tmp"
+        self.runs = folder / "runs"
+        self.tmp = folder / "tmp"
         self._clock = 0
         for path in (self.runs, self.tmp, folder / "home", folder / "home-far"):
             path.mkdir(parents=True)
@@ -97,7 +103,9 @@ class World:
         folder.mkdir()
         brought(folder, PACE)
         points = folder / "site" / "paced-1.0.dist-info" / "entry_points.txt"
-        points.write_text(points.read_text().replace("benchmarks.paced:Paced", "benchmarks.operators_layer:Held"))
+        points.write_text(
+            points.read_text().replace("benchmarks.paced:Paced", "benchmarks.operators_layer:Held")
+        )
         (folder / "solver.prototxt").write_text(PACED)
         text = CLUSTER.format(name=start.name, backoff=start.backoff, workers=start.workers)
         (folder / "cluster.toml").write_text(text)
@@ -125,7 +133,11 @@ class World:
 
     def words(self, words: Sequence[str], place: Place) -> list[str]:
         """What starts this in a place."""
-        ways = [("-m", place.private_tmp or place.pids or place.far), ("-u", bool(place.host)), ("-p", place.pids)]
+        ways = [
+            ("-m", place.private_tmp or place.pids or place.far),
+            ("-u", bool(place.host)),
+            ("-p", place.pids),
+        ]
         said = [flag for flag, wanted in ways if wanted]
         if place.pids:
             said += ["-f", "--mount-proc", "--kill-child"]
@@ -143,17 +155,29 @@ class World:
         begun = ["sh", "-ec", "; ".join([*script, 'exec "$@"']), "sh"] if script else []
         return [*(["unshare", *said] if said else []), *begun, *words]
 
-    def environment(self, place: Place, whose: str, cwd: Path, tmp: Path | None = None) -> dict[str, str]:
+    def environment(
+        self, place: Place, whose: str, cwd: Path, tmp: Path | None = None
+    ) -> dict[str, str]:
         """What a process has there."""
         tmp = tmp or self.tmp
         tmp.mkdir(exist_ok=True)
-        found = {key: value for key, value in os.environ.items() if not key.startswith(("CONVOY_", "PYTEST"))}
+        found = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("CONVOY_", "PYTEST"))
+        }
         site = [str(folder) for folder in sorted(self.folder.glob("*/site"))][:1]
         found |= {
-            "PYTHONPATH": os.pathsep.join([*site, str(self._tree)]), MARK: f"{self.mark} {whose}",
-            "OPENBLAS_NUM_THREADS": "1", "CONVOY_THREADS": "1", "TMPDIR": str(tmp), "PYTHONDONTWRITEBYTECODE": "1",
-            "HOME": str(self.folder / ("home-far" if place.far else "home")) if place.home else NO_HOME,
-        }  # fmt: skip
+            "PYTHONPATH": os.pathsep.join([*site, str(self._tree)]),
+            MARK: f"{self.mark} {whose}",
+            "OPENBLAS_NUM_THREADS": "1",
+            "CONVOY_THREADS": "1",
+            "TMPDIR": str(tmp),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(self.folder / ("home-far" if place.far else "home"))
+            if place.home
+            else NO_HOME,
+        }
         if place.zone:
             found["TZ"] = place.zone
         if self._library is not None:
@@ -165,8 +189,11 @@ class World:
                 found["CONVOY_OWN_LOCKS"] = "1"
         return found
 
-    def command(self, words: Sequence[str], place: Place, cwd: Path, limit: float = MOST_SECONDS) -> Answer:
-        """Type a command and wait for its end. One that takes longer than `limit` is killed, and has no exit code."""
+    def command(
+        self, words: Sequence[str], place: Place, cwd: Path, limit: float = MOST_SECONDS
+    ) -> Answer:
+        """Type a command and wait for its end. One that takes longer than `limit` is killed, and
+        has no exit code."""
         since = time.monotonic()
         with subprocess.Popen(
             self.words([sys.executable, "-m", "runtime", *words], place), cwd=cwd,
@@ -182,13 +209,27 @@ class World:
         return Answer(tuple(words), process.returncode, out, err, time.monotonic() - since)
 
     def lose(self) -> str:
-        """Another host's lock, which is not renewed any more, and its run; the name of its directory."""
+        """Another host's lock, which is not renewed any more, and its run; the name of its
+        directory."""
         directory = self.runs / "20260101-000000-lost"
         directory.mkdir()
-        said = {"id": "0f", "name": "lost", "began": "2026-01-01T00:00:00.000000Z", "continues": "", "up": "10ff"}
+        said = {
+            "id": "0f",
+            "name": "lost",
+            "began": "2026-01-01T00:00:00.000000Z",
+            "continues": "",
+            "up": "10ff",
+        }
         (directory / "run.json").write_text(json.dumps(said))
         (directory / "events.jsonl").touch()
-        lock = {"up": "10ff", "host": LOST, "boot": "b", "pid": 7, "run": directory.name, "state": "running"}
+        lock = {
+            "up": "10ff",
+            "host": LOST,
+            "boot": "b",
+            "pid": 7,
+            "run": directory.name,
+            "state": "running",
+        }
         text = json.dumps({**lock, "renewed": self.now() - 20_000})
         (self.runs / ".up-10ff.lock").write_text(text.ljust(2047) + "\n")
         return directory.name
@@ -208,24 +249,35 @@ class World:
             if entry.name.isdecimal():
                 with suppress(OSError):
                     values = (entry / "environ").read_bytes().split(b"\0")
-                    if any(value.startswith(wanted) for value in values) and living(int(entry.name)):
+                    if any(value.startswith(wanted) for value in values) and living(
+                        int(entry.name)
+                    ):
                         found.append(int(entry.name))
         return sorted(found)
 
     def left(self, killed: Mapping[str, int], alone: int) -> Iterator[str]:
-        """What is left when all has ended. `killed`: names whose `up` was killed, and how often: what only the next
-        `up` removes is theirs. `alone`: how many of them took all processes of their PID namespace with them, so that
-        none was there to remove their sockets."""
+        """What is left when all has ended. `killed`: names whose `up` was killed, and how often:
+        what only the next `up` removes is theirs. `alone`: how many of them took all processes of
+        their PID namespace with them, so that none was there to remove their sockets."""
         until = time.monotonic() + GONE_SECONDS
         while (pids := self.pids()) and time.monotonic() < until:
             time.sleep(0.05)
         for pid in pids:
             with suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                words = (
+                    Path(f"/proc/{pid}/cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                )
                 yield f"process {pid} is left: {words[:200]}"
         temporary = self._temporary()
-        if len(temporary) > alone or any(not path.name.startswith("convoy-sockets-1-") for path in temporary):
-            yield from (f"temporary file is left: {path.relative_to(self.folder)}" for path in temporary)
+        if len(temporary) > alone or any(
+            not path.name.startswith("convoy-sockets-1-") for path in temporary
+        ):
+            yield from (
+                (f"temporary file is left: {path.relative_to(self.folder)}") for path in temporary
+            )
         locks = sorted(path.name for path in self.runs.glob(".*"))
         if len(locks) > sum(killed.values()) or any(not name.endswith(".lock") for name in locks):
             yield f"left beside the runs: {locks}, after {dict(killed)} were killed"
@@ -235,8 +287,11 @@ class World:
             yield from (f"half a file is left: {path}" for path in run.glob("*.tmp*") if not killed)
 
     def _temporary(self) -> list[Path]:
-        ours = {self.tmp / path.parent.name for path in self.folder.glob("*/cluster.toml")}  # each TMPDIR
-        found = [path for folder in (self.tmp, *ours) if folder.is_dir() for path in folder.iterdir()]
+        # each TMPDIR
+        ours = {self.tmp / path.parent.name for path in self.folder.glob("*/cluster.toml")}
+        found = [
+            path for folder in (self.tmp, *ours) if folder.is_dir() for path in folder.iterdir()
+        ]
         found = [path for path in found if path not in ours and not path.name.startswith(KERNELS)]
         until = time.monotonic() + GONE_SECONDS
         while (found := [path for path in found if path.exists()]) and time.monotonic() < until:

@@ -1,4 +1,5 @@
-"""A layer that lets time pass: training whose pace a busy machine hardly moves. Runs find it as any package's."""
+"""A layer that lets time pass: training whose pace a busy machine hardly moves. Runs find it as any
+package's."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ PACED = SOLVER.replace("lenet.prototxt", "paced.prototxt")
 
 @dataclass(frozen=True)
 class Settings:
-    """`seconds` that its forward pass takes, whatever the machine has to do. `slow`: a file that says "PID TIMES" of a
-    process in which it takes so many times as long."""
+    """`seconds` that its forward pass takes, whatever the machine has to do. `slow`: a file that
+    says "PID TIMES" of a process in which it takes so many times as long."""
 
     seconds: float = 0.0
     slow: str = ""
@@ -42,7 +43,8 @@ class Paced(Layer):
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         told = settings(self, Settings())
-        self.seconds, self.slow = told.seconds, Path(told.slow)
+        self.seconds = told.seconds
+        self.slow = Path(told.slow)
         return [shapes[0]]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -59,7 +61,12 @@ class Paced(Layer):
         return float(times) if int(pid) == os.getpid() else 1.0
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0] or grads[0] is None:
             return [None], ()
@@ -69,8 +76,8 @@ class Paced(Layer):
 
 
 def brought(folder: Path, seconds: float) -> Mapping[str, str]:
-    """Write `paced.prototxt` into this folder, a net whose passes take so many seconds; the environment of a run that
-    knows the layer."""
+    """Write `paced.prototxt` into this folder, a net whose passes take so many seconds; the
+    environment of a run that knows the layer."""
     (folder / "paced.prototxt").write_text(NET.format(seconds=seconds, slow=folder / SLOW))
     told = folder / "site" / "paced-1.0.dist-info"
     told.mkdir(parents=True)

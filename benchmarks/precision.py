@@ -1,9 +1,11 @@
-"""`python -m benchmarks.precision`: whether nets learn as well with fast convolutions as with exact ones.
+"""`python -m benchmarks.precision`: whether nets learn as well with fast convolutions as with exact
+ones.
 
-The same net, first parameters and order of images for every seed, trained with precision "exact", "fast" and, with
-`--numpy`, by plain NumPy; then the share of test images it gets right. A difference is compared with its own standard
-error over the seeds, and with what a change of the first parameters in their last bit does ("nudged"): a maximum that
-falls to another pixel sends two trainings different ways.
+The same net, first parameters and order of images for every seed, trained with precision "exact",
+"fast" and, with `--numpy`, by plain NumPy; then the share of test images it gets right. A
+difference is compared with its own standard error over the seeds, and with what a change of the
+first parameters in their last bit does ("nudged"): a maximum that falls to another pixel sends two
+trainings different ways.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ import numpy as np
 
 from benchmarks.report import ROOT, Record, machine, write
 
-SLACK = 0.005  # a difference of shares that is never held against a precision: under two images of the digits' 359
+# a difference of shares that is never held against a precision: under two images of the digits' 359
+SLACK = 0.005
 NUDGED = "exact, nudged"
 CIFAR_TRAIN = ["data_batch_1.bin.gz", "data_batch_2.bin.gz"]
-CIFAR_TEST = ["data_batch_3.bin.gz"]  # ten thousand images: two good nets differ by 1 % on a thousand of them
+# ten thousand images: two good nets differ by 1 % on a thousand of them
+CIFAR_TEST = ["data_batch_3.bin.gz"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
     ]  # fmt: skip
     if cifar10 is not None:
         train, test = (
-            {"format": "cifar10", "files": [str(cifar10 / n) for n in of]} for of in (CIFAR_TRAIN, CIFAR_TEST)
+            {"format": "cifar10", "files": [str(cifar10 / n) for n in of]}
+            for of in (CIFAR_TRAIN, CIFAR_TEST)
         )
         found.append(Task("cifar10_quick", "cifar10_quick", iterations["cifar10"], train, test))
     return found
@@ -56,7 +61,9 @@ def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
 def main(arguments: list[str] | None = None) -> int:
     """Train, compare and write the results. 1: a precision learns worse."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
-    parser.add_argument("--cifar10", type=Path, help="folder of CIFAR-10's binary batches; without it LeNet alone")
+    parser.add_argument(
+        "--cifar10", type=Path, help=("folder of CIFAR-10's binary batches; without it LeNet alone")
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--digits-iterations", type=int, default=150)
     parser.add_argument("--cifar10-iterations", type=int, default=500)
@@ -65,7 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
     records = {}
-    for task in tasks(given.cifar10, {"digits": given.digits_iterations, "cifar10": given.cifar10_iterations}):
+    for task in tasks(
+        given.cifar10, {"digits": given.digits_iterations, "cifar10": given.cifar10_iterations}
+    ):
         records[task.net] = compared(task, given)
     paths = write(given.results, "precision", machine(), records)
     print("results:", *paths)
@@ -76,7 +85,9 @@ def compared(task: Task, given: argparse.Namespace) -> Record:
     """One task with every precision and seed."""
     from ops import get_backend
 
-    backends = {p: get_backend("cpu", threads=given.threads, precision=p) for p in ("exact", "fast")}
+    backends = {
+        p: get_backend("cpu", threads=given.threads, precision=p) for p in ("exact", "fast")
+    }
     backends[NUDGED] = backends["exact"]
     if given.numpy:
         backends["numpy"] = get_backend("numpy")
@@ -98,7 +109,8 @@ def compared(task: Task, given: argparse.Namespace) -> Record:
 
 
 def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
-    """The share of all test images that the net gets right after its training; `nudge`: from parameters a bit off."""
+    """The share of all test images that the net gets right after its training; `nudge`: from
+    parameters a bit off."""
     from nets import Net, load_net, load_solver
     from nets.data import Batches, Transform, batch_of_net, open_source
     from roles.learning.buffers import gradient_buffers
@@ -106,31 +118,43 @@ def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
     from roles.workers.single import train
 
     spec = load_net(task.net)
-    net, batches = {}, {}
+    net = {}
+    batches = {}
     for phase, config in (("TRAIN", task.train), ("TEST", task.test)):
-        source, rows, training = open_source(config, ROOT), batch_of_net(spec, phase), phase == "TRAIN"
+        source = open_source(config, ROOT)
+        rows = batch_of_net(spec, phase)
+        training = phase == "TRAIN"
         rows = rows if training else math.gcd(rows, len(source))
         transform = Transform.of_net(spec, phase)
-        batches[phase] = Batches(source, transform, rows, shuffle=training, seed=seed, train=training)
+        batches[phase] = Batches(
+            source, transform, rows, shuffle=training, seed=seed, train=training
+        )
         options = {"batch": rows, "input_shape": source.shape, "seed": seed, "memory": "reused"}
         net[phase] = Net(spec, phase, ops=ops, **options)
     solver = load_solver(task.solver)
     blobs = net["TRAIN"].initial_blobs()
     if nudge:
-        blobs = {layer: tuple(np.nextafter(blob, np.float32(np.inf)) for blob in of) for layer, of in blobs.items()}
+        blobs = {
+            layer: tuple(np.nextafter(blob, np.float32(np.inf)) for blob in of)
+            for layer, of in blobs.items()
+        }
     store = ParameterStore(net["TRAIN"].params, blobs, solver, ops, in_place=True)
     gradients = gradient_buffers(net["TRAIN"])
     for step in range(task.iterations):
         forward(net["TRAIN"], store, batches["TRAIN"], step)
         train(net["TRAIN"], store, gradients)
     count = len(batches["TEST"].source) // batches["TEST"].batch
-    return mean(forward(net["TEST"], store, batches["TEST"], step)["accuracy"] for step in range(count))
+    return mean(
+        forward(net["TEST"], store, batches["TEST"], step)["accuracy"] for step in range(count)
+    )
 
 
 def forward(net: Any, store: Any, batches: Any, step: int) -> dict[str, float]:
     """One pass; its scores."""
     inputs = dict(zip(net.inputs, batches.read(step, 0, batches.batch), strict=True))
-    found: dict[str, float] = net.run(inputs, {layer: store.read(layer) for layer in net.params}, step)
+    found: dict[str, float] = net.run(
+        inputs, {layer: store.read(layer) for layer in net.params}, step
+    )
     return found
 
 

@@ -1,4 +1,5 @@
-"""The runs of `presets`: options for each net and data set, a run in processes, a run on virtual time, its bytes."""
+"""The runs of `presets`: options for each net and data set, a run in processes, a run on virtual
+time, its bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import runtime
 from nets.files import checkpoint
 from runtime import Actor, Topology
 from runtime.plan.topology import Placement, ProcessSpec
-from runtime.report.events import Event
+from runtime.report.event_stream import Event
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 
@@ -25,7 +26,10 @@ base_lr: {rate} momentum: 0.9 weight_decay: {decay} lr_policy: "poly" power: 1
 max_iter: 100 display: 50 snapshot: 0 test_interval: 1000000 test_initialization: false
 """
 PAYLOAD = re.compile(
-    r'convoy_payload_bytes_received_total\{actor="(.*?)",kind="roles\.(\w+)",peer="(.*?)",role="\w*"\} (\S+)'
+    r'convoy_payload_bytes_received_total\{actor="(.*?)",kind="roles\.(\w+)",peer="(.*?)",role="\w*"\} '
+    r""
+    r""
+    r"(\S+)"
 )
 Options = dict[str, Any]
 DOUBLE: Options = {"precision": "double"}  # the same run in float64
@@ -36,28 +40,36 @@ class Data:
     """Folders of data sets; without MNIST, the digits that ship."""
 
     def __init__(self, mnist: Path | None, cifar: Path | None) -> None:
-        self.mnist, self.cifar = mnist, cifar
+        self.mnist = mnist
+        self.cifar = cifar
         self.digits_name = "MNIST" if mnist else "the digits that ship"
         self._folder = tempfile.TemporaryDirectory(prefix="convoy-benchmark-")
 
     def __repr__(self) -> str:
         return f"<{self.digits_name}, {self.cifar or 'no CIFAR-10'}>"
 
-    def lenet(self, strategy: Options, iterations: int, *, momentum: float = 0.9, test: bool = True) -> Options:
+    def lenet(
+        self, strategy: Options, iterations: int, *, momentum: float = 0.9, test: bool = True
+    ) -> Options:
         """LeNet, 64 images an iteration."""
         data = {"train": self._digits("train"), "shuffle": True}
         if test:
             data["test"] = self._digits("test")
         rate = 0.2 * (1 - momentum)  # the same step in the long run, whatever the momentum
-        return self._options("lenet", rate, 0.0005, data, strategy, iterations) | {"momentum": momentum}
+        return self._options("lenet", rate, 0.0005, data, strategy, iterations) | {
+            "momentum": momentum
+        }
 
     def cifar_full(self, strategy: Options, iterations: int) -> Options:
         """CIFAR-10 full, with LRN, at its published rate; 100 images an iteration."""
         data = {"train": self._photographs("test_batch_1000.bin.gz")}
-        return self._options("cifar10_full", 0.001, 0.004, data, strategy, iterations) | {"batch": 100}
+        return self._options("cifar10_full", 0.001, 0.004, data, strategy, iterations) | {
+            "batch": 100
+        }
 
     def cifar_quick(self, strategy: Options, iterations: int, batch: int) -> Options:
-        """CIFAR-10 quick; the rate grows with the batch as One weird trick, section 5, found best."""
+        """CIFAR-10 quick; the rate grows with the batch as One weird trick, section 5, found
+        best."""
         assert self.cifar is not None
         files = sorted(file.name for file in self.cifar.glob("data_batch_*.bin*"))
         data = {
@@ -66,11 +78,15 @@ class Data:
             "shuffle": True,
         }
         rate = 0.001 * (batch / 128) ** 0.5
-        return self._options("cifar10_quick", rate, 0.004, data, strategy, iterations) | {"batch": batch}
+        return self._options("cifar10_quick", rate, 0.004, data, strategy, iterations) | {
+            "batch": batch
+        }
 
     def caffenet(self, strategy: Options, batch: int) -> Options:
         """CaffeNet on made-up images: nothing is run."""
-        data = {"train": {"format": "synthetic", "shape": [3, 227, 227], "classes": 1000, "size": batch}}
+        data = {
+            "train": {"format": "synthetic", "shape": [3, 227, 227], "classes": 1000, "size": batch}
+        }
         return self._options("caffenet", 0.01, 0.0005, data, strategy, 1) | {"batch": batch}
 
     def _options(
@@ -79,22 +95,30 @@ class Data:
         solver = Path(self._folder.name, f"{net}-{rate:g}.prototxt")
         solver.write_text(SOLVER.format(net=net, rate=rate, decay=decay))
         return {
-            "net": net, "solver": str(solver), "max_iter": iterations, "data": data, "strategy": strategy,
+            "net": net,
+            "solver": str(solver),
+            "max_iter": iterations,
+            "data": data,
+            "strategy": strategy,
             "precision": "exact",
-        }  # fmt: skip
+        }
 
     def _digits(self, split: str) -> Options:
         if self.mnist is None:
             return {"format": "digits", "split": split}
         name = {"train": "train", "test": "t10k"}[split]
         images, labels = (
-            str((self.mnist / f"{name}-{kind}-ubyte.gz").resolve()) for kind in ("images-idx3", "labels-idx1")
+            str((self.mnist / f"{name}-{kind}-ubyte.gz").resolve())
+            for kind in ("images-idx3", "labels-idx1")
         )
         return {"format": "idx", "images": images, "labels": labels}
 
     def _photographs(self, *files: str) -> Options:
         assert self.cifar is not None
-        return {"format": "cifar10", "files": [str((self.cifar / file).resolve()) for file in files]}
+        return {
+            "format": "cifar10",
+            "files": [str((self.cifar / file).resolve()) for file in files],
+        }
 
 
 def run(topology: Topology) -> list[dict[str, Any]]:
@@ -110,7 +134,8 @@ def run(topology: Topology) -> list[dict[str, Any]]:
 
 
 def arrays_of(options: Options, snapshot: Path | None = None) -> dict[str, Any]:
-    """What a run on virtual time leaves in its checkpoint, which stays at `snapshot` if that is given."""
+    """What a run on virtual time leaves in its checkpoint, which stays at `snapshot` if that is
+    given."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         journal = virtual(roles.training(options), Path(folder))
         file = Path(folder, journal.of("checkpoint")[-1]["file"])
@@ -121,14 +146,17 @@ def arrays_of(options: Options, snapshot: Path | None = None) -> dict[str, Any]:
 
 
 def one_step(makes: Makes, strategy: Options, at: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Iteration `at` by this strategy and by one process, both from where one process was before it."""
+    """Iteration `at` by this strategy and by one process, both from where one process was before
+    it."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         more: Options = {}
         if at:
             before = Path(folder, "before.safetensors")
             arrays_of(makes({"preset": "single"}, at), before)
             more = {"resume": str(before)}
-        found, alone = (arrays_of(makes(of, at + 1) | more) for of in (strategy, {"preset": "single"}))
+        found, alone = (
+            arrays_of(makes(of, at + 1) | more) for of in (strategy, {"preset": "single"})
+        )
     return found, alone
 
 
@@ -150,8 +178,12 @@ def bytes_seen(topology: Topology) -> dict[tuple[str, str], int]:
 
 
 def virtual(
-    topology: Topology, folder: Path, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None
+    topology: Topology,
+    folder: Path,
+    prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Journal:
     """A run on virtual time, every actor in a process of its own."""
     processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in topology.actors)
-    return run_virtual(simulate(Placement(topology, processes), roles.ROLES, directory=folder, prepared=prepared))
+    return run_virtual(
+        simulate(Placement(topology, processes), roles.ROLES, directory=folder, prepared=prepared)
+    )

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.presets --mnist FOLDER --cifar FOLDER`: every strategy of the papers, in one program.
+"""`python -m benchmarks.presets --mnist FOLDER --cifar FOLDER`: every strategy of the papers, in
+one program.
 
     learning       LeNet with every preset: accuracy, speed, staleness, bytes on the links and at the hottest node
     equality       presets that compute what one process does: their parameters beside its own, in float32, with
@@ -7,7 +8,8 @@
     merged         CaffeNet's bytes with the FC phase merged and not
     variable       One weird trick, Table 1: a large batch, and one whose FC phase has small ones
 
-Speeds are of runs of `up`'s own machinery in processes; bytes are what the metrics count, beside what `plan` predicts.
+Speeds are of runs of `up`'s own machinery in processes; bytes are what the metrics count, beside
+what `plan` predicts.
 """
 
 from __future__ import annotations
@@ -27,10 +29,14 @@ from roles.forecasting.traffic import traffic
 
 Strategy = dict[str, Any]
 
-ACCURATE, NEAR, POINTS = 0.985, 1e-5, 0.0  # bars: accuracy, relative difference, points of accuracy
+ACCURATE = 0.985  # bars: accuracy, relative difference, points of accuracy
+NEAR = 1e-5
+POINTS = 0.0
 
-# Asynchronous presets have implicit momentum 1 - 1/g beside the solver's (Omnivore, section 4.2): theirs is lower.
-ALONE, HALF = 0.9, 0.8
+# Asynchronous presets have implicit momentum 1 - 1/g beside the solver's (Omnivore, section 4.2):
+# theirs is lower.
+ALONE = 0.9
+HALF = 0.8
 STRATEGIES: dict[str, tuple[Strategy, float]] = {
     "single": ({"preset": "single"}, ALONE),
     "omnivore, g = 2": ({"preset": "omnivore", "workers": 4, "groups": 2}, HALF),
@@ -56,13 +62,24 @@ STRATEGIES: dict[str, tuple[Strategy, float]] = {
     "local-fc-shards": ({"preset": "local-fc-shards", "workers": 2, "servers": 2}, ALONE),
 }  # fmt: skip
 EQUAL = (
-    "sync", "firecaffe", "parameter-server", "host-accumulate", "one-weird-trick a", "one-weird-trick b",
-    "one-weird-trick c", "local-fc-shards", "mxnet-sync", "replicas",
-)  # fmt: skip
+    "sync",
+    "firecaffe",
+    "parameter-server",
+    "host-accumulate",
+    "one-weird-trick a",
+    "one-weird-trick b",
+    "one-weird-trick c",
+    "local-fc-shards",
+    "mxnet-sync",
+    "replicas",
+)
 PARTED = (
-    "One process that computes the whole batch in 8 parts ends further than the bar from itself too: in float32 the "
-    "numbers depend that much on the order of sums. Last bits differ, so that once in a while another pixel is a "
-    "window's maximum, or a ReLU opens that was closed, and gradients go another way. In float64, numbers that close "
+    "One process that computes the whole batch in 8 parts ends further than the bar from "
+    "itself too: in float32 the "
+    "numbers depend that much on the order of sums. Last bits differ, so that once in a "
+    "while another pixel is a "
+    "window's maximum, or a ReLU opens that was closed, and gradients go another way. In "
+    "float64, numbers that close "
     "are too rare to be met; with `reproducible` all make the same sums."
 )
 
@@ -70,19 +87,28 @@ PARTED = (
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. 1: a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.presets", description=__doc__)
-    parser.add_argument("--mnist", type=Path, help="folder of MNIST's IDX files; without it the digits that ship")
-    parser.add_argument("--cifar", type=Path, help="folder of CIFAR-10's binary files; without it no CIFAR-10")
+    parser.add_argument(
+        "--mnist", type=Path, help=("folder of MNIST's IDX files; without it the digits that ship")
+    )
+    parser.add_argument(
+        "--cifar", type=Path, help=("folder of CIFAR-10's binary files; without it no CIFAR-10")
+    )
     parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
     parser.add_argument("--presets", nargs="+", choices=tuple(STRATEGIES), default=list(STRATEGIES))
-    parser.add_argument("--iterations", type=int, default=2500, help="of 64 images, with each preset")
+    parser.add_argument(
+        "--iterations", type=int, default=2500, help="of 64 images, with each preset"
+    )
     parser.add_argument("--variable-iterations", type=int, default=600, help="of the large batch")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
-    data, records = Data(given.mnist, given.cifar), {name: Record(title) for name, (title, _) in PARTS.items()}
+    data = Data(given.mnist, given.cifar)
+    records = {name: Record(title) for name, (title, _) in PARTS.items()}
     for name in given.parts:
         print(records[name].title, flush=True)
         PARTS[name][1](records[name], data, given)
-        records[name].status = "passed" if records[name].status == "running" else records[name].status
+        records[name].status = (
+            "passed" if records[name].status == "running" else records[name].status
+        )
     made = {name: records[name] for name in given.parts}
     print("results:", *write(given.results, "presets", machine(), made))
     return int(any(record.status == "failed" for record in made.values()))
@@ -90,11 +116,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 def learning(record: Record, data: Data, given: argparse.Namespace) -> None:
     """Every preset on the same net, images and number of iterations."""
-    record.facts = {"net": f"LeNet on {data.digits_name}", "iterations": given.iterations, "images an iteration": 64}
+    record.facts = {
+        "net": f"LeNet on {data.digits_name}",
+        "iterations": given.iterations,
+        "images an iteration": 64,
+    }
     record.table(
-        "Presets", "preset", "workers", "momentum", "accuracy %", "images/s", "staleness", "bytes an iteration",
-        "on the busiest link", "at the hottest node", "hottest node",
-    )  # fmt: skip
+        "Presets",
+        "preset",
+        "workers",
+        "momentum",
+        "accuracy %",
+        "images/s",
+        "staleness",
+        "bytes an iteration",
+        "on the busiest link",
+        "at the hottest node",
+        "hottest node",
+    )
     for name in given.presets:
         strategy, momentum = STRATEGIES[name]
         options = data.lenet(strategy, given.iterations, momentum=momentum)
@@ -102,39 +141,68 @@ def learning(record: Record, data: Data, given: argparse.Namespace) -> None:
         (end,) = [event for event in events if event["event"] == "finished"]
         stale = mean(event["staleness"] for event in events if event["event"] == "progress")
         sent = checked(record, name, data, strategy, momentum)
-        nodes = {node: sum(size for link, size in sent.items() if node in link) for link in sent for node in link}
+        nodes = {
+            node: sum(size for link, size in sent.items() if node in link)
+            for link in sent
+            for node in link
+        }
         hottest = max(nodes, key=lambda node: nodes[node]) if nodes else "none"
         record.row(
-            name, strategy.get("workers", 1), momentum, 100 * end["accuracy"], end["images_per_second"], stale,
-            sum(sent.values()), max(sent.values(), default=0), nodes.get(hottest, 0), hottest,
-        )  # fmt: skip
+            name,
+            strategy.get("workers", 1),
+            momentum,
+            100 * end["accuracy"],
+            end["images_per_second"],
+            stale,
+            sum(sent.values()),
+            max(sent.values(), default=0),
+            nodes.get(hottest, 0),
+            hottest,
+        )
         if end["accuracy"] < ACCURATE:
             record.fail(f"{name}: {100 * end['accuracy']:.2f} %, at least {100 * ACCURATE}")
 
 
-def checked(record: Record, name: str, data: Data, strategy: Strategy, momentum: float) -> dict[tuple[str, str], int]:
-    """Bytes of arrays on every link in an iteration, as predicted and as counted in one run: they must be equal."""
-    alone = {**strategy, "groups": 1, **({"tau": 1} if strategy["preset"] in ("sparknet", "dl4j") else {})}
+def checked(
+    record: Record, name: str, data: Data, strategy: Strategy, momentum: float
+) -> dict[tuple[str, str], int]:
+    """Bytes of arrays on every link in an iteration, as predicted and as counted in one run: they
+    must be equal."""
+    alone = {
+        **strategy,
+        "groups": 1,
+        **({"tau": 1} if strategy["preset"] in ("sparknet", "dl4j") else {}),
+    }
     if strategy["preset"] in ("async", "mxnet-async", "distbelief"):
         alone["workers"] = 1  # with several groups, an iteration is one of each link's own group
     topology = roles.training(data.lenet(alone, 3, momentum=momentum, test=False))
-    said = {link: sum(size or 0 for size in kinds.values()) for link, kinds in traffic(topology).items()}
+    said = {
+        link: sum(size or 0 for size in kinds.values()) for link, kinds in traffic(topology).items()
+    }
     seen = bytes_seen(topology)
-    if {link: size * 3 for link, size in said.items() if size} != {link: size for link, size in seen.items() if size}:
+    if {link: size * 3 for link, size in said.items() if size} != {
+        link: size for link, size in seen.items() if size
+    }:
         record.fail(f"{name}: counted {seen} in 3 iterations, predicted {said} in each")
     full = traffic(roles.training(data.lenet(strategy, 3, momentum=momentum, test=False)))
     return {link: sum(size or 0 for size in kinds.values()) for link, kinds in full.items()}
 
 
 def equality(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """Ten iterations of a preset beside ten of `single`, in float32, with `reproducible` and in float64, and some of
-    them from the same parameters; and one process that makes the same sums in another order."""
+    """Ten iterations of a preset beside ten of `single`, in float32, with `reproducible` and in
+    float64, and some of them from the same parameters; and one process that makes the same sums in
+    another order."""
     nets = {"LeNet": data.lenet} | ({"CIFAR-10 full": data.cifar_full} if data.cifar else {})
     record.table(
-        "Largest difference, of an array's largest number", "net", "preset", "parameters after 10 iterations",
-        "and histories", "both after one, from equal parameters", "both after 10, reproducible",
+        ("Largest difference, of an array's largest number"),
+        "net",
+        "preset",
+        "parameters after 10 iterations",
+        "and histories",
+        "both after one, from equal parameters",
+        "both after 10, reproducible",
         "parameters after 10 in float64",
-    )  # fmt: skip
+    )
     for net, options in nets.items():
         alone, wide = (arrays_of(options({"preset": "single"}, 10) | more) for more in ({}, DOUBLE))
         fixed = arrays_of(options({"preset": "single", "reproducible": True}, 10))
@@ -151,10 +219,16 @@ def equality(record: Record, data: Data, given: argparse.Namespace) -> None:
             double = apart(arrays_of(options(strategy, 10) | DOUBLE), parameters(wide))
             record.row(net, name, near, apart(found, alone), steps, bits, double)
             if not all(difference <= NEAR for difference in (near, steps, double)):
-                told = f"{near:.1e} after 10 iterations, {steps:.1e} after one, {double:.1e} after 10 in float64"
+                told = (
+                    f"{near:.1e} after 10 iterations, {steps:.1e} after one, {double:.1e} "
+                    "after 10 in float64"
+                )
                 record.fail(f"{net}, {name}: {told}, at most {NEAR}")
             if bits != 0:
-                record.fail(f"{net}, {name}: {bits:.1e} after 10 reproducible iterations, expected the same bits")
+                record.fail(
+                    f"{net}, {name}: {bits:.1e} after 10 reproducible iterations, "
+                    "expected the same bits"
+                )
 
 
 def parameters(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -164,12 +238,21 @@ def parameters(arrays: dict[str, Any]) -> dict[str, Any]:
 
 def apart(found: dict[str, Any], expected: dict[str, Any]) -> float:
     """The largest difference of any array, as a part of its largest number; NaN if there is one."""
-    return float(np.max([np.abs(found[name] - of).max() / np.abs(of).max() for name, of in expected.items()]))
+    return float(
+        np.max([np.abs(found[name] - of).max() / np.abs(of).max() for name, of in expected.items()])
+    )
 
 
 def reproducible(record: Record, data: Data, given: argparse.Namespace) -> None:
     """The bits after 200 iterations, and images/s beside runs that need not repeat."""
-    record.table("200 iterations of LeNet", "workers", "same bits as 1 worker", "images/s", "without", "ratio")
+    record.table(
+        "200 iterations of LeNet",
+        "workers",
+        "same bits as 1 worker",
+        "images/s",
+        "without",
+        "ratio",
+    )
     first: dict[str, Any] = {}
     for workers in (1, 2, 4, 8):
         strategy = {"preset": "sync", "workers": workers, "reproducible": True}
@@ -177,9 +260,9 @@ def reproducible(record: Record, data: Data, given: argparse.Namespace) -> None:
         first = first or found
         same = all(found[name].tobytes() == of.tobytes() for name, of in first.items())
         rates = [
-            run(roles.training(data.lenet({**strategy, "reproducible": kept}, 400, test=False)))[-1][
-                "images_per_second"
-            ]
+            run(roles.training(data.lenet({**strategy, "reproducible": kept}, 400, test=False)))[
+                -1
+            ]["images_per_second"]
             for kept in (True, False)
         ]
         record.row(workers, "yes" if same else "no", *rates, rates[0] / rates[1])
@@ -188,35 +271,53 @@ def reproducible(record: Record, data: Data, given: argparse.Namespace) -> None:
 
 
 def merged(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """Bytes of an iteration of CaffeNet: activations that cross to a merged FC phase, or its parameters."""
-    record.table("CaffeNet, batch 256, 8 workers", "preset", "bytes an iteration", "at the hottest node")
+    """Bytes of an iteration of CaffeNet: activations that cross to a merged FC phase, or its
+    parameters."""
+    record.table(
+        "CaffeNet, batch 256, 8 workers", "preset", "bytes an iteration", "at the hottest node"
+    )
     totals = []
     for preset in ("sync", "mxnet-sync", "local-fc-shards", "firecaffe"):
         said = traffic(roles.training(data.caffenet({"preset": preset, "workers": 8}, batch=256)))
         sizes = {link: sum(size or 0 for size in kinds.values()) for link, kinds in said.items()}
-        nodes = {node: sum(size for link, size in sizes.items() if node in link) for link in sizes for node in link}
+        nodes = {
+            node: sum(size for link, size in sizes.items() if node in link)
+            for link in sizes
+            for node in link
+        }
         totals.append(sum(sizes.values()))
         record.row(preset, totals[-1], max(nodes.values()))
     record.note(
-        f"unmerged / merged: {totals[1] / totals[0]:.2f}. Merged, 9216 activations of each image cross to the FC phase "
-        "and back; unmerged, its 58.6 million parameters go to every worker and their gradients come back."
+        f"unmerged / merged: {totals[1] / totals[0]:.2f}. Merged, 9216 activations of each "
+        "image cross to the FC phase "
+        "and back; unmerged, its 58.6 million parameters go to every worker and their "
+        "gradients come back."
     )
 
 
 def variable(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """CIFAR-10 quick with the batch times K: plainly, and with the FC phase updated after each of the K parts."""
+    """CIFAR-10 quick with the batch times K: plainly, and with the FC phase updated after each of
+    the K parts."""
     if data.cifar is None:
         record.status = "skipped"
         return
     record.table("CIFAR-10 quick, one seed", "batch", "FC batch", "iterations", "accuracy %")
     found = {}
-    base, workers = 128, 4
+    base = 128
+    workers = 4
     for batch, split in ((base, False), (base * workers, False), (base * workers, True)):
         count = workers if batch > base else 1
-        strategy = {"preset": "one-weird-trick", "workers": workers, "scheme": "b", "variable_batch": split}
+        strategy = {
+            "preset": "one-weird-trick",
+            "workers": workers,
+            "scheme": "b",
+            "variable_batch": split,
+        }
         iterations = given.variable_iterations * workers // count
         (end,) = [
-            e for e in run(roles.training(data.cifar_quick(strategy, iterations, batch))) if e["event"] == "finished"
+            e
+            for e in run(roles.training(data.cifar_quick(strategy, iterations, batch)))
+            if e["event"] == "finished"
         ]
         found[batch, split] = 100 * end["accuracy"]
         record.row(batch, base if split else batch, iterations, found[batch, split])

@@ -1,7 +1,9 @@
-"""What every benchmark shares: facts about the machine, medians, a record that is saved as it grows, JSON and tables.
+"""What every benchmark shares: facts about the machine, medians, a record that is saved as it
+grows, JSON and tables.
 
-A result is named by its benchmark and the width of the processor's vectors, as in `messages-avx2`. A new run replaces
-the parts that it measured; the others stay, each with the day, the commit and the machine of its own run.
+A result is named by its benchmark and the width of the processor's vectors, as in `messages-avx2`.
+A new run replaces the parts that it measured; the others stay, each with the day, the commit and
+the machine of its own run.
 """
 
 from __future__ import annotations
@@ -24,7 +26,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SETTLE = 0.02  # seconds
 WIDTHS = {"512 bits": "avx512", "256 bits": "avx2"}
-VERSIONS = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "pyzmq", "msgpack", "protobuf", "safetensors", "pydantic")
+VERSIONS = (
+    "numpy",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "torch",
+    "pyzmq",
+    "msgpack",
+    "protobuf",
+    "safetensors",
+    "pydantic",
+)
 
 
 @dataclass
@@ -37,13 +49,18 @@ class Table:
 
     def markdown(self) -> str:
         """The table as Markdown, numbers with four digits."""
-        lines = [self.headers, ["---"] * len(self.headers), *([shown(cell) for cell in row] for row in self.rows)]
+        lines = [
+            self.headers,
+            ["---"] * len(self.headers),
+            *([shown(cell) for cell in row] for row in self.rows),
+        ]
         return f"**{self.title}**\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 @dataclass
 class Record:
-    """What one part of a benchmark found. `save` after every row: a part that is cut off leaves what it has."""
+    """What one part of a benchmark found. `save` after every row: a part that is cut off leaves
+    what it has."""
 
     title: str
     status: str = "running"  # then passed, failed or skipped
@@ -94,7 +111,9 @@ class Record:
         print("  " + text, flush=True)
         self.save()
 
-    def judge(self, what: str, found: float, *, least: float = 0.0, most: float = float("inf")) -> None:
+    def judge(
+        self, what: str, found: float, *, least: float = 0.0, most: float = float("inf")
+    ) -> None:
         """Note a bar: that it holds, or, as a failure, that it is missed."""
         bar = f"at least {least:g}" if least else f"at most {most:g}"
         if least <= found <= most:
@@ -106,7 +125,11 @@ class Record:
         """A section: title, status, where and when, notes, facts, tables."""
         parts = [f"## {self.title}: {self.status}"]
         if self.machine:
-            parts.append("Measured: " + ", ".join(f"{key} {value}" for key, value in self.machine.items()) + ".")
+            parts.append(
+                "Measured: "
+                + ", ".join(f"{key} {value}" for key, value in self.machine.items())
+                + "."
+            )
         parts += self.notes
         if self.facts:
             parts.append("\n".join(f"- {key}: {value}" for key, value in self.facts.items()))
@@ -120,7 +143,11 @@ def shown(cell: Any) -> str:
 
 
 def seconds_of(
-    work: Callable[[], object], *, repeats: int, warmup: int = 1, synchronize: Callable[[], None] = lambda: None
+    work: Callable[[], object],
+    *,
+    repeats: int,
+    warmup: int = 1,
+    synchronize: Callable[[], None] = lambda: None,
 ) -> float:
     """Median seconds of `work`; `synchronize` waits for the device before the clock is read."""
     for _ in range(warmup):
@@ -135,16 +162,21 @@ def seconds_of(
     return median(taken)
 
 
-def rounds(sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int) -> dict[str, list[float]]:
-    """Seconds of each side, round by round: the median of a few runs in a row, then it is the next side's turn.
+def rounds(
+    sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int
+) -> dict[str, list[float]]:
+    """Seconds of each side, round by round: the median of a few runs in a row, then it is the next
+    side's turn.
 
-    For `seconds` and at least `least` rounds, `most` at most. Between turns nothing runs for SETTLE: OpenMP's threads
-    wait spinning (2 to 4 ms measured), and with as many threads as cores the next side would share its cores with them.
+    For `seconds` and at least `least` rounds, `most` at most. Between turns nothing runs for
+    SETTLE: OpenMP's threads wait spinning (2 to 4 ms measured), and with as many threads as cores
+    the next side would share its cores with them.
     """
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for work in sides.values():
         work()
-    began, done = time.perf_counter(), 0
+    began = time.perf_counter()
+    done = 0
     while done < least or (time.perf_counter() - began < seconds and done < most):
         done += 1
         for label, work in sides.items():
@@ -166,8 +198,8 @@ def medians(taken: dict[str, list[float]]) -> dict[str, float]:
 def ratio(theirs: list[float], ours: list[float]) -> float:
     """How many times faster ours is: the median of the ratios of the rounds.
 
-    A shared machine changes its speed by a third for seconds at a time. That meets both sides of a round, but the two
-    medians of all rounds need not come from the same time.
+    A shared machine changes its speed by a third for seconds at a time. That meets both sides of a
+    round, but the two medians of all rounds need not come from the same time.
     """
     return median(their / our for their, our in zip(theirs, ours, strict=True))
 
@@ -179,7 +211,8 @@ def gain(taken: dict[str, list[float]], ours: str = "convoy") -> float:
 
 
 def _burst(times: list[float]) -> int:
-    """Runs in a row before the other side's turn: about 0.05 s, so that each side finds its own data in the caches."""
+    """Runs in a row before the other side's turn: about 0.05 s, so that each side finds its own
+    data in the caches."""
     return max(1, min(20, int(0.05 / median(times)))) if times else 1
 
 
@@ -189,12 +222,15 @@ def missing(modules: dict[str, str]) -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-    """The day; processor, width of its vectors, system and versions of this machine. No GPU is touched."""
+    """The day; processor, width of its vectors, system and versions of this machine. No GPU is
+    touched."""
     found: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "processor": _processor(),
         "vectors": f"{_vector_bits()} bits",
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "commit": commit_of(ROOT),
@@ -202,7 +238,11 @@ def machine() -> dict[str, Any]:
     for name in VERSIONS:
         if version := _version(name):
             found[name] = version
-    threads = {name: os.environ[name] for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS") if name in os.environ}
+    threads = {
+        name: os.environ[name]
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+        if name in os.environ
+    }
     return found | threads
 
 
@@ -211,26 +251,33 @@ def commit_of(tree: Path) -> str:
     return _output("git", "-C", str(tree), "rev-parse", "--short", "HEAD") or "unknown"
 
 
-def write(directory: Path, benchmark: str, found: dict[str, Any], records: dict[str, Record]) -> tuple[Path, Path]:
-    """Put the records, measured on the machine `found`, into BENCHMARK-WIDTH.json and .md; returns their paths.
+def write(
+    directory: Path, benchmark: str, found: dict[str, Any], records: dict[str, Record]
+) -> tuple[Path, Path]:
+    """Put the records, measured on the machine `found`, into BENCHMARK-WIDTH.json and .md; returns
+    their paths.
 
     Parts of an earlier run that are not among the records stay.
     """
     directory.mkdir(parents=True, exist_ok=True)
     name = f"{benchmark}-{WIDTHS.get(found['vectors'], found['vectors'].replace(' ', '-'))}"
-    as_json, as_text = directory / f"{name}.json", directory / f"{name}.md"
+    as_json = directory / f"{name}.json"
+    as_text = directory / f"{name}.md"
     before = json.loads(as_json.read_text())["parts"] if as_json.exists() else {}
     parts = {key: Record.of(content) for key, content in before.items()} | records
     for record in records.values():
         record.machine = found
     content = {"parts": {key: record.content() for key, record in parts.items()}}
     as_json.write_text(json.dumps(content, indent=1, default=str) + "\n")
-    as_text.write_text("\n\n".join([f"# {name}", *(record.markdown() for record in parts.values())]) + "\n")
+    as_text.write_text(
+        "\n\n".join([f"# {name}", *(record.markdown() for record in parts.values())]) + "\n"
+    )
     return as_json, as_text
 
 
 def _vector_bits() -> int:
-    """The width of the vectors that kernels are compiled for; of the processor, where there is no compiler."""
+    """The width of the vectors that kernels are compiled for; of the processor, where there is no
+    compiler."""
     try:
         from ops.cpu.codegen.target import host
     except ImportError:
@@ -256,7 +303,10 @@ def _version(distribution: str) -> str | None:
 
 def _processor() -> str:
     lines = _cpuinfo().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )
 
 
 def _cpuinfo() -> str:
@@ -267,7 +317,9 @@ def _cpuinfo() -> str:
 def _output(*command: str) -> str:
     """What a command prints; empty if it fails or is not there."""
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,5 +1,5 @@
-"""TCP connections of another process, and how one is reset: as by a router that has lost its table. Linux; root, or
-the owner of that process."""
+"""TCP connections of another process, and how one is reset: as by a router that has lost its table.
+Linux; root, or the owner of that process."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def connections(pid: int) -> list[Connection]:
 
 
 def reset(connection: Connection) -> None:
-    """The kernel forgets the connection, and tells the other end so by a RST; either process finds it broken. OSError
-    if it is not there any more."""
+    """The kernel forgets the connection, and tells the other end so by a RST; either process finds
+    it broken. OSError if it is not there any more."""
     libc = ctypes.CDLL(None, use_errno=True)
     process = os.pidfd_open(connection.pid)
     try:
@@ -60,7 +60,8 @@ def reset(connection: Connection) -> None:
 
 
 def was_reset(peer: int, connection: Connection, before: int) -> bool:
-    """Has the process at the other end lost it by a RST, `before` which its namespace had seen so many?"""
+    """Has the process at the other end lost it by a RST, `before` which its namespace had seen so
+    many?"""
     deadline = time.monotonic() + SEEN_SECONDS
     while time.monotonic() < deadline:
         ends = [(here, there) for here, there, _ in _established(peer)]
@@ -73,7 +74,9 @@ def was_reset(peer: int, connection: Connection, before: int) -> bool:
 def resets(pid: int) -> int:
     """How many established connections a RST has ended in the network that this process sees."""
     names, values = (
-        line.split() for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+        line.split()
+        for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
+        if line.startswith("Tcp:")
     )
     return int(values[names.index("EstabResets")])
 

@@ -1,8 +1,10 @@
-"""`python -m benchmarks.roofline`: the images per second that an H100 allows our kernels; nothing is run.
+"""`python -m benchmarks.roofline`: the images per second that an H100 allows our kernels; nothing
+is run.
 
-Of each layer the FLOPs of its products and the bytes that our launches read and write, at the rates of NVIDIA's data
-sheet, and 3 us for each launch: a bound, which kernels that reach neither rate stay below. With `layers`: the page
-docs/roofline.md. `launches` were counted on real CuPy over a stand-in for CUDA (tests/gpu/test_counts.py).
+Of each layer the FLOPs of its products and the bytes that our launches read and write, at the rates
+of NVIDIA's data sheet, and 3 us for each launch: a bound, which kernels that reach neither rate
+stay below. With `layers`: the page docs/roofline.md. `launches` were counted on real CuPy over a
+stand-in for CUDA (tests/gpu/test_counts.py).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from ops import get_backend
 BYTES = 3.35e12  # a second, of an H100 SXM
 FLOPS = {"float32": 67e12, "tf32": 495e12, "bf16": 989e12}  # a second, dense
 LAUNCH = 3e-6  # seconds
-UPDATE = 5  # numbers read and written for each parameter: w, its gradient, its history; the new w and history
+# numbers read and written for each parameter: w, its gradient, its history; the new w and history
+UPDATE = 5
 
 
 @dataclass(frozen=True)
@@ -34,14 +37,24 @@ WORKLOADS = [
     Workload("alexnet", 256, 113), Workload("caffenet", 256, 112), Workload("vgg16", 128, 204),
     Workload("googlenet", 128, 661), Workload("resnet50", 128, 699),
 ]  # fmt: skip
-# Numbers moved for each number that a layer without products reads, forward and backward. What is joined with a layer
-# before it costs nothing of its own.
-MOVED = {"BatchNorm": 8, "Scale": 0, "ReLU": 3, "LRN": 8, "Pooling": 4, "Dropout": 4, "Concat": 0, "Eltwise": 3}
+# Numbers moved for each number that a layer without products reads, forward and backward. What is
+# joined with a layer before it costs nothing of its own.
+MOVED = {
+    "BatchNorm": 8,
+    "Scale": 0,
+    "ReLU": 3,
+    "LRN": 8,
+    "Pooling": 4,
+    "Dropout": 4,
+    "Concat": 0,
+    "Eltwise": 3,
+}
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Of a layer in a step: FLOPs, bytes beside windows, and bytes of windows written and read again."""
+    """Of a layer in a step: FLOPs, bytes beside windows, and bytes of windows written and read
+    again."""
 
     name: str
     flops: int
@@ -49,7 +62,8 @@ class Bound:
     windows: int
 
     def seconds(self, rate: float, *, lowered: bool = True) -> float:
-        """At this rate of FLOPs; without `lowered` windows are made inside the product, as cuDNN does it."""
+        """At this rate of FLOPs; without `lowered` windows are made inside the product, as cuDNN
+        does it."""
         written = self.windows / 2 / BYTES if lowered else 0.0
         read = self.moved + (self.windows / 2 if lowered else 0)
         return written + max(read / BYTES, self.flops / rate)
@@ -61,14 +75,27 @@ def bound(layer: LayerVolume, batch: int, number: int = 4) -> Bound:
     if not flops:
         return Bound(layer.name, 0, number * MOVED.get(layer.kind, 2) * layer.inputs, 0)
     passes = sum(map(bool, (layer.forward, layer.backward_weights, layer.backward_data)))
-    direct = layer.kind != "Convolution" or layer.lowered * batch == layer.inputs  # a 1x1 kernel has no windows
-    moved = passes * (layer.inputs + layer.outputs + layer.weights) + 3 * layer.outputs  # bias, ReLU, bias gradient
-    return Bound(layer.name, flops, number * moved, 0 if direct else 2 * number * passes * layer.lowered * batch)
+    # a 1x1 kernel has no windows
+    direct = layer.kind != "Convolution" or layer.lowered * batch == layer.inputs
+    # bias, ReLU, bias gradient
+    moved = passes * (layer.inputs + layer.outputs + layer.weights) + 3 * layer.outputs
+    return Bound(
+        layer.name,
+        flops,
+        number * moved,
+        0 if direct else 2 * number * passes * layer.lowered * batch,
+    )
 
 
 def of_net(work: Workload) -> tuple[Volumes, list[Bound]]:
     """Its layers, and the update of all parameters."""
-    net = Net(load_net(work.net), "TRAIN", ops=get_backend("cupy plan"), batch=work.batch, input_shape=(3, 256, 256))
+    net = Net(
+        load_net(work.net),
+        "TRAIN",
+        ops=get_backend("cupy plan"),
+        batch=work.batch,
+        input_shape=(3, 256, 256),
+    )
     found = volumes(net)
     update = Bound("update", 0, 4 * UPDATE * found.parameters, 0)
     return found, [*(bound(layer, work.batch) for layer in found.layers), update]
@@ -114,7 +141,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(layers())
         return 0
     for work in WORKLOADS:
-        rates = [f"{images_per_second(work, rate):,.0f}".replace(",", " ") for rate in FLOPS.values()]
+        rates = [
+            f"{images_per_second(work, rate):,.0f}".replace(",", " ") for rate in FLOPS.values()
+        ]
         direct = f"{images_per_second(work, FLOPS['tf32'], lowered=False):,.0f}".replace(",", " ")
         print(f"| {work.net} | {work.batch} | {' | '.join(rates)} | {direct} |")
     return 0

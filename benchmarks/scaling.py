@@ -1,4 +1,5 @@
-"""`python -m benchmarks.scaling`: what more workers cost and bring, on emulated devices, beside the papers' formulas.
+"""`python -m benchmarks.scaling`: what more workers cost and bring, on emulated devices, beside the
+papers' formulas.
 
     communication   a parameter server and a reduction tree, 30 MB of gradients, 1 Gbit/s (FireCaffe, equations 3 and 4)
     machines        the same on the real clock, between network namespaces with cables of that rate
@@ -6,8 +7,8 @@
     processes       the same on the real clock, many workers in a few processes
     shares          two unequal devices in one group: rows in proportion to their speed (Omnivore, section 5.1)
 
-Devices take the time of a profile and compute nothing; roles, messages and their sizes are those of a real run. A bar
-that is missed is a line, and the command ends with 1.
+Devices take the time of a profile and compute nothing; roles, messages and their sizes are those of
+a real run. A bar that is missed is a line, and the command ends with 1.
 """
 
 from __future__ import annotations
@@ -24,20 +25,33 @@ from typing import Any
 
 from benchmarks.machines import Refused, machines
 from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Found, Processor, Wanted, on_machines, one_layer, real, simulated
+from benchmarks.scaling_runs import (
+    GIGABIT,
+    VIRTUAL,
+    Found,
+    Processor,
+    Wanted,
+    on_machines,
+    one_layer,
+    real,
+    simulated,
+)
 from roles.messages import LayerGradient
 from roles.planning.strategies import PRESETS
 
 WORKERS = (2, 4, 8, 16, 32)
 GROUPS = (1, 2, 4, 8, 16, 32)
 GRADIENTS = 30_000_000  # bytes
-NEAR, FASTER = 0.2, 3.0  # of a formula; the tree's advantage over the server at the most workers
+NEAR = 0.2  # of a formula; the tree's advantage over the server at the most workers
+FASTER = 3.0
 BUSY = 0.9  # of the processor's time: above, a figure of real time says nothing of the network
 STALE = 0.1  # updates, or of g - 1
 IDEAL = 0.1  # above the time in proportion to the devices' speeds
 LINKS = VIRTUAL.format(rate=GIGABIT, latency=1e-4)
-STAGE_SECONDS = 0.05  # of one stage, forward or backward, on the real clock: the machine must keep up with all workers
-SERVERS, TREE = "parameter-server", "firecaffe"
+# of one stage, forward or backward, on the real clock: the machine must keep up with all workers
+STAGE_SECONDS = 0.05
+SERVERS = "parameter-server"
+TREE = "firecaffe"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,37 +80,68 @@ def communication(record: Record, folder: Path, most: int) -> None:
     net = one_layer(folder, GRADIENTS)
     record.facts["link"] = "1 Gbit/s each way, one interface per machine; latency 0.1 ms"
     record.table(
-        "Seconds, 30 MB in one message", "workers", "server: gradients in", "equation 3", "server: iteration",
-        "tree: iteration", "equation 4", "server's gradients / tree", "server's iteration / tree",
-    )  # fmt: skip
+        "Seconds, 30 MB in one message",
+        "workers",
+        "server: gradients in",
+        "equation 3",
+        "server: iteration",
+        "tree: iteration",
+        "equation 4",
+        "server's gradients / tree",
+        "server's iteration / tree",
+    )
     for workers in (count for count in WORKERS if count <= most):
         server, tree = (exchange(preset, workers, net, folder) for preset in (SERVERS, TREE))
         eq3, eq4 = (GRADIENTS / GIGABIT * factor for factor in (workers, 2 * math.log2(workers)))
-        inward, whole, both = seconds_in(server), median(server.seconds()), median(tree.seconds())
+        inward = seconds_in(server)
+        whole = median(server.seconds())
+        both = median(tree.seconds())
         record.row(workers, inward, eq3, whole, both, eq4, inward / both, whole / both)
         near(record, f"server's gradients, {workers} workers", inward, eq3)
         near(record, f"tree, {workers} workers", both, eq4)
         if workers == WORKERS[-1]:
-            record.judge(f"server's gradients in beside a whole tree, {workers} workers", inward / both, least=FASTER)
-    record.table("Seconds, NiN layer by layer", "workers", "server: iteration", "tree: iteration", "times faster")
+            record.judge(
+                (f"server's gradients in beside a whole tree, {workers} workers"),
+                inward / both,
+                least=FASTER,
+            )
+    record.table(
+        "Seconds, NiN layer by layer",
+        "workers",
+        "server: iteration",
+        "tree: iteration",
+        "times faster",
+    )
     for workers in (count for count in WORKERS if count <= most):
         server, tree = (exchange(preset, workers, "nin", folder) for preset in (SERVERS, TREE))
-        whole, both = median(server.seconds()), median(tree.seconds())
+        whole = median(server.seconds())
+        both = median(tree.seconds())
         record.row(workers, whole, both, whole / both)
 
 
 def over_cables(record: Record, folder: Path, most: int) -> None:
-    """The same exchanges in real time: a process for each worker, network namespaces for machines."""
+    """The same exchanges in real time: a process for each worker, network namespaces for
+    machines."""
     if without_presets(record):
         return
     net = one_layer(folder, GRADIENTS)
     record.facts["link"] = "veth pairs of 1 Gbit/s each way (tbf), one per process"
     record.table(
-        "Seconds, 30 MB in one message, real time", "workers", "server: iteration", "virtual", "processor busy",
-        "tree: iteration", "virtual", "processor busy", "equation 4", "times faster",
-    )  # fmt: skip
+        ("Seconds, 30 MB in one message, real time"),
+        "workers",
+        "server: iteration",
+        "virtual",
+        "processor busy",
+        "tree: iteration",
+        "virtual",
+        "processor busy",
+        "equation 4",
+        "times faster",
+    )
     for workers in (count for count in WORKERS if count <= most):
-        found, modelled, busy = {}, {}, {}
+        found = {}
+        modelled = {}
+        busy = {}
         for preset in (SERVERS, TREE):
             wanted = Wanted(preset, workers, iterations=6, net=net, shape=(3, 50, 50))
             try:
@@ -142,7 +187,8 @@ def exchange(preset: str, workers: int, net: str, folder: Path) -> Found:
 
 
 def seconds_in(found: Found) -> float:
-    """From the first gradient of an iteration that a worker sends to the last that arrives; median of them all."""
+    """From the first gradient of an iteration that a worker sends to the last that arrives; median
+    of them all."""
     spans: dict[int, tuple[float, float]] = {}
     for transfer in found.transfers:
         message = transfer.envelope.message
@@ -156,20 +202,29 @@ def staleness(record: Record, folder: Path, most: int) -> None:
     """Asynchronous groups on the virtual clock, exponential service times."""
     record.table("Virtual clock", "groups", "iterations", "mean staleness", "g - 1", "FC staleness")
     law = {"cv": 1.0, "law": "gamma"}
-    times = {"conv_compute/forward *": {"mean": 0.01, **law}, "conv_compute/backward *": {"mean": 0.01, **law}}
+    times = {
+        "conv_compute/forward *": {"mean": 0.01, **law},
+        "conv_compute/backward *": {"mean": 0.01, **law},
+    }
     for groups in (count for count in GROUPS if count <= most):
-        wanted = Wanted("async", groups, iterations=60 * groups, times={**times, "*/*": 1e-5}, more=LINKS)
+        wanted = Wanted(
+            "async", groups, iterations=60 * groups, times={**times, "*/*": 1e-5}, more=LINKS
+        )
         fc = FcVersions()
         found = simulated(wanted.write(folder / str(groups)), fc.watch)
         stale = settled(found.journal.of("progress"), groups)
         record.row(groups, wanted.iterations, stale, groups - 1, max(fc.staleness))
         fresh(record, f"{groups} groups", stale, groups)
         if max(fc.staleness):
-            record.fail(f"MISSED {groups} groups: the FC phase's own model was {max(fc.staleness)} updates old")
+            record.fail(
+                f"MISSED {groups} groups: the FC phase's own model was "
+                f"{max(fc.staleness)} updates old"
+            )
 
 
 class FcVersions:
-    """Updates of the merged FC model between its reading and the update that comes of it, of every pass."""
+    """Updates of the merged FC model between its reading and the update that comes of it, of every
+    pass."""
 
     def __init__(self) -> None:
         self.staleness: list[int] = []
@@ -177,7 +232,9 @@ class FcVersions:
     def watch(self, actors: dict[str, Any]) -> None:
         """Look at every access to the server's parameters."""
         store = actors["fc_server"]._store
-        read, apply, seen = store.read, store.apply, dict[str, int]()
+        read = store.read
+        apply = store.apply
+        seen = dict[str, int]()
 
         def noted_read(layer: str) -> Any:
             seen[layer] = store.versions[layer]
@@ -187,18 +244,27 @@ class FcVersions:
             self.staleness.append(store.versions[layer] - seen[layer])
             return apply(layer, gradients)
 
-        store.read, store.apply = noted_read, noted_apply
+        store.read = noted_read
+        store.apply = noted_apply
 
 
 def settled(reports: list[dict[str, Any]], groups: int) -> float:
-    """Mean staleness once every group has read a model that others have updated, until the first is told to stop."""
+    """Mean staleness once every group has read a model that others have updated, until the first is
+    told to stop."""
     return mean(report["staleness"] for report in reports[2 * groups :])
 
 
 def processes(record: Record, folder: Path, most: int) -> None:
-    """Asynchronous groups on the real clock: up to 32 workers in four processes, the servers in others."""
-    record.table("Real clock", "groups", "iterations", "mean staleness", "g - 1", "iterations/s", "expected")
-    times = {"conv_compute/forward *": STAGE_SECONDS, "conv_compute/backward *": STAGE_SECONDS, "*/*": 0}
+    """Asynchronous groups on the real clock: up to 32 workers in four processes, the servers in
+    others."""
+    record.table(
+        "Real clock", "groups", "iterations", "mean staleness", "g - 1", "iterations/s", "expected"
+    )
+    times = {
+        "conv_compute/forward *": STAGE_SECONDS,
+        "conv_compute/backward *": STAGE_SECONDS,
+        "*/*": 0,
+    }
     for groups in (count for count in GROUPS if count <= most):
         wanted = Wanted("async", groups, iterations=20 * groups, times=times, more=together(groups))
         events = real(wanted.write(folder / str(groups)))
@@ -212,15 +278,21 @@ def processes(record: Record, folder: Path, most: int) -> None:
 def together(groups: int) -> str:
     """Up to four processes that share the workers."""
     count = min(4, groups)
-    shares = [[f'"conv-{group}-0"' for group in range(groups) if group % count == index] for index in range(count)]
+    shares = [
+        [f'"conv-{group}-0"' for group in range(groups) if group % count == index]
+        for index in range(count)
+    ]
     return "\n".join(
-        f'[[process]]\nname = "workers-{index}"\nactors = [{", ".join(share)}]' for index, share in enumerate(shares)
+        (f'[[process]]\nname = "workers-{index}"\nactors = [{", ".join(share)}]')
+        for index, share in enumerate(shares)
     )
 
 
 def shares(record: Record, folder: Path, most: int) -> None:
     """Two devices of speeds 1 and 3 in one group."""
-    slow, fast, rows = 0.3, 0.1, 64  # seconds of a stage for the whole batch
+    slow = 0.3  # seconds of a stage for the whole batch
+    fast = 0.1
+    rows = 64
     record.table("Speeds 1 and 3", "shares", "seconds of an iteration", "ideal", "above it")
     times = {
         f"conv-0-{rank}/{label} *": {"mean": mean_, "rows": rows}
@@ -231,12 +303,18 @@ def shares(record: Record, folder: Path, most: int) -> None:
     found = {}
     for kind in ("equal", "throughput"):
         strategy = f'shares = "{kind}"'
-        wanted = Wanted("sync", 2, iterations=30, times={**times, "*/*": 0}, strategy=strategy, more=LINKS)
+        wanted = Wanted(
+            "sync", 2, iterations=30, times={**times, "*/*": 0}, strategy=strategy, more=LINKS
+        )
         taken = simulated(wanted.write(folder / kind)).seconds()
         found[kind] = median(taken[len(taken) // 2 :])
         record.row(kind, found[kind], ideal, found[kind] / ideal - 1)
-    record.judge("in proportion to throughput, of the ideal", found["throughput"] / ideal, most=1 + IDEAL)
-    record.judge("equal shares, of those in proportion", found["equal"] / found["throughput"], least=1.0)
+    record.judge(
+        ("in proportion to throughput, of the ideal"), found["throughput"] / ideal, most=1 + IDEAL
+    )
+    record.judge(
+        "equal shares, of those in proportion", found["equal"] / found["throughput"], least=1.0
+    )
 
 
 def near(record: Record, what: str, found: float, formula: float) -> None:

@@ -1,4 +1,5 @@
-"""Clusters of emulated workers for `benchmarks.scaling`: a cluster.toml each, run on the virtual or the real clock."""
+"""Clusters of emulated workers for `benchmarks.scaling`: a cluster.toml each, run on the virtual or
+the real clock."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from runtime.transport import Limits
 from runtime.transport.inproc import Transfer
 
 GIGABIT = 125_000_000  # bytes per second
-SOLVER = 'net: "net" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {iterations} display: 1\n'
+SOLVER = (
+    'net: "net" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {iterations} display: 1\n'
+)
 CLUSTER = """{more}
 [train]
 net = "{net}"
@@ -41,8 +44,14 @@ workers = {workers}
 {strategy}
 """
 VIRTUAL = '[simulation]\nclock = "virtual"\nbytes_per_second = {rate}\nlatency = {latency}\n'
-TCP = '[links]\ntransport = "tcp"\nencryption = "none"\n[liveness]\nstart_seconds = 120.0\nheartbeat_seconds = 2.0\n'
-MACHINE = '[[machine]]\nname = "{name}"\nnamespace = "{at.namespace}"\naddress = "{at.address}"\nthreads = 1\n'
+TCP = (
+    '[links]\ntransport = "tcp"\nencryption = "none"\n[liveness]\nstart_seconds = '
+    "120.0\nheartbeat_seconds = 2.0\n"
+)
+MACHINE = (
+    '[[machine]]\nname = "{name}"\nnamespace = "{at.namespace}"\naddress = '
+    '"{at.address}"\nthreads = 1\n'
+)
 PROCESS = '[[process]]\nname = "{name}"\nmachine = "{machine}"\nactors = {actors}\n'
 ONE_LAYER = """name: "one_layer"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 64 dim: 3 dim: 50 dim: 50 }} }} }}
@@ -55,7 +64,8 @@ INPUTS = 3 * 50 * 50  # of ONE_LAYER
 
 @dataclass
 class Wanted:
-    """One cluster. `times` is the profile of its devices; `more` is put first, `strategy` ends its section."""
+    """One cluster. `times` is the profile of its devices; `more` is put first, `strategy` ends its
+    section."""
 
     preset: str
     workers: int
@@ -79,7 +89,8 @@ class Wanted:
 
 
 def one_layer(folder: Path, size: int) -> str:
-    """A net whose parameters are one layer of about `size` bytes: they travel in one message. Its path."""
+    """A net whose parameters are one layer of about `size` bytes: they travel in one message. Its
+    path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "one_layer.prototxt"
     path.write_text(ONE_LAYER.format(outputs=size // 4 // (INPUTS + 1)))
@@ -106,14 +117,19 @@ def simulated(
 ) -> Found:
     """Run a cluster on the virtual clock, in this process; `recorder` is told of all array work."""
     checked = check(cluster)
-    config, transfers = checked.loaded.config, list[Transfer]()
+    config = checked.loaded.config
+    transfers = list[Transfer]()
     network = network_of(checked.placement, config)
     network.on_transfer = transfers.append
     limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
 
     async def main() -> Journal:
         simulation = Simulation(
-            checked.placement, network=network, limits=limits, directory=cluster.parent, recorder=recorder
+            checked.placement,
+            network=network,
+            limits=limits,
+            directory=cluster.parent,
+            recorder=recorder,
         )
         await simulation.run(lambda spec: actor_of(checked.loaded.program, spec), prepared)
         return simulation.journal
@@ -123,14 +139,19 @@ def simulated(
 
 def on_machines(wanted: Wanted, made: list[Machine], folder: Path) -> Path:
     """The cluster.toml of the same cluster, with each process on a machine of its own."""
-    spread = replace(wanted, more=TCP + "".join(MACHINE.format(name=f"m{n}", at=at) for n, at in enumerate(made)))
+    spread = replace(
+        wanted, more=TCP + "".join(MACHINE.format(name=f"m{n}", at=at) for n, at in enumerate(made))
+    )
     for number, spec in enumerate(check(wanted.write(folder)).placement.processes):
-        spread.more += PROCESS.format(name=spec.name, machine=f"m{number}", actors=json.dumps(spec.actors))
+        spread.more += PROCESS.format(
+            name=spec.name, machine=f"m{number}", actors=json.dumps(spec.actors)
+        )
     return spread.write(folder)
 
 
 class Processor:
-    """How busy this machine's cores are: where they have no time left, what is measured on them is no network."""
+    """How busy this machine's cores are: where they have no time left, what is measured on them is
+    no network."""
 
     def __init__(self) -> None:
         self._before = self._ticks()
@@ -151,7 +172,13 @@ def real(cluster: Path, seconds: float = 600.0) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "runtime", "up", cluster.name]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, cwd=cluster.parent, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        command,
+        cwd=cluster.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(done.stderr or f"exit status {done.returncode}")

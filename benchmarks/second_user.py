@@ -1,9 +1,10 @@
-"""`python -m benchmarks.second_user`: what another user of the same machine costs a run, who tries one door after the
-other without a pause. Needs root, who can be another user, and two cores.
+"""`python -m benchmarks.second_user`: what another user of the same machine costs a run, who tries
+one door after the other without a pause. Needs root, who can be another user, and two cores.
 
-The run trains over TCP on one core and the other user has a core for itself: what is told is what the run spends on
-whoever knocks, not the processor time that any program of another user takes. For each door calm and attacked seconds
-take turns, and the ratio is the median of the ratios of the turns.
+The run trains over TCP on one core and the other user has a core for itself: what is told is what
+the run spends on whoever knocks, not the processor time that any program of another user takes. For
+each door calm and attacked seconds take turns, and the ratio is the median of the ratios of the
+turns.
 """
 
 from __future__ import annotations
@@ -143,9 +144,11 @@ ATTACKS = {
     "unix": UNIX,
 }
 
-# A door that shuts at once lets somebody knock ten thousand times a second. ZeroMQ's own thread spends 20 us on each,
-# which nothing here can bound: it is tried TRIES times in a turn, and what it costs without a pause is told beside.
-TRIES, SHUT = 10, ("old",)
+# A door that shuts at once lets somebody knock ten thousand times a second. ZeroMQ's own thread
+# spends 20 us on each, which nothing here can bound: it is tried TRIES times in a turn, and what it
+# costs without a pause is told beside.
+TRIES = 10
+SHUT = ("old",)
 # A line is for how many seconds to try and how often at most; said is how often it was tried.
 TURNS = """
 for line in sys.stdin:
@@ -170,7 +173,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each half of a turn")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
-    record, cores = Record("A run over TCP while another user tries its doors"), sorted(os.sched_getaffinity(0))
+    record = Record("A run over TCP while another user tries its doors")
+    cores = sorted(os.sched_getaffinity(0))
     if os.geteuid() or len(cores) < 2:
         print("skipped: needs root and two cores")
         return 0
@@ -188,12 +192,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def measure(record: Record, solver: Path, given: argparse.Namespace, core: int) -> None:
     """One run in the solver's folder, and whoever attacks it, on this core."""
-    record.table("Milliseconds of an iteration", "door", "calm", "attacked", "ratio", "tries a second")
+    record.table(
+        "Milliseconds of an iteration", "door", "calm", "attacked", "ratio", "tries a second"
+    )
     data = {"train": {"format": "digits", "split": "train"}}
     strategy = {"preset": "sync", "workers": 2}
-    topology = roles.training({"solver": str(solver), "batch": 64, "data": data, "strategy": strategy})
-    links, machines = {"transport": "tcp"}, [{"threads": 1}]
-    async with runtime.launch(topology, directory=solver.parent, links=links, machine=machines) as run:
+    topology = roles.training(
+        {"solver": str(solver), "batch": 64, "data": data, "strategy": strategy}
+    )
+    links = {"transport": "tcp"}
+    machines = [{"threads": 1}]
+    async with runtime.launch(
+        topology, directory=solver.parent, links=links, machine=machines
+    ) as run:
         watched = Watched(run)
         following = asyncio.create_task(watched.follow())
         while watched.iterations < WARM:
@@ -202,20 +213,30 @@ async def measure(record: Record, solver: Path, given: argparse.Namespace, core:
             most = TRIES if name in SHUT else math.inf
             ratio = await door(record, name, watched, given, core, most)
             if ratio > BAR:
-                record.fail(f"{name}: {ratio:.3f} times the seconds of a calm iteration, at most {BAR:g}")
+                record.fail(
+                    f"{name}: {ratio:.3f} times the seconds of a calm iteration, at most {BAR:g}"
+                )
             if name in SHUT:
                 await door(record, name, watched, given, core, math.inf)
         await run.end_now()
         await following
 
 
-async def door(record: Record, name: str, watched: Watched, given: argparse.Namespace, core: int, most: float) -> float:
-    """A door's row: calm and attacked seconds in turn, in each `most` tries; the ratio of the two."""
+async def door(
+    record: Record, name: str, watched: Watched, given: argparse.Namespace, core: int, most: float
+) -> float:
+    """A door's row: calm and attacked seconds in turn, in each `most` tries; the ratio of the
+    two."""
     program = PREAMBLE + TURNS.replace("{attack}", indent(ATTACKS[name], " " * 8))
     other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, *watched.doors(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        sys.executable,
+        "-c",
+        program,
+        *watched.doors(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         preexec_fn=partial(os.sched_setaffinity, 0, {core}),
-    )  # fmt: skip
+    )
     assert other.stdin is not None
     assert other.stdout is not None
 
@@ -224,7 +245,9 @@ async def door(record: Record, name: str, watched: Watched, given: argparse.Name
         return (await other.stdout.readline()).decode().split()
 
     await tried(0)  # it has imported everything
-    calm, attacked, tries = [], [], 0
+    calm = []
+    attacked = []
+    tries = 0
     for _ in range(given.turns):
         calm.append((await watched.pace(asyncio.sleep(given.seconds)))[0])
         pace, said = await watched.pace(tried(given.seconds))
@@ -237,7 +260,13 @@ async def door(record: Record, name: str, watched: Watched, given: argparse.Name
     await other.wait()
     ratio = median(there / here for there, here in zip(attacked, calm, strict=True))
     title = f"{name}, without a pause" if name in SHUT and most > TRIES else name
-    record.row(title, 1000 * median(calm), 1000 * median(attacked), ratio, tries / given.turns / given.seconds)
+    record.row(
+        title,
+        1000 * median(calm),
+        1000 * median(attacked),
+        ratio,
+        tries / given.turns / given.seconds,
+    )
     return ratio
 
 
@@ -246,7 +275,8 @@ class Watched:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.iterations, self._time = 0, 0.0
+        self.iterations = 0
+        self._time = 0.0
         self.processes: list[Event] = []  # that have begun
         self._news = asyncio.Event()
 
@@ -259,7 +289,8 @@ class Watched:
             if event.name == "process":
                 self.processes.append(event)
             elif event.name == "progress":
-                self.iterations, self._time = int(event["iteration"]), event.time
+                self.iterations = int(event["iteration"])
+                self._time = event.time
                 self._news.set()
 
     async def next(self) -> tuple[int, float]:
@@ -276,12 +307,23 @@ class Watched:
         return (ended - began) / (after - before), result
 
     def doors(self) -> list[str]:
-        """The arguments of PREAMBLE: ports of the coordinator and the model server, a name, folders, metrics pages."""
+        """The arguments of PREAMBLE: ports of the coordinator and the model server, a name,
+        folders, metrics pages."""
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{os.getpid()}-*")
         pages = {event["metrics_port"] for event in self.processes}
-        pids = [event["pid"] for event in self.processes if event["process"] in ("coordinator", "conv_model")]
+        pids = [
+            event["pid"]
+            for event in self.processes
+            if event["process"] in ("coordinator", "conv_model")
+        ]
         ports = map(str, sorted(listening(pids) - pages))
-        return [*ports, "conv-0-0/1.7", str(sockets), str(self._run.directory), " ".join(map(str, pages))]
+        return [
+            *ports,
+            "conv-0-0/1.7",
+            str(sockets),
+            str(self._run.directory),
+            " ".join(map(str, pages)),
+        ]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Eight ways in which a stranger knocks at an encrypted link. Each tries once and returns when it was turned away.
+"""Eight ways in which a stranger knocks at an encrypted link. Each tries once and returns when it
+was turned away.
 
-A stranger knows all that is no secret: the listener's public key, the names of its peers, how a message is encoded.
-`python -m benchmarks.strangers` is a process of them: its first line says the doors, each other one a way, how often
-and in how many seconds; it answers with how often it was let in.
+A stranger knows all that is no secret: the listener's public key, the names of its peers, how a
+message is encoded. `python -m benchmarks.strangers` is a process of them: its first line says the
+doors, each other one a way, how often and in how many seconds; it answers with how often it was let
+in.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ from runtime.transport.zeromq import key_pair
 
 SAID = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
 SECONDS = 0.3  # for a handshake that shall come to nothing
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)  # of ZMTP 3.1, a client's
+# of ZMTP 3.1, a client's
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 
 
 @dataclass
 class Door:
-    """A listener: where it is, its public key, as which living peer to come, and what to say there. `secret`: an old
-    one; `recorded`: all that a peer sent when it came in."""
+    """A listener: where it is, its public key, as which living peer to come, and what to say there.
+    `secret`: an old one; `recorded`: all that a peer sent when it came in."""
 
     host: str
     port: int
@@ -79,14 +82,18 @@ class Door:
 def no_key(door: Door) -> bool:
     """Speaks of CURVE, and goes on without any handshake as if it were over."""
     frame = b"".join(bytes(part) for part in wire.encode(door.said))
-    ready = b"\x04\x26\x05READY" + b"\x0bSocket-Type" + b"\0\0\0\x06DEALER" + b"\x08Identity" + bytes(4)
+    ready = (
+        b"\x04\x26\x05READY" + b"\x0bSocket-Type" + b"\0\0\0\x06DEALER" + b"\x08Identity" + bytes(4)
+    )
     return door.say(GREETING + ready + b"\x02" + len(frame).to_bytes(8, "big") + frame)
 
 
 def wrong_server_key(door: Door) -> bool:
     """Takes the listener for another one."""
     public, private = key_pair()
-    return door.knock(CURVE_SERVERKEY=key_pair()[0], CURVE_PUBLICKEY=public, CURVE_SECRETKEY=private)
+    return door.knock(
+        CURVE_SERVERKEY=key_pair()[0], CURVE_PUBLICKEY=public, CURVE_SECRETKEY=private
+    )
 
 
 def unknown_key(door: Door) -> bool:
@@ -127,11 +134,13 @@ def replayed(door: Door) -> bool:
         with suppress(OSError):
             while more := stranger.recv(1 << 16):
                 heard += more
-    return len(heard) > len(GREETING) + 200  # a greeting and a WELCOME are everybody's; READY would follow
+    # a greeting and a WELCOME are everybody's; READY would follow
+    return len(heard) > len(GREETING) + 200
 
 
 STRANGERS: dict[str, Callable[[Door], bool]] = {
-    each.__name__: each for each in (half_open, no_key, wrong_server_key, unknown_key, null, plain, garbage, replayed)
+    each.__name__: each
+    for each in (half_open, no_key, wrong_server_key, unknown_key, null, plain, garbage, replayed)
 }
 
 
@@ -185,17 +194,27 @@ def listening(pids: Iterable[int]) -> set[int]:
     """TCP ports on which processes of one network listen: any user may see them."""
     found: set[int] = set()
     for pid in pids:
-        inodes = {re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+        inodes = {
+            re.sub(r"\D", "", str(entry.readlink())) for entry in Path(f"/proc/{pid}/fd").iterdir()
+        }
         rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-        found |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes}
+        found |= {
+            int(row[1].rpartition(":")[2], 16)
+            for row in rows
+            if row[3] == "0A" and row[9] in inodes
+        }
     return found
 
 
-def doors_of(host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[str, int]) -> list[Door]:
-    """Both lanes of a process `name`, whose run keeps its keys in that folder, for who comes as a peer: its name and
-    process."""
-    own, others = Keys.read(keys / f"{name}.keys"), Keys.read(keys / f"{peer[0]}.keys")
-    identity, found = f"{peer[0]}/1.{peer[1]}".encode(), []
+def doors_of(
+    host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[str, int]
+) -> list[Door]:
+    """Both lanes of a process `name`, whose run keeps its keys in that folder, for who comes as a
+    peer: its name and process."""
+    own = Keys.read(keys / f"{name}.keys")
+    others = Keys.read(keys / f"{peer[0]}.keys")
+    identity = f"{peer[0]}/1.{peer[1]}".encode()
+    found = []
     for port in sorted(listening([pid]) - {page}):
         found.append(Door(host, port, own.public, identity, secret=own.secret.encode()))
         found[-1].recorded = recorded(found[-1], others, peer[0])
@@ -205,7 +224,11 @@ def doors_of(host: str, pid: int, page: int, keys: Path, name: str, peer: tuple[
 def recorded(door: Door, keys: Keys, peer: str) -> bytes:
     """What a peer says that comes in: with its real key, and as another life of it."""
     own = keys.public, keys.private
-    with recording(door.host, door.port) as recorder, zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+    with (
+        recording(door.host, door.port) as recorder,
+        zmq.Context() as context,
+        context.socket(zmq.DEALER) as dealer,
+    ):
         for name, value in {"LINGER": 0, "ROUTING_ID": f"{peer}/9.1".encode()}.items():
             dealer.setsockopt(getattr(zmq, name), value)
         dealer.curve_serverkey, dealer.curve_publickey, dealer.curve_secretkey = door.public, *own
@@ -220,7 +243,8 @@ def line_of(doors: list[Door]) -> str:
     """The first line for a process of strangers."""
     kept = ("public", "identity", "secret", "recorded")
     told = [
-        {name: getattr(door, name).hex() for name in kept} | {"host": door.host, "port": door.port} for door in doors
+        {name: getattr(door, name).hex() for name in kept} | {"host": door.host, "port": door.port}
+        for door in doors
     ]
     return json.dumps(told)
 
@@ -229,15 +253,23 @@ def main() -> int:
     """See the module docstring."""
     told = json.loads(sys.stdin.readline())
     doors = [
-        Door(**{key: value if key in ("host", "port") else bytes.fromhex(value) for key, value in each.items()})
+        Door(
+            **{
+                key: value if key in ("host", "port") else bytes.fromhex(value)
+                for key, value in each.items()
+            }
+        )
         for each in told
     ]
     with ThreadPoolExecutor(20) as several:
         for line in sys.stdin:
             name, tries, seconds = line.split()
-            began, waiting = time.monotonic(), []
+            began = time.monotonic()
+            waiting = []
             for number in range(int(tries)):
-                time.sleep(max(0.0, began + number * float(seconds) / int(tries) - time.monotonic()))
+                time.sleep(
+                    max(0.0, began + number * float(seconds) / int(tries) - time.monotonic())
+                )
                 waiting.append(several.submit(STRANGERS[name], doors[number % len(doors)]))
             let_in = sum(each.result() for each in waiting)
             for door in doors:

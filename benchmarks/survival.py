@@ -1,10 +1,12 @@
 """`python -m benchmarks.survival`: what it costs to be able to survive, while nobody dies.
 
-Two workers with the whole net each (`replicas`) train LeNet on the digits, and CaffeNet on synthetic images. Runs that
-are alive at once take turns (`turns`): `recovery.restarts = 0`; `restarts = 3`, which goes on from a living worker's
-memory after a death, so that updates wait until every sum of an iteration is there; the same with checkpoints that come
-far more often than anybody would have them, so that what one costs can be told; and one of another checkout with
-`--against`, as from before runs survived anything. Of each kind there are `--lives`, one after another.
+Two workers with the whole net each (`replicas`) train LeNet on the digits, and CaffeNet on
+synthetic images. Runs that are alive at once take turns (`turns`): `recovery.restarts = 0`;
+`restarts = 3`, which goes on from a living worker's memory after a death, so that updates wait
+until every sum of an iteration is there; the same with checkpoints that come far more often than
+anybody would have them, so that what one costs can be told; and one of another checkout with
+`--against`, as from before runs survived anything. Of each kind there are `--lives`, one after
+another.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from benchmarks.turns import PARTS, Sleeper, taken_in_lives
 IMAGES_LEAST = 0.98  # of a run's that could not survive
 EXPOSED_MOST = 0.01  # of a run's seconds, in which training waits for checkpoints
 EVERY = 300  # seconds, as docs/recovery.md has it
-OFF, ON = "", "[recovery]\nrestarts = 3\n"
+OFF = ""
+ON = "[recovery]\nrestarts = 3\n"
 SAVES = ON + "[checkpoint]\nseconds = {seconds:g}\n"
 CLUSTER = """program = "roles"
 [train]
@@ -42,14 +45,16 @@ progress_seconds = 3600
 missed = 240
 """
 SOLVER = (
-    'base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: {display} snapshot: 0\n'
+    'base_lr: 0.001 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: {display} '
+    "snapshot: 0\n"
     "snapshot_after_train: false\n"
 )
 
 
 @dataclass(frozen=True)
 class Net:
-    """What is trained, iterations between two lines of progress, seconds of a turn and between two checkpoints."""
+    """What is trained, iterations between two lines of progress, seconds of a turn and between two
+    checkpoints."""
 
     name: str
     batch: int
@@ -61,7 +66,14 @@ class Net:
 
 NETS = {
     "lenet": Net("lenet", 64, '{ format = "digits", split = "train" }', 20, 2.0, 2.0),
-    "caffenet": Net("caffenet", 64, '{ format = "synthetic", shape = [3, 227, 227], size = 256 }', 1, 20.0, 8.0),
+    "caffenet": Net(
+        "caffenet",
+        64,
+        ('{ format = "synthetic", shape = [3, 227, 227], size = 256 }'),
+        1,
+        20.0,
+        8.0,
+    ),
 }
 
 
@@ -69,7 +81,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. 1: a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.survival", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=tuple(NETS), default=list(NETS))
-    parser.add_argument("--lives", type=int, default=10, help="runs of each kind, one after another")
+    parser.add_argument(
+        "--lives", type=int, default=10, help="runs of each kind, one after another"
+    )
     parser.add_argument("--rounds", type=int, default=2, help="turns of each run")
     parser.add_argument("--turn", type=float, help="seconds of a turn, instead of each net's")
     parser.add_argument("--against", type=Path, help="another checkout")
@@ -84,8 +98,11 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(record.status == "failed" for record in records.values()))
 
 
-def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, against: Path | None) -> None:
-    """Runs in turns. A checkpoint costs the seconds by which its run did less, of which some are exposed."""
+def compare(
+    record: Record, net: Net, lives: int, rounds: int, seconds: float, against: Path | None
+) -> None:
+    """Runs in turns. A checkpoint costs the seconds by which its run did less, of which some are
+    exposed."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         kinds = {
@@ -106,12 +123,19 @@ def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, a
         found = taken_in_lives(start, lives, rounds, seconds)
         exposed = [each for life in range(lives) for each in waited(folder / str(life) / "saves")]
     off, on, saves = (found[kind] for kind in list(kinds)[:3])
-    record.facts["turns"] = f"{rounds} of {seconds:g} s each of {lives} lives, one life of each kind at once"
+    record.facts["turns"] = (
+        f"{rounds} of {seconds:g} s each of {lives} lives, one life of each kind at once"
+    )
     if not all(all(turns.parts()) for turns in found.values()):
-        record.fail(f"turns of {seconds:g} s are too short here: a fifth of a run's had no iteration (--turn)")
+        record.fail(
+            f"turns of {seconds:g} s are too short here: a fifth of a run's had no "
+            "iteration (--turn)"
+        )
         return
     parts = [f"part {number + 1}" for number in range(PARTS)]
-    record.table(f"Images a second, batch {net.batch}", "run", "in all", "of those of restarts = 0", *parts)
+    record.table(
+        f"Images a second, batch {net.batch}", "run", "in all", "of those of restarts = 0", *parts
+    )
     for kind in kinds:
         turns = found[kind]
         ratios = [ours / theirs for ours, theirs in zip(turns.parts(), off.parts(), strict=True)]
@@ -119,10 +143,16 @@ def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, a
     cost = max(0.0, sum(saves.seconds) * (1.0 - saves.rate / on.rate)) / max(1, len(exposed))
     record.facts |= {"checkpoints": len(exposed), "seconds that one costs": cost}
     every = f"of a run with a checkpoint every {EVERY} s"
-    record.judge("images a second, of those of a run that could not survive", on.rate / off.rate, least=IMAGES_LEAST)
+    record.judge(
+        ("images a second, of those of a run that could not survive"),
+        on.rate / off.rate,
+        least=IMAGES_LEAST,
+    )
     if against:
         before = f"of {against.name}"
-        record.judge(f"images a second, of those {before}", on.rate / found[before].rate, least=IMAGES_LEAST)
+        record.judge(
+            f"images a second, of those {before}", on.rate / found[before].rate, least=IMAGES_LEAST
+        )
     mean = sum(exposed) / max(1, len(exposed))
     record.judge(f"share {every} that training waits for them", mean / EVERY, most=EXPOSED_MOST)
     record.judge(f"share {every} that they cost in all", cost / EVERY, most=1 - IMAGES_LEAST)
@@ -132,7 +162,9 @@ def compare(record: Record, net: Net, lives: int, rounds: int, seconds: float, a
 def sleeper(folder: Path, net: Net, more: str, checkout: Path = ROOT) -> Sleeper:
     """A run with `more` in its cluster.toml."""
     folder.mkdir()
-    (folder / "cluster.toml").write_text(CLUSTER.format(net=net.name, batch=net.batch, data=net.data) + more)
+    (folder / "cluster.toml").write_text(
+        CLUSTER.format(net=net.name, batch=net.batch, data=net.data) + more
+    )
     (folder / "solver.prototxt").write_text(SOLVER.format(display=net.display))
     return Sleeper(folder / "cluster.toml", checkout)
 

@@ -1,4 +1,5 @@
-"""A run of `up` as its user sees it, whatever is done to it: what it says and when, and its present processes."""
+"""A run of `up` as its user sees it, whatever is done to it: what it says and when, and its present
+processes."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ def events(directory: Path, kind: str) -> list[dict[str, Any]]:
         lines = (directory / "events.jsonl").read_text().splitlines(keepends=True)
     except FileNotFoundError:
         return []
-    return [event for line in lines if line.endswith("\n") and (event := json.loads(line))["event"] == kind]
+    return [
+        event
+        for line in lines
+        if line.endswith("\n") and (event := json.loads(line))["event"] == kind
+    ]
 
 
 class Heard:
@@ -47,7 +52,9 @@ class Heard:
 
     def __init__(self, pipe: IO[str]) -> None:
         self.lines: list[tuple[float, str]] = []
-        self.over, self.more, self._pipe = False, threading.Condition(), pipe
+        self.over = False
+        self.more = threading.Condition()
+        self._pipe = pipe
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
@@ -65,11 +72,24 @@ class Survivor:
     """`up` of a cluster.toml, or `up --resume` of it; `more`: what else is typed."""
 
     def __init__(
-        self, cluster: Path, env: Mapping[str, str] | None = None, *, resume: bool = False, more: Sequence[str] = ()
+        self,
+        cluster: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        resume: bool = False,
+        more: Sequence[str] = (),
     ) -> None:
         self.runs = cluster.parent / "runs"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "runtime", "up", cluster.name, *(["--resume"] if resume else []), *more],
+            [
+                sys.executable,
+                "-m",
+                "runtime",
+                "up",
+                cluster.name,
+                *(["--resume"] if resume else []),
+                *more,
+            ],
             cwd=cluster.parent,
             env=dict(env or environment()),
             stdout=subprocess.PIPE,
@@ -78,7 +98,8 @@ class Survivor:
         )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        self._out, self._err = Heard(self.process.stdout), Heard(self.process.stderr)
+        self._out = Heard(self.process.stdout)
+        self._err = Heard(self.process.stderr)
         self._read = {id(self._out): 0, id(self._err): 0}
 
     @property
@@ -96,12 +117,14 @@ class Survivor:
         return {event["process"]: event["pid"] for event in events(self.newest, "process")}
 
     def reported(self, wanted: Callable[[dict[str, int]], object] = bool) -> dict[str, int]:
-        """The pids of the run under way, as soon as they are what is wanted, by default any: a run that begins anew has
-        none at first. Gone if `up` ends, or none come."""
+        """The pids of the run under way, as soon as they are what is wanted, by default any: a run
+        that begins anew has none at first. Gone if `up` ends, or none come."""
         deadline = time.monotonic() + PATIENCE
         while not wanted(found := self.pids()):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise Gone(f"processes that have reported: {', '.join(found) or 'none'}\n{self.said()}")
+                raise Gone(
+                    f"processes that have reported: {', '.join(found) or 'none'}\n{self.said()}"
+                )
             time.sleep(0.01)
         return found
 
@@ -129,8 +152,11 @@ class Survivor:
                     return line
         raise Gone(f"no line, or an end, instead of {pattern!r}:\n{self.said()}")
 
-    def named(self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0) -> tuple[float, str]:
-        """The next line on stderr after this moment that begins so, and when it came. Gone if none comes."""
+    def named(
+        self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0
+    ) -> tuple[float, str]:
+        """The next line on stderr after this moment that begins so, and when it came. Gone if none
+        comes."""
         while (found := self._next(self._err, pattern, timeout))[0] < since:
             pass
         return found
@@ -170,7 +196,8 @@ class Survivor:
         return "".join(line for _, line in lines[-SHOWN:])
 
     def _next(self, heard: Heard, pattern: str, timeout: float) -> tuple[float, str]:
-        deadline, key = time.monotonic() + timeout, id(heard)
+        deadline = time.monotonic() + timeout
+        key = id(heard)
         while True:
             with heard.more:
                 while self._read[key] >= len(heard.lines):
@@ -191,7 +218,8 @@ class Survivor:
 
 
 def _began(run: Path) -> int:
-    """When its first file was written, by the kernel's clock: names tell the time of a clock that may be set."""
+    """When its first file was written, by the kernel's clock: names tell the time of a clock that
+    may be set."""
     try:
         return (run / "config.toml").stat().st_mtime_ns
     except FileNotFoundError:  # it is about to
@@ -199,7 +227,8 @@ def _began(run: Path) -> int:
 
 
 def living(pid: int) -> bool:
-    """Is there such a process, and not only its entry: "Z" until its parent has asked for it, "X" while it does?"""
+    """Is there such a process, and not only its entry: "Z" until its parent has asked for it, "X"
+    while it does?"""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,6 +1,8 @@
-"""A net of ours as PyTorch modules: the peer that training is timed beside, made from the same prototxt.
+"""A net of ours as PyTorch modules: the peer that training is timed beside, made from the same
+prototxt.
 
-Layer by layer, as a PyTorch user would write it: BatchNorm with its Scale is one BatchNorm2d, ReLU is in place.
+Layer by layer, as a PyTorch user would write it: BatchNorm with its Scale is one BatchNorm2d, ReLU
+is in place.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from nets.graph.graph import Net
 
 
 class TorchPeer(nn.Module):
-    """The layers of `net` (phase TRAIN, whole) in their order; forward gives the weighted loss. NotImplementedError
-    names a type that has no translation."""
+    """The layers of `net` (phase TRAIN, whole) in their order; forward gives the weighted loss.
+    NotImplementedError names a type that has no translation."""
 
     def __init__(self, net: Net, blobs: Any = None) -> None:
         """`blobs`: the first parameters, in host memory, if they are known."""
@@ -51,12 +53,15 @@ class TorchPeer(nn.Module):
             if isinstance(part, nn.LSTM):
                 i_f_o_g = (0, 1, 3, 2)  # Caffe's gates in PyTorch's order: i, f, g, o
                 w_x, b, w_h = (_gates(torch.from_numpy(blob), i_f_o_g) for blob in blobs)
-                for parameter, blob in zip(part.parameters(), (w_x, w_h, b, torch.zeros_like(b)), strict=True):
+                for parameter, blob in zip(
+                    part.parameters(), (w_x, w_h, b, torch.zeros_like(b)), strict=True
+                ):
                     parameter.data.copy_(blob)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """The loss of blobs by name."""
-        blobs, loss = dict(inputs), torch.zeros((), device=next(iter(inputs.values())).device)
+        blobs = dict(inputs)
+        loss = torch.zeros((), device=next(iter(inputs.values())).device)
         for kind, work, bottoms, tops in self.steps:
             values = [blobs[name] for name in bottoms]
             if kind == "SoftmaxWithLoss":
@@ -71,11 +76,18 @@ def _gates(blob: Tensor, order: tuple[int, ...]) -> Tensor:
 
 
 def _conv(layer: Any, shape: tuple[int, ...]) -> nn.Module:
-    geometry, outputs = layer.geometry, layer.top_shape[1]
+    geometry = layer.geometry
+    outputs = layer.top_shape[1]
     return nn.Conv2d(
-        shape[1], outputs, geometry.kernel, geometry.stride, geometry.pad, geometry.dilation, geometry.groups,
+        shape[1],
+        outputs,
+        geometry.kernel,
+        geometry.stride,
+        geometry.pad,
+        geometry.dilation,
+        geometry.groups,
         bias=len(layer.params) > 1,
-    )  # fmt: skip
+    )
 
 
 def _dense(layer: Any, shape: tuple[int, ...]) -> nn.Module:
@@ -85,7 +97,12 @@ def _dense(layer: Any, shape: tuple[int, ...]) -> nn.Module:
 
 def _pool(layer: Any, shape: tuple[int, ...]) -> Any:
     geometry = layer.geometry
-    options = {"kernel_size": geometry.kernel, "stride": geometry.stride, "padding": geometry.pad, "ceil_mode": True}
+    options = {
+        "kernel_size": geometry.kernel,
+        "stride": geometry.stride,
+        "padding": geometry.pad,
+        "ceil_mode": True,
+    }
     return nn.MaxPool2d(**options) if geometry.mode == "MAX" else nn.AvgPool2d(**options)
 
 

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.training`: whole training steps beside PyTorch eager, forward, backward and update.
+"""`python -m benchmarks.training`: whole training steps beside PyTorch eager, forward, backward and
+update.
 
-Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its layouts (the better one
-counts), each number of threads in a process of its own. A ratio above 1 says that Convoy is faster. With `--beside
-numpy` the other side is Convoy's own NumPy backend; with `--vector-bits 256` the kernels are those of a processor
-without AVX-512 (libraries still use what the processor has).
+Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its
+layouts (the better one counts), each number of threads in a process of its own. A ratio above 1
+says that Convoy is faster. With `--beside numpy` the other side is Convoy's own NumPy backend; with
+`--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still use what
+the processor has).
 """
 
 from __future__ import annotations
@@ -52,19 +54,27 @@ BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the ot
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the workloads for each number of threads and write the results. 1: a ratio is below its bar."""
+    """Run the workloads for each number of threads and write the results. 1: a ratio is below its
+    bar."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--precision", choices=("exact", "fast"), default="fast")
     parser.add_argument("--beside", choices=PEERS, default="torch")
-    parser.add_argument("--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for each net and number of threads")
+    parser.add_argument(
+        "--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="for each net and number of threads"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.beside == "torch" and (absent := missing({"torch": "torch"})):
-        print(f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install {' '.join(absent)}")
+        print(
+            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"{' '.join(absent)}"
+        )
         return 1
     if given.into:
         return run_here(given)
@@ -74,7 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
             some = "" if set(given.nets) == set(WORKLOADS) else f", {' '.join(given.nets)}"
             part = f"{threads} threads{some}"  # a run of some nets does not replace one of all
             records[part] = run_apart(given, threads, Path(folder, f"{threads}.json"))
-    name = "-".join(["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])])
+    name = "-".join(
+        ["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])]
+    )
     vectors = {"vectors": f"{given.vector_bits} bits"} if given.vector_bits else {}
     paths = write(given.results, name, machine() | vectors, records)
     print("results:", *paths)
@@ -88,8 +100,23 @@ def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
     if given.vector_bits:
         environment["CONVOY_VECTOR_BITS"] = given.vector_bits
-    command = [sys.executable, "-m", "benchmarks.training", "--into", str(path), "--threads", str(threads)]
-    command += ["--precision", given.precision, "--beside", given.beside, "--seconds", str(given.seconds)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.training",
+        "--into",
+        str(path),
+        "--threads",
+        str(threads),
+    ]
+    command += [
+        "--precision",
+        given.precision,
+        "--beside",
+        given.beside,
+        "--seconds",
+        str(given.seconds),
+    ]
     command += ["--nets", *given.nets]
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
     return Record.load(path)
@@ -99,9 +126,11 @@ def run_here(given: argparse.Namespace) -> int:
     """Measure in this process."""
     from ops.cpu.codegen.target import host
 
-    threads, peers = given.threads[0], PEERS[given.beside]
+    threads = given.threads[0]
+    peers = PEERS[given.beside]
     record = Record.load(given.into)
-    record.path, record.facts = given.into, {"precision": given.precision, "bits of a vector": host().bits}
+    record.path = given.into
+    record.facts = {"precision": given.precision, "bits of a vector": host().bits}
     if given.beside == "torch":
         import torch
 
@@ -113,8 +142,11 @@ def run_here(given: argparse.Namespace) -> int:
     )  # fmt: skip
     for name in given.nets:
         work = WORKLOADS[name]
-        taken = rounds(steps(work, given, threads), given.seconds, least=SAMPLES[0], most=SAMPLES[1])
-        rates, faster = {label: work.batch / of for label, of in medians(taken).items()}, gain(taken)
+        taken = rounds(
+            steps(work, given, threads), given.seconds, least=SAMPLES[0], most=SAMPLES[1]
+        )
+        rates = {label: work.batch / of for label, of in medians(taken).items()}
+        faster = gain(taken)
         scale = 64 if work.image is None else 1  # 64 steps of time
         best = max(rates.get(label, 0.0) for label in peers)  # an LSTM has one layout
         shown = [rates.get(label, best) * scale for label in (*peers, "convoy")]
@@ -128,7 +160,9 @@ def run_here(given: argparse.Namespace) -> int:
     return 0
 
 
-def steps(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, Callable[[], object]]:
+def steps(
+    work: Workload, given: argparse.Namespace, threads: int
+) -> dict[str, Callable[[], object]]:
     """One training step of each side."""
     from nets import Net, load_net
     from ops import get_backend
@@ -150,7 +184,8 @@ def steps(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, 
 
 
 def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Images of standard normal numbers; labels and characters below `classes`; every sequence goes on."""
+    """Images of standard normal numbers; labels and characters below `classes`; every sequence goes
+    on."""
     rng = np.random.default_rng(0)
     found = {}
     for name, shape in net.input_shapes.items():
@@ -165,7 +200,8 @@ def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def our_step(net: Any, inputs: dict[str, Any], blobs: Any = None) -> Callable[[], object]:
-    """Forward, backward, update as the preset `single` does them; `blobs`: the first parameters, if they are known."""
+    """Forward, backward, update as the preset `single` does them; `blobs`: the first parameters, if
+    they are known."""
     from nets import load_solver
     from roles.learning.buffers import gradient_buffers
     from roles.learning.parameter_store import ParameterStore
@@ -190,11 +226,16 @@ def our_step(net: Any, inputs: dict[str, Any], blobs: Any = None) -> Callable[[]
 
 
 def torch_step(
-    net: Any, inputs: dict[str, Any], *, channels_last: bool, device: Any = None, autocast: bool = False,
+    net: Any,
+    inputs: dict[str, Any],
+    *,
+    channels_last: bool,
+    device: Any = None,
+    autocast: bool = False,
     blobs: Any = None,
-) -> Callable[[], object]:  # fmt: skip
-    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16 (`autocast`). A
-    device copies the images from page-locked memory in every step."""
+) -> Callable[[], object]:
+    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16
+    (`autocast`). A device copies the images from page-locked memory in every step."""
     import torch
 
     from benchmarks.torch_peer import TorchPeer
@@ -202,7 +243,9 @@ def torch_step(
     layout = torch.channels_last if channels_last else torch.contiguous_format
     peer = TorchPeer(net, blobs).to(device=device, memory_format=layout)
     given = {
-        name: torch.from_numpy(array).to(memory_format=layout) if array.ndim == 4 else torch.from_numpy(array).long()
+        name: torch.from_numpy(array).to(memory_format=layout)
+        if array.ndim == 4
+        else torch.from_numpy(array).long()
         for name, array in inputs.items()
     }
     if device is not None:
@@ -212,7 +255,9 @@ def torch_step(
     def step() -> object:
         optimizer.zero_grad()
         with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
-            loss = peer(**{name: array.to(device, non_blocking=True) for name, array in given.items()})
+            loss = peer(
+                **{name: array.to(device, non_blocking=True) for name, array in given.items()}
+            )
         loss.backward()
         optimizer.step()
         return float(loss.detach())

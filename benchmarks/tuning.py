@@ -1,4 +1,5 @@
-"""`python -m benchmarks.tuning`: what the queueing model says, beside textbooks, beside itself, and how long it takes.
+"""`python -m benchmarks.tuning`: what the queueing model says, beside textbooks, beside itself, and
+how long it takes.
 
     formulas    mean values and the event model beside textbook results, and the closed formula beside both
     large       10 000 machines, event by event
@@ -6,7 +7,8 @@
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
     real        what runs of real work predict of themselves, beside what they take (no other load, please)
     tradeoff-D-W-G  groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7): data D, W workers,
-                links of G Gbit/s (`tuning_tradeoff`); 20 minutes of a core and more, goes on where it was cut off
+                links of G Gbit/s (`tuning_tradeoff`); 20 minutes of a core and more, goes on where
+                it was cut off
     tradeoff-real   the same in processes, up to 4 workers; 8 minutes (no other load, please)
     lesion      what each choice of the tuner is worth (Omnivore, Figure 31); after tradeoff-mnist-8-1 and
                 tradeoff-cifar10-8-10
@@ -14,7 +16,8 @@
     momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
     nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
 
-Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
+Every comparison has its confidence interval. A bar that is missed is a line, and the command ends
+with 1.
 """
 
 from __future__ import annotations
@@ -38,12 +41,13 @@ from benchmarks.tuning_tradeoff import CONFIGURATIONS
 from benchmarks.tuning_tradeoff_real import tradeoff_real
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
-from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
+from runtime.queueing.event_simulation import Delay, Model, Together, Visit, exponential, gamma
 from runtime.queueing.mean_values import Station, solve
 
 CYCLES = 200_000
 EXACT = 1e-9  # relative
-MACHINES, LARGE_SECONDS = 10_000, 10.0
+MACHINES = 10_000
+LARGE_SECONDS = 10.0
 SPREAD = 0.0036  # squared coefficient of variation: 6 % (Omnivore, Figure 22)
 
 
@@ -67,61 +71,115 @@ def main(arguments: list[str] | None = None) -> int:
 
 def formulas(record: Record, cycles: int) -> None:
     """Seconds, each way of knowing them."""
-    record.table("Open queues: seconds a job is there", "queue", "load", "textbook", "events", "95 % +-", "inside")
+    record.table(
+        "Open queues: seconds a job is there",
+        "queue",
+        "load",
+        "textbook",
+        "events",
+        "95 % +-",
+        "inside",
+    )
     for load in (0.3, 0.5, 0.7, 0.8, 0.9):
         for name, seconds, variation in (("M/M/1", exponential(load), 1.0), ("M/D/1", load, 0.0)):
             model = Model(seed=7)
             model.arrivals((Visit(model.station("server"), seconds),), exponential(1.0))
             found = batch_means(model.run(cycles, warm=cycles // 20).durations)
-            compare(record, name, load, load + load * load * (1 + variation) / (2 * (1 - load)), found)
+            compare(
+                record, name, load, load + load * load * (1 + variation) / (2 * (1 - load)), found
+            )
     record.table(
-        "Closed networks: seconds between two ends", "network", "jobs", "textbook", "mean values", "events", "95 % +-",
+        ("Closed networks: seconds between two ends"),
+        "network",
+        "jobs",
+        "textbook",
+        "mean values",
+        "events",
+        "95 % +-",
         "inside",
-    )  # fmt: skip
+    )
     for jobs in (1, 2, 4, 8, 16, 32):
-        closed(record, f"repairman, {jobs}", jobs, {"conv": 3.0, "fc": 1.0}, repairman(jobs, 3.0, 1.0), cycles)
+        closed(
+            record,
+            f"repairman, {jobs}",
+            jobs,
+            {"conv": 3.0, "fc": 1.0},
+            repairman(jobs, 3.0, 1.0),
+            cycles,
+        )
     for jobs in (1, 2, 5, 20):
-        closed(record, f"two queues, {jobs}", jobs, {"link": 1.0, "fc": 0.8}, two_queues(jobs, 1.0, 0.8), cycles)
-    record.table("No spread: HE(g) of 32 devices", "gradients by", "g", "HE(g)", "events", "events / HE(g)")
+        closed(
+            record,
+            f"two queues, {jobs}",
+            jobs,
+            {"link": 1.0, "fc": 0.8},
+            two_queues(jobs, 1.0, 0.8),
+            cycles,
+        )
+    record.table(
+        "No spread: HE(g) of 32 devices", "gradients by", "g", "HE(g)", "events", "events / HE(g)"
+    )
     phases = Phases(compute=12.0, network=0.1, fc=0.6)
     for name, copies in (("server", by_server), ("tree of 2", by_tree(2))):
         for g in (1, 2, 4, 8, 16, 32):
             conv = conv_seconds(phases, 32 // g, copies)
-            expected, model = iteration_seconds(g, conv, phases.fc), Model()
+            expected = iteration_seconds(g, conv, phases.fc)
+            model = Model()
             fc = model.station("fc")
             for _ in range(g):
                 model.job((Delay(conv), Visit(fc, phases.fc)))
             seconds = model.run(20 * g, warm=5 * g).cycle_seconds
             record.row(name, g, expected, seconds, seconds / expected)
             if abs(seconds / expected - 1) > EXACT:
-                record.fail(f"HE({g}) by {name}: events {seconds:.6g} s, the formula {expected:.6g} s")
+                record.fail(
+                    f"HE({g}) by {name}: events {seconds:.6g} s, the formula {expected:.6g} s"
+                )
 
 
 def compare(record: Record, name: str, load: float, exact: float, found: Estimate) -> None:
-    """A row, and a failure if the textbook's figure is outside the interval (of 99.9 %: there are many rows)."""
+    """A row, and a failure if the textbook's figure is outside the interval (of 99.9 %: there are
+    many rows)."""
     inside = Estimate(found.mean, found.half_width * 3.883 / 2.093).holds(exact)
     record.row(name, load, exact, found.mean, found.half_width, "yes" if inside else "no")
     if not inside:
-        record.fail(f"{name} at {load:g}: events {found.mean:.4g} +- {found.half_width:.2g} s, textbook {exact:.4g} s")
+        record.fail(
+            f"{name} at {load:g}: events {found.mean:.4g} +- {found.half_width:.2g} "
+            f"s, textbook {exact:.4g} s"
+        )
 
 
-def closed(record: Record, name: str, jobs: int, demands: dict[str, float], exact: float, cycles: int) -> None:
+def closed(
+    record: Record, name: str, jobs: int, demands: dict[str, float], exact: float, cycles: int
+) -> None:
     """Textbook, mean values and events of one closed network; "conv" is where nobody waits."""
     stations = [Station(place, servers=None if place == "conv" else 1) for place in demands]
-    solved, model = solve(stations, demands, jobs).cycle_seconds, Model(seed=3)
+    solved = solve(stations, demands, jobs).cycle_seconds
+    model = Model(seed=3)
     places = {place: model.station(place) for place in demands if place != "conv"}
     for _ in range(jobs):
         model.job(
             tuple(
-                Visit(places[place], exponential(mean)) if place in places else Delay(exponential(mean))
+                Visit(places[place], exponential(mean))
+                if place in places
+                else Delay(exponential(mean))
                 for place, mean in demands.items()
             )
         )
     found = batch_means(model.run(cycles, warm=cycles // 20).intervals)
     inside = Estimate(found.mean, found.half_width * 3.883 / 2.093).holds(exact)
-    record.row(name.partition(",")[0], jobs, exact, solved, found.mean, found.half_width, "yes" if inside else "no")
+    record.row(
+        name.partition(",")[0],
+        jobs,
+        exact,
+        solved,
+        found.mean,
+        found.half_width,
+        "yes" if inside else "no",
+    )
     if not inside or abs(solved / exact - 1) > EXACT:
-        record.fail(f"{name}: textbook {exact:.4g} s, mean values {solved:.4g}, events {found.mean:.4g}")
+        record.fail(
+            f"{name}: textbook {exact:.4g} s, mean values {solved:.4g}, events {found.mean:.4g}"
+        )
 
 
 def repairman(jobs: int, think: float, service: float) -> float:
@@ -159,9 +217,15 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "prediction": ("Predicted iterations beside clusters on the virtual clock", prediction),
     "large": ("10 000 machines, event by event", large),
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
-    "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
+    "real": (
+        ("Real work: predicted from a run's first iterations beside measured"),
+        tuning_real.real,
+    ),
     **{f"tradeoff-{each}": (each.title, each.run) for each in CONFIGURATIONS},
-    "tradeoff-real": ("Groups, momentum, rate: LeNet on MNIST in processes here, 4 workers", tradeoff_real),
+    "tradeoff-real": (
+        ("Groups, momentum, rate: LeNet on MNIST in processes here, 4 workers"),
+        tradeoff_real,
+    ),
     "lesion": ("What each choice of the tuner is worth", lesion),
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
     "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),

@@ -1,4 +1,5 @@
-"""Runs that really learn, on the virtual clock or in processes, for the parts of `benchmarks.tuning` about momentum."""
+"""Runs that really learn, on the virtual clock or in processes, for the parts of
+`benchmarks.tuning` about momentum."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ preset = "{preset}"
 
 @dataclass(frozen=True)
 class Learning:
-    """A run: `workers` workers of a preset, SGD. `decays`: the rate falls to 0 at `iterations`, else it stays."""
+    """A run: `workers` workers of a preset, SGD. `decays`: the rate falls to 0 at `iterations`,
+    else it stays."""
 
     net: str = "lenet"
     preset: str = "mxnet-async"
@@ -59,9 +61,14 @@ class Learning:
         """MNIST for LeNet, CIFAR-10 for the others."""
         if self.net == "lenet":
             folder = DATA / "mnist"
-            images, labels = (str(folder / f"train-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+            images, labels = (
+                str(folder / f"train-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")
+            )
             return {"format": "idx", "images": images, "labels": labels}
-        return {"format": "cifar10", "files": [str(file) for file in sorted((DATA / "cifar10").glob("data_batch_*"))]}
+        return {
+            "format": "cifar10",
+            "files": [str(file) for file in sorted((DATA / "cifar10").glob("data_batch_*"))],
+        }
 
     def solver(self, folder: Path) -> Path:
         """Write it there."""
@@ -98,15 +105,21 @@ def virtual(
     stop: int = 0,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Learnt:
-    """On the virtual clock (`tuning_virtual`), links that take no time. The same seed gives the same run. `stop`: end
-    after so many iterations."""
+    """On the virtual clock (`tuning_virtual`), links that take no time. The same seed gives the
+    same run. `stop`: end after so many iterations."""
     found = Learnt()
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        strategy = {"preset": wanted.preset} | ({} if wanted.preset == "single" else {"workers": wanted.workers})
+        strategy = {"preset": wanted.preset} | (
+            {} if wanted.preset == "single" else {"workers": wanted.workers}
+        )
         options = {
-            "net": wanted.net, "solver": str(wanted.solver(Path(folder))), "batch": wanted.batch, "seed": seed,
-            "data": {"train": wanted.data, "shuffle": True}, "strategy": strategy,
-        }  # fmt: skip
+            "net": wanted.net,
+            "solver": str(wanted.solver(Path(folder))),
+            "batch": wanted.batch,
+            "seed": seed,
+            "data": {"train": wanted.data, "shuffle": True},
+            "strategy": strategy,
+        }
 
         def noted(simulation: Simulation, event: str, fields: dict[str, Any]) -> None:
             if event == "progress":
@@ -120,18 +133,27 @@ def virtual(
     return found
 
 
-def real(wanted: Learning, seed: int, *, record: bool = False) -> tuple[Learnt, dict[str, list[float]]]:
-    """In processes of one thread each, as a user starts it; with `record`, the service times as well. RuntimeError: it
-    failed otherwise than by diverging."""
+def real(
+    wanted: Learning, seed: int, *, record: bool = False
+) -> tuple[Learnt, dict[str, list[float]]]:
+    """In processes of one thread each, as a user starts it; with `record`, the service times as
+    well. RuntimeError: it failed otherwise than by diverging."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
         wanted.solver(folder)
-        values = {"record": str(record).lower(), "seed": seed, "data": _inline(wanted.data), **vars(wanted)}
+        values = {
+            "record": str(record).lower(),
+            "seed": seed,
+            "data": _inline(wanted.data),
+            **vars(wanted),
+        }
         values["workers"] = "" if wanted.preset == "single" else f"workers = {wanted.workers}"
         (folder / "cluster.toml").write_text(CLUSTER.format(**values))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
         if done.returncode and "diverged" not in done.stderr:
             raise RuntimeError(done.stderr or f"exit status {done.returncode}")
         (run,) = (folder / "runs").iterdir()

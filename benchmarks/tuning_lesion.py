@@ -1,8 +1,9 @@
 """The part `lesion` of `tuning`: what each choice of the tuner is worth (Omnivore, Figure 31).
 
-From one row to the next one more thing is chosen well: the learning rate, where the FC phase is, the momentum, the
-number of groups. The first row is what others do: all workers apart, each with the whole net, momentum 0.9, the
-published rate. Each row is the best of its own points that reaches the target with each of SEEDS.
+From one row to the next one more thing is chosen well: the learning rate, where the FC phase is,
+the momentum, the number of groups. The first row is what others do: all workers apart, each with
+the whole net, momentum 0.9, the published rate. Each row is the best of its own points that reaches
+the target with each of SEEDS.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ def lesion(record: Record, cycles: int) -> None:
         return
     for studied in STUDIED:
         with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-            trials = on_virtual_clock(studied.task(Path(folder)), studied.workers, studied.gigabits, Kept(FILE))
+            trials = on_virtual_clock(
+                studied.task(Path(folder)), studied.workers, studied.gigabits, Kept(FILE)
+            )
             selections(record, trials, MOMENTA, FACTORS, LOWER, SEEDS)
         record.facts |= {f"{studied}: {name}": value for name, value in trials.source.items()}
-        title = f"{trials.task.name} to {trials.task.target}, {studied.workers} workers, {trials.where}"
+        title = (
+            f"{trials.task.name} to {trials.task.target}, {studied.workers} workers, {trials.where}"
+        )
         (PICTURES / f"lesion-{studied}.svg").write_text(drawn(record.tables[-1].rows, title))
 
 
@@ -50,14 +55,28 @@ def selections(
     seeds: int,
 ) -> None:
     """A table with a row for each choice."""
-    task, apart = trials.task, trials.workers
+    task = trials.task
+    apart = trials.workers
     rates, low = ([float(f"{task.usual * factor:g}") for factor in of] for of in (factors, lower))
-    high = [Setting(apart, 0.9, rate) for rate in sorted(rates + low, key=lambda rate: abs(rate - task.usual))]
-    where = f"{task.name} to {task.target} in {task.iterations} iterations, {apart} workers, {trials.where}"
+    high = [
+        Setting(apart, 0.9, rate)
+        for rate in sorted(rates + low, key=lambda rate: abs(rate - task.usual))
+    ]
+    where = (
+        f"{task.name} to {task.target} in {task.iterations} iterations, {apart} workers, "
+        f"{trials.where}"
+    )
     record.table(
-        f"{where}: from row to row one more choice is made well. Means of {seeds} seeds", "chosen", "preset", "groups",
-        "momentum", "base_lr", "ms an iteration", "iterations", "seconds",
-    )  # fmt: skip
+        (f"{where}: from row to row one more choice is made well. Means of {seeds} seeds"),
+        "chosen",
+        "preset",
+        "groups",
+        "momentum",
+        "base_lr",
+        "ms an iteration",
+        "iterations",
+        "seconds",
+    )
     grid = Grid(trials, momenta, rates, min(FEW, seeds))
 
     def of_grid(counts: Sequence[int]) -> tuple[Setting, Repeated]:
@@ -77,10 +96,13 @@ def selections(
         record.row(name, preset, *said, runs.iterations, runs.seconds)
 
 
-def best_of(trials: Trials, points: Sequence[Setting], seeds: int, preset: str) -> tuple[Setting, Repeated]:
-    """The best that reaches the target with each of so many seeds; if none does, what is best with the first of them,
-    and rather what is too slow than what diverges."""
-    left, lost = list(points), list[tuple[Setting, Repeated]]()
+def best_of(
+    trials: Trials, points: Sequence[Setting], seeds: int, preset: str
+) -> tuple[Setting, Repeated]:
+    """The best that reaches the target with each of so many seeds; if none does, what is best with
+    the first of them, and rather what is too slow than what diverges."""
+    left = list(points)
+    lost = list[tuple[Setting, Repeated]]()
     while left:
         tried = trials.first_of(left, preset=preset)
         best = min(tried, key=lambda point: (tried[point].took, tried[point].diverged))

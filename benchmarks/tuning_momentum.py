@@ -1,17 +1,20 @@
-"""Omnivore, Figure 6: the momentum of g asynchronous groups, with real gradients on the virtual clock.
+"""Omnivore, Figure 6: the momentum of g asynchronous groups, with real gradients on the virtual
+clock.
 
-Measured is what Theorem 1 speaks of, expected updates. The trajectory is that of the run, with the noise of its
-batches. Along it the gradient of one fixed batch is computed in every version of the model, G[v], and where an update
-was computed on a model that is no version (layers read at different times), there too. With r(v) the version that the
-update of version v was computed on, Theorem 1 says for any such function of the model
+Measured is what Theorem 1 speaks of, expected updates. The trajectory is that of the run, with the
+noise of its batches. Along it the gradient of one fixed batch is computed in every version of the
+model, G[v], and where an update was computed on a model that is no version (layers read at
+different times), there too. With r(v) the version that the update of version v was computed on,
+Theorem 1 says for any such function of the model
 
     E[ G[r(v)] - mu G[r(v-1)] - (1 - mu) G[v] | all before v - 1 ] = 0,   mu = 1 - 1/g
 
-and mu is the ratio of the sums of Z.(G[r(v)] - G[v]) and Z.(G[r(v-1)] - G[v]). Z is the mean of G over the updates
-under way at v - 1, less G[v-1], of length 1. This is not how the paper measured (by the best explicit momentum).
+and mu is the ratio of the sums of Z.(G[r(v)] - G[v]) and Z.(G[r(v-1)] - G[v]). Z is the mean of G
+over the updates under way at v - 1, less G[v-1], of length 1. This is not how the paper measured
+(by the best explicit momentum).
 
-Batches are noisy: one run of two groups knows mu to +- 0.1 or 0.2 only. So runs with other seeds are added, each
-weighed by 1 / error ** 2, until the interval is half of what is asked of mu.
+Batches are noisy: one run of two groups knows mu to +- 0.1 or 0.2 only. So runs with other seeds
+are added, each weighed by 1 / error ** 2, until the interval is half of what is asked of mu.
 """
 
 from __future__ import annotations
@@ -36,13 +39,18 @@ from runtime import Actor
 
 GROUPS = (1, 2, 4, 8, 16)
 NEAR = 0.1  # of theory, under exponential service times
-PRECISE, MOST_RUNS = NEAR / 2, 24  # half of a 95 % interval that is precise enough; runs of one point
+PRECISE = NEAR / 2  # half of a 95 % interval that is precise enough; runs of one point
+MOST_RUNS = 24
 UNKNOWN = 2  # runs that know nothing of the momentum, after which no more are made
-PROBE, MOST, BLOCK = 10_000, 4096, 16  # number of the fixed batch, coordinates of an array, pairs in a block
+PROBE = 10_000  # number of the fixed batch, coordinates of an array, pairs in a block
+MOST = 4096
+BLOCK = 16
 CYCLES = 500  # of `--cycles` are an iteration
 KEPT = 200  # versions
 RUNS = {
-    "LeNet on MNIST": Learning("lenet", "mxnet-async", momentum=0.0, rate=0.05, batch=32, decays=False),
+    "LeNet on MNIST": Learning(
+        "lenet", "mxnet-async", momentum=0.0, rate=0.05, batch=32, decays=False
+    ),
     "cifar10_quick on CIFAR-10": Learning(
         "cifar10_quick", "mxnet-async", momentum=0.0, rate=0.005, batch=32, decays=False
     ),
@@ -51,9 +59,12 @@ PICTURE = ROOT / "docs" / "pictures" / "momentum.svg"
 Flat = np.ndarray[Any, np.dtype[np.float64]]
 
 
-# All parameters are read at once, all gradients arrive at once, and between lies one exponential time (A2): that of
-# ip2, whose backward pass is the first.
-EXPONENTIAL: Profile = {"conv_compute/backward ip2": {"mean": 1.0, "cv": 1.0, "law": "gamma"}, "*/*": 0}
+# All parameters are read at once, all gradients arrive at once, and between lies one exponential
+# time (A2): that of ip2, whose backward pass is the first.
+EXPONENTIAL: Profile = {
+    "conv_compute/backward ip2": {"mean": 1.0, "cv": 1.0, "law": "gamma"},
+    "*/*": 0,
+}
 
 
 def momentum(record: Record, cycles: int) -> None:
@@ -64,9 +75,19 @@ def momentum(record: Record, cycles: int) -> None:
         return
     record.facts = {"iterations of a run": cycles // CYCLES, "explicit momentum": 0}
     record.table(
-        "Implicit momentum", "net", "service times", "groups", "1 - 1/g", "measured", "95 % +-", "runs", "by staleness",
-        "mean staleness", "by the server's gradients", "+-",
-    )  # fmt: skip
+        "Implicit momentum",
+        "net",
+        "service times",
+        "groups",
+        "1 - 1/g",
+        "measured",
+        "95 % +-",
+        "runs",
+        "by staleness",
+        "mean staleness",
+        "by the server's gradients",
+        "+-",
+    )
     for name, wanted in RUNS.items():
         _, taken = real(dataclasses.replace(wanted, workers=2, iterations=60), seed=1, record=True)
         for law, times in (("exponential", EXPONENTIAL), ("measured", {**taken, "*/*": 0})):
@@ -79,8 +100,8 @@ def momentum(record: Record, cycles: int) -> None:
 
 @dataclass
 class Found:
-    """The implicit momentum of `runs` runs: measured, to be expected with the staleness that was counted, live in the
-    first of them."""
+    """The implicit momentum of `runs` runs: measured, to be expected with the staleness that was
+    counted, live in the first of them."""
 
     measured: Measured | None
     by_staleness: float
@@ -107,48 +128,73 @@ def measure(wanted: Learning, times: Profile) -> Found:
 
 
 def settled(told: Sequence[Measured], runs: int) -> bool:
-    """Whether more runs would bring nothing: what they told is known well enough, or too many of them told nothing."""
+    """Whether more runs would bring nothing: what they told is known well enough, or too many of
+    them told nothing."""
     return runs - len(told) >= UNKNOWN or (bool(told) and 1.96 * weighed(told).error <= PRECISE)
 
 
 def weighed(told: Sequence[Measured]) -> Measured:
-    """Of figures that do not depend on one another, each counts by 1 / error ** 2 (the least variance of all means)."""
+    """Of figures that do not depend on one another, each counts by 1 / error ** 2 (the least
+    variance of all means)."""
     if len(told) == 1:
         return told[0]
     weights = [each.error**-2 for each in told]
-    value = fsum(weight * each.value for weight, each in zip(weights, told, strict=True)) / fsum(weights)
+    value = fsum(weight * each.value for weight, each in zip(weights, told, strict=True)) / fsum(
+        weights
+    )
     return Measured(value, fsum(weights) ** -0.5)
 
 
 def judge(record: Record, name: str, law: str, g: int, found: Found) -> None:
     """A row, and a failure if the theorem holds and the figure is not near it."""
-    value, error = (found.measured.value, 1.96 * found.measured.error) if found.measured else ("", "")
+    value, error = (
+        (found.measured.value, 1.96 * found.measured.error) if found.measured else ("", "")
+    )
     live = (found.live.value, 1.96 * found.live.error) if found.live else ("", "")
-    record.row(name, law, g, expected(g), value, error, found.runs, found.by_staleness, found.staleness, *live)
+    record.row(
+        name,
+        law,
+        g,
+        expected(g),
+        value,
+        error,
+        found.runs,
+        found.by_staleness,
+        found.staleness,
+        *live,
+    )
     if law != "exponential":
         return
     if found.measured is None:
         record.fail(f"{name}, {g} groups: too few updates to know the momentum")
     elif abs(found.measured.value - expected(g)) > NEAR:
-        record.fail(f"{name}, {g} groups: {found.measured.value:.3f}, theory {expected(g):.3f}, at most {NEAR} apart")
+        record.fail(
+            f"{name}, {g} groups: {found.measured.value:.3f}, theory "
+            f"{expected(g):.3f}, at most {NEAR} apart"
+        )
 
 
 class Watcher:
-    """Follows the one model server of a run and computes the fixed batch's gradient along its way."""
+    """Follows the one model server of a run and computes the fixed batch's gradient along its
+    way."""
 
     def __init__(self) -> None:
         self.staleness = Counter[int]()  # of whole iterations
         self.model: Any = None
-        self._arrays: dict[tuple[str, int], Blobs] = {}  # of a layer in a version; nobody writes to them
-        self._reading: dict[int, dict[str, int]] = {}  # iteration -> version of each layer that it read
+        # of a layer in a version; nobody writes to them
+        self._arrays: dict[tuple[str, int], Blobs] = {}
+        # iteration -> version of each layer that it read
+        self._reading: dict[int, dict[str, int]] = {}
         self._along: list[Flat] = []  # G of each version
         self._states: list[dict[str, int]] = []  # the layers' versions in each
-        self._updates: list[tuple[int, Flat]] = []  # made to each version: the version it began with, G where it read
+        # made to each version: the version it began with, G where it read
+        self._updates: list[tuple[int, Flat]] = []
 
     def look(self, actors: dict[str, Actor]) -> None:
         """Stand beside the actors of a run that is about to begin."""
         self.model = actors["model-0"]
-        self._store, self._applied = self.model._store, self.model._ledger.applied
+        self._store = self.model._store
+        self._applied = self.model._ledger.applied
         self.model._ledger.applied = self._updated
         job = self.model._job
         source = job.source(TRAIN)
@@ -167,7 +213,11 @@ class Watcher:
             if not change.any():  # one group: nobody is late
                 change = self._along[at - 2] - self._along[at - 1]
             change /= np.linalg.norm(change) or 1.0
-            (_, applied), (_, before), now = self._updates[at], self._updates[at - 1], self._along[at]
+            (_, applied), (_, before), now = (
+                self._updates[at],
+                self._updates[at - 1],
+                self._along[at],
+            )
             found.add(float(change @ (applied - now)), float(change @ (before - now)))
         return found
 
@@ -208,15 +258,20 @@ class Watcher:
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
         arrays = (array.ravel() for of in self._gradients.values() for array in of)
-        return np.concatenate([array[:: -(-array.size // MOST)] for array in arrays]).astype(np.float64)
+        return np.concatenate([array[:: -(-array.size // MOST)] for array in arrays]).astype(
+            np.float64
+        )
 
 
-WIDTH, HEIGHT, MARGIN = 420.0, 280.0, 44.0
+WIDTH = 420.0
+HEIGHT = 280.0
+MARGIN = 44.0
 COLOURS = {"1 - 1/g": "#64748b", "exponential": "#2563eb", "measured": "#d97706"}
 
 
 def chart(rows: list[list[Any]]) -> str:
-    """Figure 6 as SVG: implicit momentum over groups, a panel for each net; bars are 95 % intervals."""
+    """Figure 6 as SVG: implicit momentum over groups, a panel for each net; bars are 95 %
+    intervals."""
     nets = list(dict.fromkeys(row[0] for row in rows))
     width = WIDTH * len(nets)
     parts = [
@@ -233,10 +288,16 @@ def chart(rows: list[list[Any]]) -> str:
 
 def _panel(net: str, rows: list[list[Any]]) -> Iterator[str]:
     groups = sorted({row[2] for row in rows})
-    xs = {g: MARGIN + (WIDTH - 2 * MARGIN) * at / max(1, len(groups) - 1) for at, g in enumerate(groups)}
+    xs = {
+        g: MARGIN + (WIDTH - 2 * MARGIN) * at / max(1, len(groups) - 1)
+        for at, g in enumerate(groups)
+    }
     yield f'<text x="{MARGIN:.0f}" y="20">{escape(net)}</text>'
     for at in range(6):
-        yield f'<line class="axis" x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{_y(at / 5):.1f}" y2="{_y(at / 5):.1f}"/>'
+        yield (
+            f'<line class="axis" x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{_y(at / 5):.1f}" '
+            f'y2="{_y(at / 5):.1f}"/>'
+        )
         yield f'<text x="{MARGIN - 26:.0f}" y="{_y(at / 5) + 4:.1f}">{at / 5:.1f}</text>'
     for g, x in xs.items():
         yield f'<text x="{x - 4:.1f}" y="{HEIGHT - MARGIN + 18:.1f}">{g}</text>'
@@ -247,7 +308,10 @@ def _panel(net: str, rows: list[list[Any]]) -> Iterator[str]:
     for number, (name, points) in enumerate(lines.items()):
         yield from _line(COLOURS[name], points)
         y = _y(0.3 - 0.1 * number)
-        yield f'<text x="{WIDTH - MARGIN - 130:.0f}" y="{y:.1f}" style="fill: {COLOURS[name]}">{_legend(name)}</text>'
+        yield (
+            f'<text x="{WIDTH - MARGIN - 130:.0f}" y="{y:.1f}" style="fill: '
+            f'{COLOURS[name]}">{_legend(name)}</text>'
+        )
 
 
 def _line(colour: str, points: list[tuple[float, float, float]]) -> Iterator[str]:

@@ -1,8 +1,9 @@
-"""Does asynchrony alone make a run end in NaN? LeNet on MNIST, `mxnet-async`, two workers, momentum 0.9, seed by seed.
+"""Does asynchrony alone make a run end in NaN? LeNet on MNIST, `mxnet-async`, two workers, momentum
+0.9, seed by seed.
 
-On the virtual clock everything happens in one thread, in an order that repeats itself: what diverges there is no race.
-Beside it, one process whose momentum is the total of the two, 1 - (1 - 0.9) / 2, at half the rate: by Theorem 1 its
-expected updates are the same.
+On the virtual clock everything happens in one thread, in an order that repeats itself: what
+diverges there is no race. Beside it, one process whose momentum is the total of the two, 1 - (1 -
+0.9) / 2, at half the rate: by Theorem 1 its expected updates are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from benchmarks.tuning_momentum import EXPONENTIAL
 from roles.tuning.momentum import expected, total
 
 ITERATIONS = 200  # of those on the virtual clock; the rate is that of the first of 1000
-SEEDS, REAL, CYCLES = 100, 30, 2000  # of `--cycles` are a seed
+SEEDS = 100  # of `--cycles` are a seed
+REAL = 30
+CYCLES = 2000
 HIGH = 3.0  # a loss that no net of ten classes has unless something went wrong: guessing costs 2.3
 ASYNC = Learning()
 LOWER = replace(ASYNC, momentum=0.8)
@@ -36,11 +39,24 @@ def nan(record: Record, cycles: int) -> None:
     seeds = max(1, cycles // CYCLES)
     _, taken = real(replace(ASYNC, iterations=100), seed=1, record=True)
     measured: Profile = {**taken, "*/*": 0}
-    record.facts = {"net": "LeNet on MNIST", "images of a batch": ASYNC.batch, "iterations": ITERATIONS}
+    record.facts = {
+        "net": "LeNet on MNIST",
+        "images of a batch": ASYNC.batch,
+        "iterations": ITERATIONS,
+    }
     record.table(
-        "Runs that end in NaN", "preset", "clock", "service times", "momentum", "rate", "runs", "NaN",
-        "95 % at most", f"a loss over {HIGH:g}", "the last NaN at iteration",
-    )  # fmt: skip
+        "Runs that end in NaN",
+        "preset",
+        "clock",
+        "service times",
+        "momentum",
+        "rate",
+        "runs",
+        "NaN",
+        "95 % at most",
+        f"a loss over {HIGH:g}",
+        "the last NaN at iteration",
+    )
     cases = [
         (ASYNC, "virtual", "exponential", on_virtual(ASYNC, EXPONENTIAL)),
         (ASYNC, "virtual", "measured", on_virtual(ASYNC, measured)),
@@ -68,7 +84,8 @@ class Tried:
 
     def at_most(self) -> float:
         """The share of runs that end so is at most this with 95 % confidence (Wilson's bound)."""
-        z, share = 1.645, self.nans / self.runs
+        z = 1.645
+        share = self.nans / self.runs
         middle = share + z * z / (2 * self.runs)
         width = z * math.sqrt(share * (1 - share) / self.runs + (z / (2 * self.runs)) ** 2)
         return (middle + width) / (1 + z * z / self.runs)

@@ -1,9 +1,11 @@
-"""Part `prediction` of `benchmarks.tuning`: predicted iterations beside those of the real runtime on the virtual clock.
+"""Part `prediction` of `benchmarks.tuning`: predicted iterations beside those of the real runtime
+on the virtual clock.
 
-Emulated devices of SPEED, with a spread of 6 % (Omnivore, Figure 22), links of 1 Gbit/s; 8, 16 and 32 workers in g = 1,
-2, 4 ... groups. The FC phase is 18 % of LeNet's FLOPs, 0.6 % of CIFAR-10 quick's, 9 % of CaffeNet's. Beside it the
-performance model that AdaptDL publishes (Pollux, OSDI 2021, section 3.2), with its own package, fitted to the very
-points that it is judged by. What was measured is kept: a part that is cut off goes on where it was.
+Emulated devices of SPEED, with a spread of 6 % (Omnivore, Figure 22), links of 1 Gbit/s; 8, 16 and
+32 workers in g = 1, 2, 4 ... groups. The FC phase is 18 % of LeNet's FLOPs, 0.6 % of CIFAR-10
+quick's, 9 % of CaffeNet's. Beside it the performance model that AdaptDL publishes (Pollux, OSDI
+2021, section 3.2), with its own package, fitted to the very points that it is judged by. What was
+measured is kept: a part that is cut off goes on where it was.
 """
 
 from __future__ import annotations
@@ -32,19 +34,27 @@ SPEED = 1e11  # FLOP/s of a device
 MEMORY = 1e10  # bytes/s that an update or a sum goes through
 LATENCY = 1e-4
 SPREAD = 0.06
-MEDIAN, WORST = 0.05, 0.10  # errors
+MEDIAN = 0.05  # errors
+WORST = 0.10
 SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
-# Iterations of each group that are not measured, and that are. Several groups begin at once and get in one another's
-# way at first: what is measured are the iterations that are predicted, the later half of 64.
-ALONE, SEVERAL = (2, 10), (32, 32)
-# In which order several groups take turns is chance, and how long an iteration takes depends on it: CIFAR-10 quick,
-# omnivore, 32 workers in 16 groups, takes 5.3 to 8.8 ms from seed to seed; groups of singa, which pull all they need at
-# one time, take tens or hundreds of iterations to find an order at all. So several groups run twice, and up to RUNS
-# times until the standard error of their mean is KNOWN well enough, or up to MOST times until it is so ROUGHLY: of the
-# former, five runs have a mean of 6.24 ms and 25 one of 6.98. So does what decides which g saturates: the fastest and
-# those within CLOSE of SATURATED. (CIFAR-10 quick, local-fc-shards, 4 of 8 workers: five runs 13.8 to 14.7 ms.)
-RUNS, KNOWN, CLOSE = 5, 0.01, 0.05
-MOST, ROUGHLY = 25, 0.02
+# Iterations of each group that are not measured, and that are. Several groups begin at once and get
+# in one another's way at first: what is measured are the iterations that are predicted, the later
+# half of 64.
+ALONE = (2, 10)
+SEVERAL = (32, 32)
+# In which order several groups take turns is chance, and how long an iteration takes depends on it:
+# CIFAR-10 quick, omnivore, 32 workers in 16 groups, takes 5.3 to 8.8 ms from seed to seed; groups
+# of singa, which pull all they need at one time, take tens or hundreds of iterations to find an
+# order at all. So several groups run twice, and up to RUNS times until the standard error of their
+# mean is KNOWN well enough, or up to MOST times until it is so ROUGHLY: of the former, five runs
+# have a mean of 6.24 ms and 25 one of 6.98. So does what decides which g saturates: the fastest and
+# those within CLOSE of SATURATED. (CIFAR-10 quick, local-fc-shards, 4 of 8 workers: five runs 13.8
+# to 14.7 ms.)
+RUNS = 5
+KNOWN = 0.01
+CLOSE = 0.05
+MOST = 25
+ROUGHLY = 0.02
 WORKERS = (8, 16, 32)
 FILE = ROOT / "runs" / "tuning-measured.jsonl"
 
@@ -68,8 +78,8 @@ PRESETS = (*GROUPED, "firecaffe", "parameter-server")
 
 @dataclass(frozen=True)
 class Point:
-    """A cluster, measured and predicted: seconds per iteration. `runs`: what each run of it measured. `computing`: of a
-    worker's own work on its rows."""
+    """A cluster, measured and predicted: seconds per iteration. `runs`: what each run of it
+    measured. `computing`: of a worker's own work on its rows."""
 
     case: Case
     preset: str
@@ -86,7 +96,8 @@ class Point:
 
     @property
     def unknown(self) -> float:
-        """Twice the standard error of the mean; nothing for a single run, which nothing depends on."""
+        """Twice the standard error of the mean; nothing for a single run, which nothing depends
+        on."""
         return 2 * stdev(self.runs) / math.sqrt(len(self.runs)) if len(self.runs) > 1 else 0.0
 
     @property
@@ -95,21 +106,46 @@ class Point:
         return self.prediction.seconds / self.measured - 1
 
 
-def prediction(record: Record, cycles: int, *, cases: Sequence[Case] = CASES, workers: Sequence[int] = WORKERS) -> None:
+def prediction(
+    record: Record, cycles: int, *, cases: Sequence[Case] = CASES, workers: Sequence[int] = WORKERS
+) -> None:
     """All points, each beside its prediction; then AdaptDL's model beside both."""
     del cycles
-    record.facts |= {"device": f"{SPEED:g} FLOP/s, spread {SPREAD}", "link": f"{GIGABIT} bytes/s, {LATENCY} s"}
+    record.facts |= {
+        "device": f"{SPEED:g} FLOP/s, spread {SPREAD}",
+        "link": f"{GIGABIT} bytes/s, {LATENCY} s",
+    }
     record.table(
-        "Seconds per iteration", "net", "preset", "workers", "groups", "runs", "measured", "+-", "predicted", "error",
-        "bottleneck", "use",
-    )  # fmt: skip
-    points, kept = [], Kept(FILE)
+        "Seconds per iteration",
+        "net",
+        "preset",
+        "workers",
+        "groups",
+        "runs",
+        "measured",
+        "+-",
+        "predicted",
+        "error",
+        "bottleneck",
+        "use",
+    )
+    points = []
+    kept = Kept(FILE)
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         for case, preset, count in itertools.product(cases, PRESETS, workers):
             for found in curve(case, preset, count, Cluster(Path(folder), kept)):
                 points.append(found)
-                told, most = found.prediction, found.prediction.bottleneck
-                row = case.net, preset, count, found.groups, len(found.runs), found.measured, found.unknown
+                told = found.prediction
+                most = found.prediction.bottleneck
+                row = (
+                    case.net,
+                    preset,
+                    count,
+                    found.groups,
+                    len(found.runs),
+                    found.measured,
+                    found.unknown,
+                )
                 record.row(*row, told.seconds, found.error, most, told.use[most])
     record.facts["commits of what was measured"] = ", ".join(sorted(kept.origins))
     judge(record, points)
@@ -128,15 +164,19 @@ def curve(case: Case, preset: str, workers: int, cluster: Cluster) -> Iterator[P
 
 
 class Cluster:
-    """On the virtual clock: of emulated devices, in a folder. What was `kept` is not measured again."""
+    """On the virtual clock: of emulated devices, in a folder. What was `kept` is not measured
+    again."""
 
     def __init__(self, folder: Path, kept: Kept) -> None:
-        self._folder, self._kept = folder, kept
+        self._folder = folder
+        self._kept = kept
 
     def __repr__(self) -> str:
         return f"<clusters in {self._folder}, {self._kept}>"
 
-    def runs(self, case: Case, preset: str, workers: int, groups: int, *, again: bool = False) -> tuple[float, ...]:
+    def runs(
+        self, case: Case, preset: str, workers: int, groups: int, *, again: bool = False
+    ) -> tuple[float, ...]:
         """Seconds of an iteration in each run; one, or as many as it takes to know it (`again`)."""
         found: list[float] = []
         while not found or ((again or groups > 1) and not is_known(found)):
@@ -148,7 +188,9 @@ class Cluster:
             found.append(seconds)
         return tuple(found)
 
-    def point(self, case: Case, preset: str, workers: int, groups: int, runs: tuple[float, ...]) -> Point:
+    def point(
+        self, case: Case, preset: str, workers: int, groups: int, runs: tuple[float, ...]
+    ) -> Point:
         """What was measured beside what is predicted."""
         times, computing = profile(case, workers // groups)
         wanted = self._wanted(case, preset, workers, groups)
@@ -168,10 +210,15 @@ class Cluster:
     def _wanted(self, case: Case, preset: str, workers: int, groups: int, seed: int = 1) -> Wanted:
         times, _ = profile(case, workers // groups)
         wanted = Wanted(
-            preset, workers, iterations=sum(ALONE if groups == 1 else SEVERAL) * groups, net=case.net,
-            shape=case.shape, batch=case.batch, times=times,
+            preset,
+            workers,
+            iterations=sum(ALONE if groups == 1 else SEVERAL) * groups,
+            net=case.net,
+            shape=case.shape,
+            batch=case.batch,
+            times=times,
             strategy=f"groups = {groups}" if preset in GROUPED else "",
-        )  # fmt: skip
+        )
         wanted.more = f"{VIRTUAL.format(rate=GIGABIT, latency=LATENCY)}seed = {seed}\n"
         return wanted
 
@@ -185,7 +232,8 @@ def is_known(measured: Sequence[float]) -> bool:
 
 
 def profile(case: Case, members: int) -> tuple[dict[str, Any], float]:
-    """Service times from FLOPs and bytes, and the seconds of a worker's own work, one of so many `members`."""
+    """Service times from FLOPs and bytes, and the seconds of a worker's own work, one of so many
+    `members`."""
     spec = load_net(case.net)
     net = Net(spec, "TRAIN", ops=get_backend("numpy"), batch=case.batch, input_shape=case.shape)
     layers = [layer for layer in volumes(net).layers if layer.forward]
@@ -194,12 +242,18 @@ def profile(case: Case, members: int) -> tuple[dict[str, Any], float]:
         made[f"conv_compute/forward {layer.name}"] = _work(layer.forward / SPEED, case.batch)
         made[f"conv_compute/backward {layer.name}"] = _work(layer.backward / SPEED, case.batch)
         made[f"*/update {layer.name}"] = _work(12 * layer.parameters / MEMORY)
-    fc, whole = [layer for layer in layers if layer.part == "fc"], _seconds(layers)
+    fc = [layer for layer in layers if layer.part == "fc"]
+    whole = _seconds(layers)
     made["fc_server/fc *"] = _work(_seconds(fc), case.batch)
-    made["fc_shard/fc *"] = _work(_seconds(fc) / 2 / 4, case.batch)  # two shards, four pieces or so each
+    # two shards, four pieces or so each
+    made["fc_shard/fc *"] = _work(_seconds(fc) / 2 / 4, case.batch)
     made["replica/forward"] = _work(sum(layer.forward for layer in layers) / SPEED, case.batch)
-    made["replica/backward"] = _work(sum(layer.backward for layer in layers) / SPEED / len(layers), case.batch)
-    made["*/update"] = made["*/reduce"] = _work(12 * sum(layer.parameters for layer in layers) / MEMORY / len(layers))
+    made["replica/backward"] = _work(
+        sum(layer.backward for layer in layers) / SPEED / len(layers), case.batch
+    )
+    made["*/update"] = made["*/reduce"] = _work(
+        12 * sum(layer.parameters for layer in layers) / MEMORY / len(layers)
+    )
     return made | {"*/*": 0}, whole / members
 
 
@@ -218,7 +272,13 @@ def judge(record: Record, points: Sequence[Point]) -> None:
     if median(errors) > MEDIAN or max(errors) > WORST:
         record.fail(f"MISSED: median error at most {MEDIAN:g}, worst at most {WORST:g}")
     record.table(
-        "The smallest g that saturates", "net", "preset", "workers", "measured", "as far as measured", "predicted"
+        "The smallest g that saturates",
+        "net",
+        "preset",
+        "workers",
+        "measured",
+        "as far as measured",
+        "predicted",
     )
     for key in dict.fromkeys((point.case.net, point.preset, point.workers) for point in points):
         mine = [point for point in points if (point.case.net, point.preset, point.workers) == key]
@@ -228,7 +288,9 @@ def judge(record: Record, points: Sequence[Point]) -> None:
             first, last = may_saturate(mine)
             record.row(*key, found, f"{first} to {last}" if first < last else found, told)
             if not first <= told <= last:
-                record.fail(f"MISSED {' '.join(map(str, key))}: saturates at {found}, predicted {told}")
+                record.fail(
+                    f"MISSED {' '.join(map(str, key))}: saturates at {found}, predicted {told}"
+                )
 
 
 def saturating(curve: Sequence[tuple[int, float]]) -> int:
@@ -245,7 +307,11 @@ def may_saturate(points: Sequence[Point]) -> tuple[int, int]:
         limit = SATURATED * (fastest.measured - sign * fastest.unknown)
         groups.append(
             min(
-                (point.groups for point in points if point.measured + sign * point.unknown <= limit),
+                (
+                    point.groups
+                    for point in points
+                    if point.measured + sign * point.unknown <= limit
+                ),
                 default=fastest.groups,
             )
         )
@@ -253,28 +319,46 @@ def may_saturate(points: Sequence[Point]) -> tuple[int, int]:
 
 
 def beside_adaptdl(record: Record, points: Sequence[Point]) -> None:
-    """AdaptDL's model for each net and preset, fitted to all its points: a group is a job with k replicas on k nodes,
-    and its iteration lasts g times as long as the run's."""
+    """AdaptDL's model for each net and preset, fitted to all its points: a group is a job with k
+    replicas on k nodes, and its iteration lasts g times as long as the run's."""
     try:
-        from adaptdl.goodput import GoodputFunction, fit_perf_params  # an extra: it brings scipy and more
+        # an extra: it brings scipy and more
+        from adaptdl.goodput import GoodputFunction, fit_perf_params
     except ImportError as error:
-        record.note(f"AdaptDL's model is left out: {error}; pip install 'convoy-runtime[tuning-peers]'")
+        record.note(
+            f"AdaptDL's model is left out: {error}; pip install 'convoy-runtime[tuning-peers]'"
+        )
         return
     record.table(
-        "Errors beside AdaptDL's", "net", "preset", "points", "ours: median", "worst", "AdaptDL's: median", "worst"
+        "Errors beside AdaptDL's",
+        "net",
+        "preset",
+        "points",
+        "ours: median",
+        "worst",
+        "AdaptDL's: median",
+        "worst",
     )
-    ours, theirs = [], []
+    ours = []
+    theirs = []
     for key in dict.fromkeys((point.case, point.preset) for point in points):
         mine = [point for point in points if (point.case, point.preset) == key]
         members = np.array([point.workers // point.groups for point in mine])
         rows = key[0].batch / members
         seconds = np.array([point.measured * point.groups for point in mine])
-        parameters = fit_perf_params(members, members, rows, np.array([point.computing for point in mine]), seconds)
-        rate = GoodputFunction(parameters, (1.0, 1.0), 1).throughput(members, members, rows, np.zeros(len(mine)))
+        parameters = fit_perf_params(
+            members, members, rows, np.array([point.computing for point in mine]), seconds
+        )
+        rate = GoodputFunction(parameters, (1.0, 1.0), 1).throughput(
+            members, members, rows, np.zeros(len(mine))
+        )
         errors = np.abs(members * rows / rate / seconds - 1).tolist()
         own = [abs(point.error) for point in mine]
-        record.row(key[0].net, key[1], len(mine), median(own), max(own), median(errors), max(errors))
-        ours, theirs = [*ours, *own], [*theirs, *errors]
+        record.row(
+            key[0].net, key[1], len(mine), median(own), max(own), median(errors), max(errors)
+        )
+        ours = [*ours, *own]
+        theirs = [*theirs, *errors]
     record.note(f"median error: ours {median(ours):.4f}, AdaptDL's {median(theirs):.4f}")
     if median(ours) > median(theirs) / 2:
         record.fail("MISSED: the median error is at most half of AdaptDL's")

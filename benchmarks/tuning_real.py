@@ -1,9 +1,10 @@
-"""The part `real` of `tuning`: runs of real work on this machine, predicted by themselves and measured.
+"""The part `real` of `tuning`: runs of real work on this machine, predicted by themselves and
+measured.
 
-A run predicts from its first seconds, and learns in them what messages take (docs/tuning.md). What it takes in the
-seconds after that is measured by its progress reports. So the bar is on what comes later than what was learnt; a row
-whose groups were changed in the run is predicted before such groups ever ran. Beside it stands what service times alone
-predict, without anything learnt.
+A run predicts from its first seconds, and learns in them what messages take (docs/tuning.md). What
+it takes in the seconds after that is measured by its progress reports. So the bar is on what comes
+later than what was learnt; a row whose groups were changed in the run is predicted before such
+groups ever ran. Beside it stands what service times alone predict, without anything learnt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from benchmarks.report import Record
 from roles.messages import Done, Regroup
 from runtime import Event, Topology
 
-SECONDS = 8.0  # of training that are measured after a prediction: all of it takes some eleven minutes
+# of training that are measured after a prediction: all of it takes some eleven minutes
+SECONDS = 8.0
 LEAST = 8  # iterations in them
 BAR = 0.10  # median error
 SOLVER = """
@@ -78,16 +80,32 @@ class Compared(NamedTuple):
         return self.predicted / self.measured - 1
 
 
-def real(record: Record, cycles: int, seconds: float = SECONDS, nets: Sequence[str] = tuple(NETS)) -> None:
-    """Every net with every strategy, and with groups that change. `cycles` are those of the simulations: not used."""
+def real(
+    record: Record, cycles: int, seconds: float = SECONDS, nets: Sequence[str] = tuple(NETS)
+) -> None:
+    """Every net with every strategy, and with groups that change. `cycles` are those of the
+    simulations: not used."""
     del cycles
     record.table(
-        "Milliseconds an iteration", "net", "preset", "workers", "groups", "predicted from", "predicted", "measured",
-        "error %", "by service times alone", "its error %", "of each message",
-    )  # fmt: skip
-    errors, alone = [], []
+        "Milliseconds an iteration",
+        "net",
+        "preset",
+        "workers",
+        "groups",
+        "predicted from",
+        "predicted",
+        "measured",
+        "error %",
+        "by service times alone",
+        "its error %",
+        "of each message",
+    )
+    errors = []
+    alone = []
     for name in nets:
-        rows = [(strategy, "its first seconds", strategy.get("groups"), ()) for strategy in STRATEGIES]
+        rows = [
+            (strategy, "its first seconds", strategy.get("groups"), ()) for strategy in STRATEGIES
+        ]
         rows.append((LIVE, "the groups before", 1, (2, 4)))
         for strategy, source, groups, further in rows:
             with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
@@ -98,11 +116,22 @@ def real(record: Record, cycles: int, seconds: float = SECONDS, nets: Sequence[s
                 errors.append(abs(each.error))
                 alone.append(abs(each.work / each.measured - 1))
                 record.row(
-                    name, *shape, count or "", said, 1e3 * each.predicted, 1e3 * each.measured, 100 * each.error,
-                    1e3 * each.work, 100 * (each.work / each.measured - 1), 1e3 * each.message,
-                )  # fmt: skip
+                    name,
+                    *shape,
+                    count or "",
+                    said,
+                    1e3 * each.predicted,
+                    1e3 * each.measured,
+                    100 * each.error,
+                    1e3 * each.work,
+                    100 * (each.work / each.measured - 1),
+                    1e3 * each.message,
+                )
             if len(found) < 1 + len(further):
-                record.fail(f"{name}, {shape[0]}: found {len(found)} predictions, expected {1 + len(further)}")
+                record.fail(
+                    f"{name}, {shape[0]}: found {len(found)} predictions, expected "
+                    f"{1 + len(further)}"
+                )
     if errors:
         judged(record, median(errors), max(errors), median(alone))
 
@@ -116,25 +145,38 @@ def judged(record: Record, middle: float, worst: float, alone: float) -> None:
 
 
 def topology_of(net: Net, strategy: Mapping[str, Any], folder: Path) -> Topology:
-    """A run without tests and checkpoints that goes on until it is ended; its solver lies in the folder."""
+    """A run without tests and checkpoints that goes on until it is ended; its solver lies in the
+    folder."""
     solver = folder / "solver.prototxt"
     solver.write_text(SOLVER.format(net=net.name, display=net.display))
-    options = {"net": net.name, "batch": net.batch, "data": {"train": net.data}, "strategy": dict(strategy)}
+    options = {
+        "net": net.name,
+        "batch": net.batch,
+        "data": {"train": net.data},
+        "strategy": dict(strategy),
+    }
     return roles.training({**options, "solver": str(solver)})
 
 
 async def observed(
     net: Net, strategy: Mapping[str, Any], seconds: float, further: Sequence[int], folder: Path
 ) -> list[Compared]:
-    """The run's first prediction and what came after it; the same for each of these numbers of groups."""
+    """The run's first prediction and what came after it; the same for each of these numbers of
+    groups."""
     found: list[Compared] = []
     left = list(further)
     topology = topology_of(net, strategy, folder)
     async with runtime.launch(topology, directory=folder, machine=[{"threads": 1}]) as run:
-        predicted, reports = None, list[Event]()
+        predicted = None
+        reports = list[Event]()
         async for event in run.events():
-            if event.name == "prediction" and predicted is None and (not found or not event["measured_seconds"]):
-                predicted, reports = event, []
+            if (
+                event.name == "prediction"
+                and predicted is None
+                and (not found or not event["measured_seconds"])
+            ):
+                predicted = event
+                reports = []
             elif event.name == "progress":
                 reports.append(event)
             compared = predicted and after(predicted, reports, seconds)
@@ -152,7 +194,8 @@ def after(predicted: Event, reports: Sequence[Event], seconds: float) -> Compare
     """What was predicted beside what is reported later; None: not for long enough yet."""
     if len(reports) < 2:
         return None
-    first, last = reports[0], reports[-1]
+    first = reports[0]
+    last = reports[-1]
     iterations = _iteration(last) - _iteration(first)
     if last.time - first.time < seconds or iterations < LEAST:
         return None

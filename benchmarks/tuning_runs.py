@@ -1,8 +1,9 @@
-"""Training runs of `benchmarks.tuning` with real gradients on virtual time: groups, rates and a seed, up to a target.
+"""Training runs of `benchmarks.tuning` with real gradients on virtual time: groups, rates and a
+seed, up to a target.
 
-Array work is really done, and takes the time that it took on this machine when it was measured, once, in processes: in
-proportion to its rows where it is about rows. Whether the target is reached is looked at from outside: it takes the run
-no time, neither of its devices nor of its links.
+Array work is really done, and takes the time that it took on this machine when it was measured,
+once, in processes: in proportion to its rows where it is about rows. Whether the target is reached
+is looked at from outside: it takes the run no time, neither of its devices nor of its links.
 """
 
 from __future__ import annotations
@@ -37,20 +38,24 @@ AUTO = "auto"
 OMNIVORE = "omnivore"
 LATENCY = 1e-4  # seconds between two machines
 SPREAD = 0.06  # least coefficient of variation (Omnivore, Figure 22)
-ROWS = ("conv_compute/read", "conv_compute/forward *", "conv_compute/backward *")  # work about a member's rows
+# work about a member's rows
+ROWS = ("conv_compute/read", "conv_compute/forward *", "conv_compute/backward *")
 BEFORE = ("/build", "/sweep")  # the first iteration
 WINDOW = 50  # iterations whose mean loss counts (Omnivore, E.3)
-EACH, LOOKED_AT = 25, 1000  # iterations between two looks at a target of accuracy, images of one
+EACH = 25  # iterations between two looks at a target of accuracy, images of one
+LOOKED_AT = 1000
 LOW = 0.3  # mean loss above which no accuracy is looked at: that costs time of this machine
-# A trial is given up when it has had such a share of its rival's seconds and its mean loss is so many times the rival's
-# of that moment. Where the loss falls as t ** -0.7, it would take 2.7, or 1.8, times as long.
+# A trial is given up when it has had such a share of its rival's seconds and its mean loss is so
+# many times the rival's of that moment. Where the loss falls as t ** -0.7, it would take 2.7, or
+# 1.8, times as long.
 BEHIND = ((0.25, 2.0), (0.5, 1.5))
 SOLVER = """net: "{net}.prototxt" base_lr: {rate} momentum: 0.9 weight_decay: {decay} lr_policy: "fixed"
 max_iter: 100 display: 1 snapshot: 0 snapshot_after_train: false test_initialization: false {tests}
 """
 NO_TESTS = "test_interval: 1000000"
 
-Times = dict[str, tuple[float, float]]  # "ROLE/LABEL" -> mean and coefficient of variation of its seconds
+# "ROLE/LABEL" -> mean and coefficient of variation of its seconds
+Times = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,10 @@ class Setting:
 
 @dataclass
 class Reached:
-    """What a run came to. `iterations` and `seconds` (virtual) to the target, None if it was not reached; `pace`:
-    seconds of an iteration; `cut`: after how many seconds it was ended since it was behind another that had taken
-    `against` seconds; `way`: (seconds, mean loss) every EACH iterations; `events`: those of the tuner; `kept`: seconds
-    of its probes that were training."""
+    """What a run came to. `iterations` and `seconds` (virtual) to the target, None if it was not
+    reached; `pace`: seconds of an iteration; `cut`: after how many seconds it was ended since it
+    was behind another that had taken `against` seconds; `way`: (seconds, mean loss) every EACH
+    iterations; `events`: those of the tuner; `kept`: seconds of its probes that were training."""
 
     iterations: int | None = None
     seconds: float | None = None
@@ -88,14 +93,17 @@ class Reached:
         return math.inf if self.seconds is None else self.seconds
 
     def behind(self, rival: Reached) -> bool:
-        """Is this run, at the last point of its way, so far behind the other that it will not be there first?"""
+        """Is this run, at the last point of its way, so far behind the other that it will not be
+        there first?"""
         if not self.way:
             return False
         now, loss = self.way[-1]
         if now > rival.took:
             return True
         _, other = min(rival.way, key=lambda point: abs(point[0] - now), default=(0.0, math.inf))
-        return any(now >= share * rival.took and not loss <= worse * other for share, worse in BEHIND)
+        return any(
+            now >= share * rival.took and not loss <= worse * other for share, worse in BEHIND
+        )
 
     @property
     def chosen(self) -> list[dict[str, Any]]:
@@ -110,9 +118,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learnt: options of `roles.training` without strategy and rates, in at most `iterations`, until the
-    accuracy on test images is at least `accuracy` or, where that is 0, the mean training loss of WINDOW iterations is
-    at most `loss`. `usual`: the published rate, at momentum 0.9."""
+    """What is to be learnt: options of `roles.training` without strategy and rates, in at most
+    `iterations`, until the accuracy on test images is at least `accuracy` or, where that is 0, the
+    mean training loss of WINDOW iterations is at most `loss`. `usual`: the published rate, at
+    momentum 0.9."""
 
     name: str
     options: Options = field(hash=False)
@@ -127,12 +136,17 @@ class Task:
         return f"{100 * self.accuracy:g} %" if self.accuracy else f"a mean loss of {self.loss:g}"
 
 
-def lenet(data: Data, folder: Path, iterations: int, accuracy: float, tests: str = NO_TESTS) -> Task:
-    """LeNet on MNIST, 64 images an iteration. `folder` is for its solver; `tests`: the solver's keys about tests."""
+def lenet(
+    data: Data, folder: Path, iterations: int, accuracy: float, tests: str = NO_TESTS
+) -> Task:
+    """LeNet on MNIST, 64 images an iteration. `folder` is for its solver; `tests`: the solver's
+    keys about tests."""
     solver = folder / "lenet_solver.prototxt"
     solver.write_text(SOLVER.format(net="lenet", rate=0.01, decay=0.0005, tests=tests))
     options = {key: value for key, value in data.lenet({}, iterations).items() if key != "momentum"}
-    return Task("LeNet", {**options, "solver": str(solver), "precision": "fast"}, iterations, accuracy)
+    return Task(
+        "LeNet", {**options, "solver": str(solver), "precision": "fast"}, iterations, accuracy
+    )
 
 
 def quick(data: Data, folder: Path, iterations: int, loss: float) -> Task:
@@ -148,7 +162,11 @@ def quick(data: Data, folder: Path, iterations: int, loss: float) -> Task:
 def measured(task: Task, preset: str = OMNIVORE, iterations: int = 60) -> Times:
     """Of all rows, of one worker in processes here."""
     config = {
-        "train": {**task.options, "max_iter": iterations, "strategy": {"preset": preset, "workers": 1}},
+        "train": {
+            **task.options,
+            "max_iter": iterations,
+            "strategy": {"preset": preset, "workers": 1},
+        },
         "machine": [{"threads": 1}],
         "run": {"record_service_times": True},
     }
@@ -161,16 +179,19 @@ def measured(task: Task, preset: str = OMNIVORE, iterations: int = 60) -> Times:
         for key, seconds in read_table(path).items():
             if not key.endswith(BEFORE):
                 kept = sorted(seconds[len(seconds) // 10 :])  # the first ones warm up
-                middle = kept[len(kept) // 20 : len(kept) - len(kept) // 20]  # others work on this machine, too
+                # others work on this machine, too
+                middle = kept[len(kept) // 20 : len(kept) - len(kept) // 20]
                 found[key] = mean(middle), max(SPREAD, pstdev(middle) / mean(middle))
     return found
 
 
 class Clock:
-    """How long each piece of work takes, drawn anew. `batch`: the rows of those that were measured."""
+    """How long each piece of work takes, drawn anew. `batch`: the rows of those that were
+    measured."""
 
     def __init__(self, times: Times, batch: int, seed: int) -> None:
-        self._times, self._batch = times, batch
+        self._times = times
+        self._batch = batch
         self._rows: dict[str, int] = {}  # of each worker's present pass
         self._chance = random.Random(seed)  # a simulation
 
@@ -202,13 +223,20 @@ class Examination:
     """Tests the model that the servers of a run hold at this moment."""
 
     def __init__(self, actors: dict[str, Actor]) -> None:
-        (job,) = (actor._job for actor in actors.values() if hasattr(actor, "_schedule") and hasattr(actor, "_job"))
+        (job,) = (
+            actor._job
+            for actor in actors.values()
+            if hasattr(actor, "_schedule") and hasattr(actor, "_job")
+        )
         stores = (getattr(actor, "_store", None) for actor in actors.values())
         self._stores = [store for store in stores if isinstance(store, ParameterStore)]
         source = job.source(TEST)
         self._net = job.build(TEST, "all", job.shapes(TEST, source))
-        batches, rows = job.batches(TEST, source), job.rows(TEST)
-        self._batches = [batches.read(number, 0, rows) for number in range(min(LOOKED_AT, len(source)) // rows)]
+        batches = job.batches(TEST, source)
+        rows = job.rows(TEST)
+        self._batches = [
+            batches.read(number, 0, rows) for number in range(min(LOOKED_AT, len(source)) // rows)
+        ]
 
     def accuracy(self) -> float:
         """On the first LOOKED_AT images."""
@@ -228,12 +256,26 @@ def trial(
     rival: Reached | None = None,
     preset: str = OMNIVORE,
 ) -> Reached:
-    """One run; without a setting all is "auto". `rate`: bytes per second of each interface, each way; `rival`: cut when
-    that is ahead (`Reached.behind`)."""
-    chosen = (AUTO, AUTO, AUTO) if setting is None else (setting.groups, setting.momentum, setting.base_lr)
+    """One run; without a setting all is "auto". `rate`: bytes per second of each interface, each
+    way; `rival`: cut when that is ahead (`Reached.behind`)."""
+    chosen = (
+        (AUTO, AUTO, AUTO)
+        if setting is None
+        else (setting.groups, setting.momentum, setting.base_lr)
+    )
     groups, momentum, base_lr = chosen
-    strategy = {"preset": preset, "workers": workers, **({"groups": groups} if preset == OMNIVORE else {})}
-    more = {"momentum": momentum, "base_lr": base_lr, "max_iter": task.iterations, "seed": seed, "strategy": strategy}
+    strategy = {
+        "preset": preset,
+        "workers": workers,
+        **({"groups": groups} if preset == OMNIVORE else {}),
+    }
+    more = {
+        "momentum": momentum,
+        "base_lr": base_lr,
+        "max_iter": task.iterations,
+        "seed": seed,
+        "strategy": strategy,
+    }
     topology = roles.training({**task.options, **more})
     (batch,) = {actor.options.job.batch for actor in topology.actors if actor.role == "coordinator"}
     return _Trial(task, topology, Clock(times, batch, seed), rival).run(rate)
@@ -243,15 +285,29 @@ class _Trial:
     """One run, up to its target."""
 
     def __init__(self, task: Task, topology: Topology, clock: Clock, rival: Reached | None) -> None:
-        self._task, self._topology, self._clock, self._rival = task, topology, clock, rival
-        self._ends, self._losses = deque[float](maxlen=200), deque[float](maxlen=WINDOW)
-        self._done, self._found = 0, Reached()
+        self._task = task
+        self._topology = topology
+        self._clock = clock
+        self._rival = rival
+        self._ends = deque[float](maxlen=200)
+        self._losses = deque[float](maxlen=WINDOW)
+        self._done = 0
+        self._found = Reached()
 
     def run(self, rate: float) -> Reached:
-        """To the target, the last iteration, where it is behind its rival, or a loss that is no number."""
+        """To the target, the last iteration, where it is behind its rival, or a loss that is no
+        number."""
         seconds = self._clock.seconds
-        failed = learn(self._topology, seconds, self._watch, latency=LATENCY, rate=rate, prepared=self._prepared)
-        found, ends = self._found, self._ends
+        failed = learn(
+            self._topology,
+            seconds,
+            self._watch,
+            latency=LATENCY,
+            rate=rate,
+            prepared=self._prepared,
+        )
+        found = self._found
+        ends = self._ends
         found.diverged = bool(failed)
         found.pace = (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else math.nan
         return found
@@ -261,7 +317,8 @@ class _Trial:
         self._accuracy = Examination(actors).accuracy if self._task.accuracy else None
 
     def _watch(self, simulation: Simulation, event: str, fields: dict[str, Any]) -> None:
-        now, found = asyncio.get_running_loop().time(), self._found
+        now = asyncio.get_running_loop().time()
+        found = self._found
         if event == "tuning":
             found.events.append(fields)
             if "seconds" in fields:  # the run was held
@@ -275,9 +332,11 @@ class _Trial:
             if self._done % EACH == 0:
                 found.way.append((now, fmean(self._losses)))
             if self._learnt():
-                found.iterations, found.seconds = self._done, now
+                found.iterations = self._done
+                found.seconds = now
             elif self._rival is not None and self._done % EACH == 0 and found.behind(self._rival):
-                found.cut, found.against = now, self._rival.took
+                found.cut = now
+                found.against = self._rival.took
         if found.seconds is not None or found.cut is not None:
             simulation.end()
 
@@ -289,7 +348,8 @@ class _Trial:
 
 
 def around(first: Setting, momenta: Sequence[float], rates: Sequence[float]) -> Iterator[Setting]:
-    """A grid with as many groups as `first`, what is nearest to that first, which need not be on it."""
+    """A grid with as many groups as `first`, what is nearest to that first, which need not be on
+    it."""
 
     def place(value: float, values: Sequence[float]) -> int:
         return min(range(len(values)), key=lambda at: abs(values[at] - value))

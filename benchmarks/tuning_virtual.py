@@ -1,5 +1,5 @@
-"""A run that really learns, on the virtual clock: every actor on a machine of its own, work that takes the time it is
-told to take."""
+"""A run that really learns, on the virtual clock: every actor on a machine of its own, work that
+takes the time it is told to take."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from runtime.simulation.cluster import Simulation
 from runtime.transport.inproc import InprocNetwork
 
 Seconds = Callable[[str, str, str], float]  # of the next piece of work: actor, role, label
-Watch = Callable[[Simulation, str, dict[str, Any]], None]  # an event's name and fields; it may end the simulation
+# an event's name and fields; it may end the simulation
+Watch = Callable[[Simulation, str, dict[str, Any]], None]
 
 
 def learn(
@@ -32,8 +33,9 @@ def learn(
     rate: float = 0.0,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> str:
-    """To the end; why it failed if training diverged, else "". `rate`: bytes per second of each interface, each way; 0:
-    unlimited. One thread computes: nothing can race, and several such runs can stand side by side."""
+    """To the end; why it failed if training diverged, else "". `rate`: bytes per second of each
+    interface, each way; 0: unlimited. One thread computes: nothing can race, and several such runs
+    can stand side by side."""
     processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in topology.actors)
     role = {actor.name: actor.role for actor in topology.actors}
 
@@ -55,5 +57,7 @@ def learn(
                 raise
             return str(error)
         finally:
-            gc.collect()  # actors are a circle that holds 470 MB with 8 workers, and few objects: Python would wait
+            # actors are a circle that holds 470 MB with 8 workers, and few objects: Python would
+            # wait
+            gc.collect()
     return ""

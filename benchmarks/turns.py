@@ -1,12 +1,12 @@
 """Runs that live beside one another and work in turns: how fast is one, beside another?
 
-All of them train. One is awake, the others are stopped (SIGSTOP, `up` and every process below it); then the next. Two
-runs after one another differ by several in a hundred, in what else the machine does and in how each happens to lie in
-memory; turns of a second take the first away. What is left needs several lives: of two runs of CaffeNet with one
-cluster.toml, by turns, one was 4 % slower.
+All of them train. One is awake, the others are stopped (SIGSTOP, `up` and every process below it);
+then the next. Two runs after one another differ by several in a hundred, in what else the machine
+does and in how each happens to lie in memory; turns of a second take the first away. What is left
+needs several lives: of two runs of CaffeNet with one cluster.toml, by turns, one was 4 % slower.
 
-A run's speed is its iterations over all its turns by the seconds that it was awake: what it says of itself comes every
-so many iterations, so that one turn alone says little.
+A run's speed is its iterations over all its turns by the seconds that it was awake: what it says of
+itself comes every so many iterations, so that one turn alone says little.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Turns:
         return sum(self.iterations) / sum(self.seconds)
 
     def parts(self) -> list[float]:
-        """The rate of each of PARTS that follow one another; of all, where there are fewer turns."""
+        """The rate of each of PARTS that follow one another; of all, where there are fewer
+        turns."""
         cuts = [len(self.seconds) * part // PARTS for part in range(PARTS + 1)]
         return [
             sum(self.iterations[low:high]) / sum(self.seconds[low:high])
@@ -52,14 +53,20 @@ class Turns:
 
 
 class Sleeper:
-    """A run of `up` that trains without an end, and sleeps between its turns. `checkout`: whose `runtime` it is;
-    `beside` is called while it is awake, with the seconds to come, instead of waiting."""
+    """A run of `up` that trains without an end, and sleeps between its turns. `checkout`: whose
+    `runtime` it is; `beside` is called while it is awake, with the seconds to come, instead of
+    waiting."""
 
     def __init__(
-        self, cluster: Path, checkout: Path = ROOT, beside: Callable[[Sleeper, float], None] | None = None
+        self,
+        cluster: Path,
+        checkout: Path = ROOT,
+        beside: Callable[[Sleeper, float], None] | None = None,
     ) -> None:
         path = os.pathsep.join([str(checkout), environment()["PYTHONPATH"]])
-        self.folder, self._beside, self.turns = cluster.parent, beside, Turns()
+        self.folder = cluster.parent
+        self._beside = beside
+        self.turns = Turns()
         self.run = Survivor(cluster, {**os.environ, "PYTHONPATH": path})
         try:
             self.run.at("progress")
@@ -72,7 +79,8 @@ class Sleeper:
 
     def turn(self, seconds: float) -> None:
         """Be awake for so long."""
-        before, began = self._iterations(), time.monotonic()
+        before = self._iterations()
+        began = time.monotonic()
         self._signal(signal.SIGCONT)
         if self._beside:
             self._beside(self, seconds)
@@ -97,7 +105,9 @@ class Sleeper:
                 os.kill(pid, number)
 
 
-def taken(runs: Mapping[str, Callable[[], Sleeper]], rounds: int, seconds: float) -> dict[str, Turns]:
+def taken(
+    runs: Mapping[str, Callable[[], Sleeper]], rounds: int, seconds: float
+) -> dict[str, Turns]:
     """Start all of them, and let each have so many turns of so many seconds. `Gone` if one dies."""
     with ExitStack() as ends:
         sleepers: dict[str, Sleeper] = {}
@@ -113,9 +123,13 @@ def taken(runs: Mapping[str, Callable[[], Sleeper]], rounds: int, seconds: float
 
 
 def taken_in_lives(
-    start: Callable[[int], Mapping[str, Callable[[], Sleeper]]], lives: int, rounds: int, seconds: float
+    start: Callable[[int], Mapping[str, Callable[[], Sleeper]]],
+    lives: int,
+    rounds: int,
+    seconds: float,
 ) -> dict[str, Turns]:
-    """`taken`, so many times, each with new runs: `start(life)`. They start in another order every time."""
+    """`taken`, so many times, each with new runs: `start(life)`. They start in another order every
+    time."""
     found: dict[str, Turns] = {}
     for life in range(lives):
         runs = list(start(life).items())

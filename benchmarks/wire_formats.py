@@ -1,9 +1,11 @@
-"""`python -m benchmarks.wire_formats`: what nets learn when gradients travel in fewer bytes, and in how many.
+"""`python -m benchmarks.wire_formats`: what nets learn when gradients travel in fewer bytes, and in
+how many.
 
-LeNet with four conv workers and a reducer for each two, as the preset `sync` lays them out, on one event loop and
-virtual time: the real roles, every gradient encoded and decoded. Each format trains from the same first parameters on
-the same order of images as float32 does, for several seeds; then the share of test images that are right, and the bytes
-of gradients per iteration on all links together.
+LeNet with four conv workers and a reducer for each two, as the preset `sync` lays them out, on one
+event loop and virtual time: the real roles, every gradient encoded and decoded. Each format trains
+from the same first parameters on the same order of images as float32 does, for several seeds; then
+the share of test images that are right, and the bytes of gradients per iteration on all links
+together.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import Any
 from benchmarks.report import ROOT, Record, machine, write
 
 FORMATS = ("float32", "float16", "bfloat16", "one-bit", "threshold")
-BARS = {"float16": 0.1, "bfloat16": 0.1, "one-bit": 0.3}  # points that the mean may differ from float32's
+# points that the mean may differ from float32's
+BARS = {"float16": 0.1, "bfloat16": 0.1, "one-bit": 0.3}
 MNIST = {"train": "train", "test": "t10k"}
 
 # The rate falls to 0, so that the last steps' noise does not decide which images are right
@@ -52,22 +55,32 @@ OPTION = {"threshold": "tau = {tau}", "one-bit": "block = {block}"}  # of the fo
 def main(arguments: list[str] | None = None) -> int:
     """Train, compare and write the results. 1: a format learns worse than its bar allows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire_formats", description=__doc__)
-    parser.add_argument("--mnist", type=Path, help="folder of MNIST's IDX files; without it the digits that ship")
+    parser.add_argument(
+        "--mnist", type=Path, help=("folder of MNIST's IDX files; without it the digits that ship")
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--iterations", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=0.02)
     parser.add_argument("--tau", type=float, default=0.01)
     parser.add_argument("--block", type=int, default=256)
-    parser.add_argument("--kept", type=Path, help="a file of runs that are done: they are not run again")
+    parser.add_argument(
+        "--kept", type=Path, help=("a file of runs that are done: they are not run again")
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
-    record = Record(f"LeNet on {'MNIST' if given.mnist else 'the digits that ship'}", status="passed")
+    record = Record(
+        (f"LeNet on {'MNIST' if given.mnist else 'the digits that ship'}"), status="passed"
+    )
     record.facts = {
-        "iterations": given.iterations, "images an iteration": 64, "base_lr": f"{given.rate}, falling to 0",
-        "tau": given.tau, "block": given.block, "links of gradients": LINKS,
+        "iterations": given.iterations,
+        "images an iteration": 64,
+        "base_lr": f"{given.rate}, falling to 0",
+        "tau": given.tau,
+        "block": given.block,
+        "links of gradients": LINKS,
         "numbers that travel": "25570, the conv phase's; FC gradients never leave their server",
-    }  # fmt: skip
+    }
     compared(record, given)
     print("results:", *write(given.results, "wire-formats", machine(), {"lenet": record}))
     return int(record.status == "failed")
@@ -75,13 +88,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compared(record: Record, given: argparse.Namespace) -> None:
     """Every format with every seed."""
-    done: dict[str, Any] = json.loads(given.kept.read_text()) if given.kept and given.kept.exists() else {}
+    done: dict[str, Any] = (
+        json.loads(given.kept.read_text()) if given.kept and given.kept.exists() else {}
+    )
     record.table("Test accuracy in percent", "seed", *given.formats)
     right: dict[str, list[float]] = {name: [] for name in given.formats}
     sent: dict[str, list[float]] = {name: [] for name in given.formats}
     for seed in given.seeds:
         for name in given.formats:
-            key = f"{record.title} {LINKS} {name} {seed} {given.iterations} {given.rate} {given.tau} {given.block}"
+            key = (
+                f"{record.title} {LINKS} {name} {seed} {given.iterations} {given.rate} "
+                f"{given.tau} {given.block}"
+            )
             if key not in done:
                 done[key] = trained(name, seed, given)
             if given.kept:
@@ -94,21 +112,37 @@ def compared(record: Record, given: argparse.Namespace) -> None:
 
 
 def concluded(record: Record, right: dict[str, list[float]], sent: dict[str, list[float]]) -> None:
-    """Each format beside float32: points of accuracy with their standard error over the seeds, and bytes."""
+    """Each format beside float32: points of accuracy with their standard error over the seeds, and
+    bytes."""
     record.table(
-        "Beside float32", "format", "points", "standard error", "bar", "bytes of gradients an iteration", "times fewer"
+        "Beside float32",
+        "format",
+        "points",
+        "standard error",
+        "bar",
+        "bytes of gradients an iteration",
+        "times fewer",
     )
     for name in right:
         apart = [one - other for one, other in zip(right[name], right["float32"], strict=True)]
         error = stdev(apart) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf
-        size, bar = mean(sent[name]), BARS.get(name)
-        record.row(name, mean(apart), error, "" if bar is None else bar, round(size), mean(sent["float32"]) / size)
+        size = mean(sent[name])
+        bar = BARS.get(name)
+        record.row(
+            name,
+            mean(apart),
+            error,
+            "" if bar is None else bar,
+            round(size),
+            mean(sent["float32"]) / size,
+        )
         if bar is not None and abs(mean(apart)) > bar:
             record.fail(f"{name} is {mean(apart):+.2f} points from float32, more than {bar}")
 
 
 def trained(name: str, seed: int, given: argparse.Namespace) -> dict[str, float]:
-    """The share of test images that are right at the end, and the bytes of gradients of an iteration."""
+    """The share of test images that are right at the end, and the bytes of gradients of an
+    iteration."""
     from roles import ROLES, plan
     from runtime.config.file import load_with_program
     from runtime.plan.placement import place
@@ -118,7 +152,9 @@ def trained(name: str, seed: int, given: argparse.Namespace) -> dict[str, float]
     sizes: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "cluster.toml")
-        Path(folder, "solver.prototxt").write_text(SOLVER.format(rate=given.rate, iterations=given.iterations))
+        Path(folder, "solver.prototxt").write_text(
+            SOLVER.format(rate=given.rate, iterations=given.iterations)
+        )
         data = {phase: source(phase, given.mnist) for phase in MNIST}
         option = OPTION.get(name, "").format(tau=given.tau, block=given.block)
         path.write_text(CLUSTER.format(format=name, seed=seed, option=option, **data))
@@ -134,7 +170,8 @@ def source(phase: str, mnist: Path | None) -> str:
     if mnist is None:
         return f'{{ format = "digits", split = "{phase}" }}'
     images, labels = (
-        str(mnist.resolve() / f"{MNIST[phase]}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")
+        str(mnist.resolve() / f"{MNIST[phase]}-{kind}-ubyte.gz")
+        for kind in ("images-idx3", "labels-idx1")
     )
     return f'{{ format = "idx", images = "{images}", labels = "{labels}" }}'
 

@@ -1,6 +1,8 @@
-"""A role of your own: it sits on every way of gradients to a model server and reports their norms while they pass.
+"""A role of your own: it sits on every way of gradients to a model server and reports their norms
+while they pass.
 
-`python examples/gradient_norms.py`, or `program = "examples.gradient_norms"` in a cluster.toml with a [train] section.
+`python examples/gradient_norms.py`, or `program = "examples.gradient_norms"` in a cluster.toml with
+a [train] section.
 """
 
 import asyncio
@@ -35,7 +37,8 @@ class Watched(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class NormOptions(RoleOptions):
-    """Passes gradients on to `parent`, and reports the norm of every `every`-th iteration's, layer by layer."""
+    """Passes gradients on to `parent`, and reports the norm of every `every`-th iteration's, layer
+    by layer."""
 
     parent: str
     every: int
@@ -45,7 +48,9 @@ class NormMonitor(Actor):
     Options = NormOptions
 
     def __init__(self, options: NormOptions) -> None:
-        self._parent, self._every, self._passed = options.parent, options.every, 0
+        self._parent = options.parent
+        self._every = options.every
+        self._passed = 0
 
     async def on_layer_gradient(self, gradient: LayerGradient, envelope: Envelope) -> None:
         await self.tell(self._parent, gradient, step=gradient.number)
@@ -64,16 +69,20 @@ def norm_of(gradient: LayerGradient) -> float:
 
 
 def monitored(topology: Topology, every: int = 20) -> Topology:
-    """The same topology with a monitor on each way of gradients to a model server, in that server's process."""
+    """The same topology with a monitor on each way of gradients to a model server, in that server's
+    process."""
     servers = {actor.name for actor in topology.actors if isinstance(actor.options, ModelOptions)}
-    actors, links = [], list(topology.links)
+    actors = []
+    links = list(topology.links)
 
     def through(sender: str, parent: str) -> str:
         """Who gets the sender's gradients instead of `parent`."""
         if parent not in servers:
             return parent
         name = f"norms-{sender}"
-        actors.append(ActorSpec(name, "norm_monitor", NormOptions(parent=parent, every=every), process=parent))
+        actors.append(
+            ActorSpec(name, "norm_monitor", NormOptions(parent=parent, every=every), process=parent)
+        )
         links.extend([(sender, name), (name, parent)])
         return name
 
@@ -92,7 +101,9 @@ def plan(config: object, options: Options) -> Topology:
 
 async def main() -> None:
     rates = {"base_lr": 0.01, "momentum": 0.6}  # two groups have momentum of their own
-    topology = monitored(roles.training({"max_iter": 60, **rates, "strategy": {"preset": "async", "workers": 2}}))
+    topology = monitored(
+        roles.training({"max_iter": 60, **rates, "strategy": {"preset": "async", "workers": 2}})
+    )
     async with runtime.launch(topology) as run:
         async for event in run.events():
             if event.name == "norm":

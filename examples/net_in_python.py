@@ -26,7 +26,9 @@ def lenet() -> NetBuilder:
         )
     x = data
     for number, outputs in enumerate((20, 50), 1):
-        x = net.Convolution(f"conv{number}", x, num_output=outputs, kernel_size=5, weight_filler=XAVIER, param=LEARN)
+        x = net.Convolution(
+            f"conv{number}", x, num_output=outputs, kernel_size=5, weight_filler=XAVIER, param=LEARN
+        )
         x = net.Pooling(f"pool{number}", x, pool="MAX", kernel_size=2, stride=2)
     x = net.InnerProduct("ip1", x, num_output=500, weight_filler=XAVIER, param=LEARN)
     x = net.ReLU("relu1", x, in_place=True)
@@ -38,7 +40,9 @@ def lenet() -> NetBuilder:
 
 def main() -> None:
     """Train it with two workers."""
-    topology = roles.training({"net": lenet(), "max_iter": 100, "strategy": {"preset": "sync", "workers": 2}})
+    topology = roles.training(
+        {"net": lenet(), "max_iter": 100, "strategy": {"preset": "sync", "workers": 2}}
+    )
     result = runtime.run(topology, on_event=print)
     print(result["accuracy"])
 

@@ -1,4 +1,5 @@
-"""A run as in a notebook: build it, start it, watch it, look inside, change its mind. `python examples/notebook.py`
+"""A run as in a notebook: build it, start it, watch it, look inside, change its mind. `python
+examples/notebook.py`
 
 In a notebook each part is a cell, without `main`: there `await` stands on its own.
 """
@@ -15,7 +16,8 @@ async def main() -> None:
     strategy = {"preset": "async", "workers": 2, "live": True}
     topology = roles.training({"max_iter": 5000, "momentum": 0.6, "strategy": strategy})
 
-    # Start it: processes, logs and checkpoints are those of `up`. In a notebook: `await run.start()`.
+    # Start it: processes, logs and checkpoints are those of `up`. In a notebook: `await
+    # run.start()`.
     run = runtime.launch(topology, name="notebook", liveness={"missed": 6})
     together = False
     async with run:
@@ -28,10 +30,14 @@ async def main() -> None:
             # Look inside, while it trains: an answer's arrays are numpy arrays.
             if event.name == "progress":
                 state = await run.ask("conv_model", GetState(), State)
-                scale = {name: float(array.std()) for name, array in zip(state.names, state.arrays, strict=True)}
+                scale = {
+                    name: float(array.std())
+                    for name, array in zip(state.names, state.arrays, strict=True)
+                }
                 print("weights of conv1: standard deviation", round(scale["conv1.0"], 4))
 
-            # Change it: one synchronous group and smaller steps from here on, then an end that was not planned.
+            # Change it: one synchronous group and smaller steps from here on, then an end that was
+            # not planned.
             if event.name == "test" and event["accuracy"] > 0.9:
                 await run.wind_down("accurate enough")
             elif event.name == "progress" and event["loss"] < 1 and not together:

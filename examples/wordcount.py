@@ -1,4 +1,5 @@
-"""Counts words with any number of mappers; knows nothing of nets: python -m runtime up examples/wordcount.toml"""
+"""Counts words with any number of mappers; knows nothing of nets: python -m runtime up
+examples/wordcount.toml"""
 
 import asyncio
 from collections import Counter
@@ -34,13 +35,17 @@ class Reader(Actor):
     """Fans the lines out to the mappers and adds up what comes back; the run ends with it."""
 
     def __init__(self, *, files: list[str], mappers: list[str]) -> None:
-        self._files, self._mappers = files, mappers
+        self._files = files
+        self._mappers = mappers
 
     async def run(self) -> None:
         texts = await self.compute("read", lambda: [Path(file).read_text() for file in self._files])
         lines = [line for text in texts for line in text.splitlines()]
         to = [self._mappers[number % len(self._mappers)] for number in range(len(lines))]
-        asks = [self.ask(mapper, CountWords(text=line), Words) for mapper, line in zip(to, lines, strict=True)]
+        asks = [
+            self.ask(mapper, CountWords(text=line), Words)
+            for mapper, line in zip(to, lines, strict=True)
+        ]
         total = sum((Counter(answer.counts) for answer in await asyncio.gather(*asks)), Counter())
         self.emit("counted", words=total.total(), **dict(total.most_common(5)))
 
@@ -52,4 +57,6 @@ def plan(config: object, options: Options) -> Topology:
     names = [f"mapper-{number}" for number in range(options.mappers)]
     reader = ActorSpec("reader", "reader", {"files": options.files, "mappers": names})
     links = tuple(("reader", name) for name in names)
-    return Topology(__name__, (reader, *(ActorSpec(name, "mapper") for name in names)), links, "reader")
+    return Topology(
+        __name__, (reader, *(ActorSpec(name, "mapper") for name in names)), links, "reader"
+    )

@@ -1,4 +1,5 @@
-"""Nets as data: prototxt in, shapes and parameters out, layers that call `ops`, data sources, weights as files.
+"""Nets as data: prototxt in, shapes and parameters out, layers that call `ops`, data sources,
+weights as files.
 
 definition/   a net as its author wrote it: prototxt, older formats, parameters, solver
 graph/        a net that runs: what reads what, in which stages and memory, one pass

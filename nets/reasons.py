@@ -11,12 +11,19 @@ import resource
 
 
 def reason_of(number: int) -> str:
-    """What an error number of the system says, and what to do where it is not the file that is wrong."""
+    """What an error number of the system says, and what to do where it is not the file that is
+    wrong."""
     if number == errno.EMFILE:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"{os.strerror(number)}: this process has reached its limit of {most}; raise it with `ulimit -n`"
+        return (
+            f"{os.strerror(number)}: this process has reached its limit of {most}; raise "
+            "it with `ulimit -n`"
+        )
     if number == errno.ENFILE:
-        return f"{os.strerror(number)}: this machine has reached its limit; end something, or raise fs.file-max"
+        return (
+            f"{os.strerror(number)}: this machine has reached its limit; end something, "
+            "or raise fs.file-max"
+        )
     return os.strerror(number)
 
 

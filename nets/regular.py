@@ -1,6 +1,7 @@
 """The one door to files that a person names: only a regular file is opened.
 
-open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be none at all.
+open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be
+none at all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ KINDS = {
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a regular file. OSError, in words, if it is anything else; FileNotFoundError if there is none."""
+    """Bytes of a regular file. OSError, in words, if it is anything else; FileNotFoundError if
+    there is none."""
     try:
         found = path.stat()
     except ValueError:  # a NUL, or what cannot be encoded
@@ -36,7 +38,8 @@ def size_of(path: Path) -> int:
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file. OSError as `size_of`, and before it is read if it has more than `limit` bytes."""
+    """The whole file. OSError as `size_of`, and before it is read if it has more than `limit`
+    bytes."""
     size = size_of(path)
     if size > limit:
         raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
@@ -47,13 +50,16 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
-    """The whole file, which should be `what` in UTF-8. DataError, in words, if it is none or cannot be read."""
+    """The whole file, which should be `what` in UTF-8. DataError, in words, if it is none or cannot
+    be read."""
     try:
         return read_bytes(path, limit).decode("utf-8")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {reason(error)}") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected {what}") from None
+        raise DataError(
+            f"{path.name}: byte {error.start}: not UTF-8 text, expected {what}"
+        ) from None
 
 
 def is_file(path: Path) -> bool:
@@ -66,7 +72,8 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Is it a folder? A name that no folder can have, or that this user may not look at, is none."""
+    """Is it a folder? A name that no folder can have, or that this user may not look at, is
+    none."""
     try:
         return path.is_dir()
     except OSError:

@@ -8,8 +8,8 @@ geometry  errors     windows and their sizes; the one error and the checks
 holding              calls that hold the interpreter's lock, told before they are made
 gradcheck            one line proves a layer's backward pass
 
-`get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of layers, nets, files or
-messages, and this package imports none of the others.
+`get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of
+layers, nets, files or messages, and this package imports none of the others.
 """
 
 from __future__ import annotations
@@ -30,9 +30,18 @@ from ops.interface.backend import Backend
 from ops.interface.updates import Parameter
 
 __all__ = [
-    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "Parameter", "PoolGeometry", "Shape",
-    "get_backend", "lacking", "preload",
-]  # fmt: skip
+    "Array",
+    "Backend",
+    "ConvGeometry",
+    "KernelsMissing",
+    "OpsError",
+    "Parameter",
+    "PoolGeometry",
+    "Shape",
+    "get_backend",
+    "lacking",
+    "preload",
+]
 
 
 def _cpu(**options: Any) -> Backend:
@@ -48,15 +57,16 @@ def _cpu(**options: Any) -> Backend:
 
 
 def preload() -> None:
-    """Import the CPU's kernels, and their compiler where none is compiled yet, if it is there: what a fork then need
-    not do. Starts no thread, and wants to be the only one that imports."""
+    """Import the CPU's kernels, and their compiler where none is compiled yet, if it is there: what
+    a fork then need not do. Starts no thread, and wants to be the only one that imports."""
     try:
         from ops.backends import cpu_backend  # noqa: F401
         from ops.cpu.codegen.kernel import compiled_before
 
         if compiled_before():
             return
-        with _unseen("scipy"):  # numba looks for its BLAS by importing 160 modules, which no kernel needs: 0.2 s
+        # numba looks for its BLAS by importing 160 modules, which no kernel needs: 0.2 s
+        with _unseen("scipy"):
             from ops.cpu.codegen import loops  # noqa: I001  # it tells numba the machine, so it comes first
             from numba.np import arraymath
     except ImportError:
@@ -77,7 +87,8 @@ def _unseen(package: str) -> Iterator[None]:
 
 
 def lacking(name: str) -> str | None:
-    """What this machine lacks for that backend, as far as that can be said without starting it; None: nothing."""
+    """What this machine lacks for that backend, as far as that can be said without starting it;
+    None: nothing."""
     return cuda_driver.lacking() if name == "cupy" else None
 
 

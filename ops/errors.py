@@ -1,7 +1,7 @@
 """The one error of ops and the input checks that raise it.
 
-Every check says which operation and argument is meant, what was found and what was expected. No check copies an array
-or reads its values.
+Every check says which operation and argument is meant, what was found and what was expected. No
+check copies an array or reads its values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class OpsError(ValueError):
-    """An operation was given something it cannot work with; the message names found and expected."""
+    """An operation was given something it cannot work with; the message names found and
+    expected."""
 
 
 class KernelsMissing(OpsError):
@@ -36,18 +37,24 @@ def check_float(op: str, **arrays: Array | None) -> None:
         dtype = getattr(array, "dtype", None)
         if dtype is None or dtype not in FLOATS:  # a dtype equals None where it is float64
             found = type(array).__name__ if dtype is None else dtype
-            raise OpsError(f"{op}: {name} is {found}, expected an array of {' or '.join(map(str, FLOATS))}")
+            raise OpsError(
+                f"{op}: {name} is {found}, expected an array of {' or '.join(map(str, FLOATS))}"
+            )
         if first is None:
             first = (name, dtype)
         elif dtype != first[1]:
-            raise OpsError(f"{op}: {name} is {dtype} but {first[0]} is {first[1]}, expected one dtype for all")
+            raise OpsError(
+                f"{op}: {name} is {dtype} but {first[0]} is {first[1]}, expected one dtype for all"
+            )
 
 
 def check_ndim(op: str, name: str, array: Array, axes: str) -> None:
     """`array` has one dimension per letter of `axes`, for example "NCHW"."""
     if array.ndim != len(axes):
         wanted = ", ".join(axes)
-        raise OpsError(f"{op}: {name} has shape {tuple(array.shape)}, expected {len(axes)} axes ({wanted})")
+        raise OpsError(
+            f"{op}: {name} has shape {tuple(array.shape)}, expected {len(axes)} axes ({wanted})"
+        )
 
 
 def check_shape(op: str, name: str, array: Array | None, expected: Shape) -> None:
@@ -78,7 +85,8 @@ def check_choice(what: str, found: str, choices: Iterable[str]) -> None:
 
 
 def check_alike(op: str, out: Array | None, **arrays: Array) -> None:
-    """All given arrays have one dtype and the first one's shape, and `out` could hold such an array."""
+    """All given arrays have one dtype and the first one's shape, and `out` could hold such an
+    array."""
     check_float(op, **arrays)
     first, *rest = arrays
     for name in rest:

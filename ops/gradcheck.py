@@ -1,8 +1,8 @@
 """The generic directional gradient check: one line proves a layer's backward pass.
 
-For a random direction v and a random weighting u of the outputs, the derivative of sum(u * f(x)) along v is
-measured by central differences in float64 and compared with what backward says. Works on any function of
-arrays; knows no layer.
+For a random direction v and a random weighting u of the outputs, the derivative of sum(u * f(x))
+along v is measured by central differences in float64 and compared with what backward says. Works on
+any function of arrays; knows no layer.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ def check_gradient(
     forward: Forward, backward: Backward, *inputs: Array,
     tolerance: float = 1e-6, step: float = 1e-6, directions: int = 3, seed: int = 0,
 ) -> float:  # fmt: skip
-    """The largest relative error of backward over inputs and directions; OpsError if it exceeds `tolerance`.
+    """The largest relative error of backward over inputs and directions; OpsError if it exceeds
+    `tolerance`.
 
     forward(*inputs) -> y; backward(dy, *inputs) -> one gradient per input, in order. Inputs are float64 and
-    stay as they are. Keep them away from kinks (ties of a maximum, zeros of a ReLU) by more than `step`.
+    stay as they are. Keep them away from kinks (ties of a maximum, zeros of a ReLU) by more than
+    `step`.
     """
     _check_inputs(inputs)
     random = np.random.default_rng(seed)
@@ -33,15 +35,23 @@ def check_gradient(
         weights = random.standard_normal(forward(*inputs).shape)
         gradients = backward(weights, *inputs)
         if len(gradients) != len(inputs):
-            raise OpsError(f"check_gradient: backward gave {len(gradients)} gradients, expected {len(inputs)}")
+            raise OpsError(
+                f"check_gradient: backward gave {len(gradients)} gradients, expected {len(inputs)}"
+            )
         for which, (x, gradient) in enumerate(zip(inputs, gradients, strict=True)):
             if gradient.shape != x.shape:
-                raise OpsError(f"check_gradient: gradient {which} has shape {gradient.shape}, expected {x.shape}")
+                raise OpsError(
+                    f"check_gradient: gradient {which} has shape "
+                    f"{gradient.shape}, expected {x.shape}"
+                )
             direction = random.standard_normal(x.shape)
             measured = _slope(forward, inputs, which, direction, weights, step)
             error = _relative(measured, float(np.sum(gradient * direction)))
             if not error <= tolerance:
-                raise OpsError(f"check_gradient: input {which}: relative error {error:.2e} exceeds {tolerance:.0e}")
+                raise OpsError(
+                    f"check_gradient: input {which}: relative error {error:.2e} "
+                    f"exceeds {tolerance:.0e}"
+                )
             worst = max(worst, error)
     return worst
 
@@ -53,7 +63,12 @@ def _check_inputs(inputs: Sequence[Array]) -> None:
 
 
 def _slope(
-    forward: Forward, inputs: Sequence[Array], which: int, direction: Array, weights: Array, step: float
+    forward: Forward,
+    inputs: Sequence[Array],
+    which: int,
+    direction: Array,
+    weights: Array,
+    step: float,
 ) -> float:
     ends = []
     for sign in (1, -1):

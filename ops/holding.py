@@ -1,8 +1,8 @@
 """Telling that a call is about to hold the interpreter's lock for seconds.
 
-NVIDIA's frontend of cuDNN plans with the lock held, and libraries are loaded with it: nothing else of the process runs
-meanwhile, its event loop neither. It is told as a log record with `holds_lock`: whoever watches the process hears it
-before the call is made, and knows nothing of libraries.
+NVIDIA's frontend of cuDNN plans with the lock held, and libraries are loaded with it: nothing else
+of the process runs meanwhile, its event loop neither. It is told as a log record with `holds_lock`:
+whoever watches the process hears it before the call is made, and knows nothing of libraries.
 """
 
 from __future__ import annotations

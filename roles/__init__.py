@@ -15,8 +15,8 @@ choosing                     preset = "auto": which is the fastest, before a run
 forecasting  commands        what a topology will send and hold; time, test, convert, predict
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
-is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES only, so all else is
-imported when asked for.
+is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES
+only, so all else is imported when asked for.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from runtime import Actor
 if TYPE_CHECKING:
     from roles.checkpoints.finished import finished
     from roles.choosing.preset import PresetChoice
+    from roles.commands.rescaling import scaled
     from roles.commands.resuming import resumed
-    from roles.commands.scaling import scaled
     from roles.forecasting.observer import observer
-    from roles.forecasting.outlook import decided, forecast, memory
+    from roles.forecasting.plan_forecast import decided, forecast, memory
     from roles.options import Options
     from roles.planning.devices import lacking
     from roles.planning.planner import plan
-    from roles.planning.prospects import prospects
-    from roles.planning.scripting import training
+    from roles.planning.predicted_times import prospects
+    from roles.planning.script_topology import training
     from runtime.config.sections import ClusterConfig
 
-preload = ops.preload  # what every role process needs besides this import, done once before they are forked
+# what every role process needs besides this import, done once before they are forked
+preload = ops.preload
 
 ROLES: dict[str, type[Actor]] = {
     "averaging_replica": AveragingReplica,
@@ -115,7 +116,7 @@ def __getattr__(name: str) -> Any:
 
         return lacking
     if name == "prospects":
-        from roles.planning.prospects import prospects
+        from roles.planning.predicted_times import prospects
 
         return prospects
     if name == "resumed":
@@ -123,7 +124,7 @@ def __getattr__(name: str) -> Any:
 
         return resumed
     if name == "scaled":
-        from roles.commands.scaling import scaled
+        from roles.commands.rescaling import scaled
 
         return scaled
     if name == "Options":
@@ -131,7 +132,7 @@ def __getattr__(name: str) -> Any:
 
         return Options
     if name == "training":
-        from roles.planning.scripting import training
+        from roles.planning.script_topology import training
 
         return training
     if name == "observer":
@@ -139,7 +140,7 @@ def __getattr__(name: str) -> Any:
 
         return observer
     if name in ("decided", "forecast", "memory"):
-        from roles.forecasting import outlook
+        from roles.forecasting import plan_forecast
 
-        return getattr(outlook, name)
+        return getattr(plan_forecast, name)
     raise AttributeError(f"module 'roles' has no attribute {name!r}")

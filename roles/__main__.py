@@ -1,5 +1,6 @@
-"""Pages of the docs that are made from the code: `python -m roles` writes docs/conversations.md, from the tables of the
-roles themselves, and `python -m roles messages` docs/messages.md, from the classes."""
+"""Pages of the docs that are made from the code: `python -m roles` writes docs/conversations.md,
+from the tables of the roles themselves, and `python -m roles messages` docs/messages.md, from the
+classes."""
 
 from __future__ import annotations
 
@@ -13,31 +14,41 @@ from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.collective import Collective
 from roles.exchange.halving import HalvingExchange
-from roles.exchange.host import HostExchange
+from roles.exchange.host_accumulate import HostExchange
 from roles.exchange.per_host import PerHost
 from roles.exchange.ring import RingExchange
-from roles.exchange.tree import TreeExchange
+from roles.exchange.tree_exchange import TreeExchange
 from roles.fc import swap
 from roles.fc.server import FcServer
 from roles.fc.shard import FcShard
 from roles.learning import model_holder
 from roles.servers.conv_model import ConvModel
 from roles.servers.tree_reducer import TreeReducer
-from roles.tuning import statistics
+from roles.tuning import gradient_statistics
 from runtime import Actor, Conversation
-from runtime.actors import looks
+from runtime.actors import inspection
 from runtime.actors.conversation import Said
 from runtime.cluster import clients, lifecycle
 from runtime.cluster.lifecycle import LIFE
-from runtime.cluster.machines import words
-from runtime.cluster.operators import words as operators
+from runtime.cluster.machines import agent_messages
+from runtime.cluster.operators import operator_messages
 from runtime.messages import message as basic
 from runtime.messages.message import REGISTRY, Message
 
 SPEAKERS: tuple[type, ...] = (
-    Coordinator, ConvModel, TreeReducer, FcServer, FcShard, Collective, PerHost, TreeExchange, RingExchange,
-    HalvingExchange, HostExchange, HostAccumulator,
-)  # fmt: skip
+    Coordinator,
+    ConvModel,
+    TreeReducer,
+    FcServer,
+    FcShard,
+    Collective,
+    PerHost,
+    TreeExchange,
+    RingExchange,
+    HalvingExchange,
+    HostExchange,
+    HostAccumulator,
+)
 OPENING = """# Which message may come when
 
 This page is made from the tables in the code (`python -m roles`); a test compares. A message that a table does not take
@@ -45,7 +56,18 @@ in the state its subject is in is refused with the reason `illegal`, is counted
 (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing. Messages are written `LikeThis`; what the
 actor does itself is a verb. Where a row leads to several states, the text at the table's rows in the code says when.
 """
-SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, looks, words, operators)
+SAID_IN = (
+    basic,
+    training,
+    gradient_statistics,
+    swap,
+    model_holder,
+    lifecycle,
+    clients,
+    inspection,
+    agent_messages,
+    operator_messages,
+)
 MESSAGES = """# Every message
 
 This page is made from the message classes (`python -m roles messages`); a test compares. Which message may come when
@@ -64,14 +86,23 @@ def markdown() -> str:
         (before.value, event): (after.value,) for (before, event), after in LIFE.items()
     }
     process = Conversation("a process", "process", next(iter(life))[0], life)
-    sections = [OPENING, PROCESS, _about(process), *(part for speaker in SPEAKERS for part in _of(speaker))]
+    sections = [
+        OPENING,
+        PROCESS,
+        _about(process),
+        *(part for speaker in SPEAKERS for part in _of(speaker)),
+    ]
     return "\n".join(sections)
 
 
 def at_any_time(role: type[Actor]) -> list[str]:
     """The messages that a role takes whatever was said before."""
     talks = {said for talk in role.conversations for said in talk.messages}
-    own = {kind: name for kind, name in role.handlers.items() if getattr(role, name) is not getattr(Actor, name, None)}
+    own = {
+        kind: name
+        for kind, name in role.handlers.items()
+        if getattr(role, name) is not getattr(Actor, name, None)
+    }
     return sorted(kind.__name__ for kind in own if kind not in talks)
 
 
@@ -88,7 +119,12 @@ def _of(speaker: type) -> Iterator[str]:
 
 def _about(talk: Conversation) -> str:
     """The table, and the states in which nothing may come."""
-    lines = [f"**{talk.about[0].upper()}{talk.about[1:]}**, known by {_listed(talk.by)}; at first *{talk.start}*.\n"]
+    lines = [
+        (
+            f"**{talk.about[0].upper()}{talk.about[1:]}**, known by {_listed(talk.by)}; at "
+            f"first *{talk.start}*.\n"
+        )
+    ]
     lines += ["| state | what comes | leads to |", "| --- | --- | --- |"]
     for (state, said), after in talk.table.items():
         shown = said if isinstance(said, str) else f"`{said.__name__}`"
@@ -97,7 +133,9 @@ def _about(talk: Conversation) -> str:
     if over:
         lines.append(f"\nNothing may come in: {', '.join(f'*{state}*' for state in over)}.")
     if talk.never:
-        lines.append(f"\nLegal in no state: {', '.join(f'`{said.__name__}`' for said in talk.never)}.")
+        lines.append(
+            f"\nLegal in no state: {', '.join(f'`{said.__name__}`' for said in talk.never)}."
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -106,7 +144,10 @@ def messages_page() -> str:
     lines = [MESSAGES]
     for module in SAID_IN:
         said = [kind for kind in REGISTRY.values() if kind.__module__ == module.__name__]
-        lines.append(f"## `{module.__name__}`\n\n{(module.__doc__ or '').strip().partition(chr(10) * 2)[0]}\n")
+        lines.append(
+            "## "
+            f"`{module.__name__}`\n\n{(module.__doc__ or '').strip().partition(chr(10) * 2)[0]}\n"
+        )
         lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
         lines += [_row(kind) for kind in said] + [""]
     return "\n".join(lines)
@@ -114,7 +155,8 @@ def messages_page() -> str:
 
 def _row(kind: type[Message]) -> str:
     hints = typing.get_type_hints(kind)
-    fields = ", ".join(f"`{each.name}` {_type(hints[each.name])}" for each in dataclasses.fields(kind))  # type: ignore[arg-type]
+    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = ", ".join(f"`{each.name}` {_type(hints[each.name])}" for each in declared)
     means = " ".join((kind.__doc__ or "").split()).replace("|", "\\|")
     return f"| `{kind.__name__}` | {kind.lane} | {fields} | {means} |"
 

@@ -1,7 +1,8 @@
-"""What cluster.toml can name: where each is declared. Other packages add theirs by entry points of the same form.
+"""What cluster.toml can name: where each is declared. Other packages add theirs by entry points of
+the same form.
 
-A preset is a `roles.presets.request.Preset`, an exchange a class on `roles.exchange.exchange.Exchange`. They are
-imported when they are asked for.
+A preset is a `roles.presets.request.Preset`, an exchange a class on
+`roles.exchange.exchange.Exchange`. They are imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ class Registry:
     """Names of one kind of thing. `known` are ours, name -> "module:attribute"; `group` is that of the entry points."""
 
     def __init__(self, group: str, known: Mapping[str, str]) -> None:
-        self.group, self.known = group, known
+        self.group = group
+        self.known = known
 
     def __repr__(self) -> str:
         return f"<{self.group}: {', '.join(self.names())}>"
 
     def names(self) -> list[str]:
         """Ours, then those of other packages."""
-        return [*self.known, *(name for name in extensions.names(self.group) if name not in self.known)]
+        return [
+            *self.known,
+            *(name for name in extensions.names(self.group) if name not in self.known),
+        ]
 
     def find(self, name: str) -> object:
         """What has this name. ConfigError if nothing has."""
@@ -35,12 +40,14 @@ class Registry:
             return found
         brought = extensions.find(self.group, name)
         if brought is None:
-            raise ConfigError([f"{self.group}: nothing is called '{name}'{hint(name, self.names())}"])
+            raise ConfigError(
+                [(f"{self.group}: nothing is called '{name}'{hint(name, self.names())}")]
+            )
         return brought
 
     def judged(self, name: str, *words: str) -> str:
-        """The name, or one of these words in its place. ValueError in the words of cluster.toml's mistakes if it is
-        neither."""
+        """The name, or one of these words in its place. ValueError in the words of cluster.toml's
+        mistakes if it is neither."""
         if name not in (*self.known, *words) and name not in (names := [*self.names(), *words]):
             raise ValueError(f"expected {' or '.join(map(repr, names))}{near_hint(name, names)}")
         return name
@@ -73,9 +80,9 @@ EXCHANGES = Registry(
     {
         "collective": "roles.exchange.collective:Collective",
         "per-host": "roles.exchange.per_host:PerHost",
-        "tree": "roles.exchange.tree:TreeExchange",
+        "tree": "roles.exchange.tree_exchange:TreeExchange",
         "ring": "roles.exchange.ring:RingExchange",
         "halving": "roles.exchange.halving:HalvingExchange",
-        "host": "roles.exchange.host:HostExchange",
+        "host": "roles.exchange.host_accumulate:HostExchange",
     },
 )

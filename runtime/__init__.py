@@ -1,4 +1,5 @@
-"""Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing of nets.
+"""Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing
+of nets.
 
 messages  memory  transport   what is said, as bytes; shared memory; the roads
 tracing                       what actors did and when, as a file
@@ -15,12 +16,12 @@ recovery                      runs that follow one another: after deaths, and wh
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
-regular  text                 only regular files are opened; text for a terminal
+regular  terminal_text                 only regular files are opened; text for a terminal
 reasons                       why the system refused something
 hidden                        packages that others of their name hide
 
-Everything is imported when it is asked for: role processes need no configuration, and `python -m runtime` hears signals
-before it imports anything that takes time.
+Everything is imported when it is asked for: role processes need no configuration, and `python -m
+runtime` hears signals before it imports anything that takes time.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
         message,
     )
     from runtime.plan.topology import ActorSpec, Topology
-    from runtime.report.events import Event
+    from runtime.report.event_stream import Event
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
 
@@ -105,8 +106,12 @@ __all__ = [
 _PLACES = {
     "actors.actor": "Actor",
     "actors.conversation": "Conversation Standing",
-    "errors": "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError ProgramFailed Refused RoleDied",
-    "messages.message": "Array Envelope GetHolders GetReached HandOver HandedOver Holders Json KeepState KeptState"
+    "errors": (
+        "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError "
+        "ProgramFailed Refused RoleDied"
+    ),
+    "messages.message": "Array Envelope GetHolders GetReached HandOver HandedOver Holders "
+    "Json KeepState KeptState"
     " Message Reached Save WindDown message",
     "plan.topology": "ActorSpec Topology",
     "report.events": "Event",
@@ -119,7 +124,8 @@ _PLACE_OF = {name: f"runtime.{place}" for place, names in _PLACES.items() for na
 
 def __getattr__(name: str) -> Any:
     if name in _PLACE_OF:
-        import_module("numpy")  # first: imported from within `runtime.messages` it takes 40 ms longer
+        # first: imported from within `runtime.messages` it takes 40 ms longer
+        import_module("numpy")
         found = globals()[name] = getattr(import_module(_PLACE_OF[name]), name)
         return found
     raise AttributeError(f"module 'runtime' has no attribute {name!r}")

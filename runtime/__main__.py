@@ -14,13 +14,15 @@ def command() -> int:
     interrupts = Interrupts()
     interrupts.hear()
     try:
-        if sys.argv[1:2] in (["up"], ["join"]):  # before the imports that it takes to read the command line, 0.2 s
-            from runtime.cluster import birth
+        # before the imports that it takes to read the command line, 0.2 s
+        if sys.argv[1:2] in (["up"], ["join"]):
+            from runtime.cluster import nursery_start
 
-            status = birth.bearing(_main, early=sys.argv[1] == "join")
+            status = nursery_start.bearing(_main, early=sys.argv[1] == "join")
         else:
             status = _main()
-    except BaseException:  # Interrupted, of which Python 3.11 makes a RuntimeError where a class is being made
+    except BaseException:
+        # Interrupted, of which Python 3.11 makes a RuntimeError where a class is being made
         if not interrupts.number:
             raise
         status = 0

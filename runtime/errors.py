@@ -1,4 +1,5 @@
-"""Every error the runtime raises, drawn by what the reader can do about it, and which of several is told.
+"""Every error the runtime raises, drawn by what the reader can do about it, and which of several is
+told.
 
 ConvoyError                     (exit_code)
  |- ConfigError            2    mend the named lines of cluster.toml
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar
 
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 E = TypeVar("E", bound="ConvoyError")
 
@@ -69,8 +70,9 @@ class ProgramFailed(ConvoyError):
 class MessageError(ConvoyError):
     """A message is malformed or not legal here; it was rejected and changed nothing.
 
-    `reason` is a short label (bad_header, too_large, bad_shape, bad_type, unknown_kind, wrong_version, ...)
-    under which the rejection is counted; `illegal` is what no row of an actor's table takes (`Conversation`).
+    `reason` is a short label (bad_header, too_large, bad_shape, bad_type, unknown_kind,
+    wrong_version, ...) under which the rejection is counted; `illegal` is what no row of an actor's
+    table takes (`Conversation`).
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -79,7 +81,8 @@ class MessageError(ConvoyError):
 
 
 class Unsendable(MessageError):
-    """What an actor would send, its receiver does not understand: a mistake of the sender, not of what it handles."""
+    """What an actor would send, its receiver does not understand: a mistake of the sender, not of
+    what it handles."""
 
 
 class ActorStopped(ConvoyError):
@@ -112,8 +115,8 @@ def with_silent(machines: Collection[str], error: E | None) -> E | None:
 
 
 def root_of(error: BaseException) -> BaseException:
-    """The error that people should hear of: of several that a task group raised, the first that does not merely say
-    that a peer has stopped."""
+    """The error that people should hear of: of several that a task group raised, the first that
+    does not merely say that a peer has stopped."""
     while isinstance(error, BaseExceptionGroup):
         inner: tuple[BaseException, ...] = error.exceptions
         error = next((one for one in inner if not isinstance(root_of(one), ActorStopped)), inner[0])

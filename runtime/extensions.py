@@ -1,10 +1,11 @@
-"""What installed packages bring: names in the entry point groups `convoy.*`, each the name that cluster.toml uses.
+"""What installed packages bring: names in the entry point groups `convoy.*`, each the name that
+cluster.toml uses.
 
     [project.entry-points."convoy.launchers"]        in the package's pyproject.toml
     slurm = "slurm_launcher:SlurmLauncher"           a name, the module, and what of it is meant
 
-Whoever asks looks among what is built in first: then nothing is read from disk. A package is found wherever Python
-finds modules, also beside cluster.toml.
+Whoever asks looks among what is built in first: then nothing is read from disk. A package is found
+wherever Python finds modules, also beside cluster.toml.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def find(group: str, name: str) -> object | None:
     found = _brought(group, tuple(sys.path)).get(name, ())
     if len(found) > 1:
         every = "; ".join(f"{_package(entry)} ({entry.value})" for entry in found)
-        raise ConfigError([f"{group}: {name!r} is brought by several packages, remove all but one: {every}"])
+        raise ConfigError(
+            [(f"{group}: {name!r} is brought by several packages, remove all but one: {every}")]
+        )
     return _loaded(found[0]) if found else None
 
 
@@ -53,7 +56,9 @@ def _loaded(entry: EntryPoint) -> object:
     try:
         return entry.load()
     except (Exception, SystemExit) as error:  # a stranger's module may raise anything
-        text = f"{entry.group}: {entry.name!r} of {_package(entry)} ({entry.value}) cannot be imported"
+        text = (
+            f"{entry.group}: {entry.name!r} of {_package(entry)} ({entry.value}) cannot be imported"
+        )
         raise ConfigError([f"{text}: {type(error).__name__}: {error}"]) from error
 
 

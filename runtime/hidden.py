@@ -1,7 +1,7 @@
 """Is one of Convoy's packages hidden by something else of its name?
 
-Python takes the first one that it finds: the folder where it was started comes before installed packages, and so does
-PYTHONPATH.
+Python takes the first one that it finds: the folder where it was started comes before installed
+packages, and so does PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ PACKAGES = ("ops", "nets", "roles")  # what hides `runtime` is run in place of t
 
 
 def stop_if_hidden() -> None:
-    """ConfigError with a line for each that is hidden, which names the culprit. Nothing is imported."""
+    """ConfigError with a line for each that is hidden, which names the culprit. Nothing is
+    imported."""
     if found := list(_hidden()):
         raise ConfigError(found)
 
@@ -32,4 +33,7 @@ def _hidden() -> Iterator[str]:
         places = [Path(place).resolve() for place in found if place]
         if places and ours / name not in {*places, *(place.parent for place in places)}:
             culprit = places[0].parent if places[0].name == "__init__.py" else places[0]
-            yield f"{culprit} hides Convoy's package '{name}' ({ours / name}): rename it, or start from another folder"
+            yield (
+                f"{culprit} hides Convoy's package '{name}' ({ours / name}): rename it, or "
+                "start from another folder"
+            )

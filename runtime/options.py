@@ -1,4 +1,5 @@
-"""Options of an actor: typed where its class declares them (`Actor.Options`), plain data on the way to its process."""
+"""Options of an actor: typed where its class declares them (`Actor.Options`), plain data on the way
+to its process."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ _MISSING = re.compile(r"^Object missing required field `(?P<key>.*)`$")
 
 
 def plain(options: object) -> Any:
-    """Dataclasses as dicts, and so on inside: dicts, lists, tuples, strings, numbers, True, False and None only."""
+    """Dataclasses as dicts, and so on inside: dicts, lists, tuples, strings, numbers, True, False
+    and None only."""
     return msgspec.to_builtins(_fields(options))
 
 
 def typed(kind: type[T], options: object) -> T:
-    """A new `kind`, a dataclass, of an instance of it or of plain data. ValueError names the key and what is wrong."""
+    """A new `kind`, a dataclass, of an instance of it or of plain data. ValueError names the key
+    and what is wrong."""
     try:
         given = plain(options)
         made = msgspec.convert(given, kind)
@@ -38,7 +41,8 @@ def typed(kind: type[T], options: object) -> T:
 
 
 def _fields(options: object) -> object:
-    """Every field: msgspec leaves out those of a dataclass that it made whose defaults are the class's."""
+    """Every field: msgspec leaves out those of a dataclass that it made whose defaults are the
+    class's."""
     return asdict(options) if is_dataclass(options) and not isinstance(options, type) else options
 
 

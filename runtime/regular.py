@@ -1,6 +1,8 @@
-"""The one door to files that a person names: only a regular file is opened (`nets.regular` is the same for nets).
+"""The one door to files that a person names: only a regular file is opened (`nets.regular` is the
+same for nets).
 
-open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be none at all.
+open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be
+none at all.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ def opened(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes; then nothing
-    was read."""
+    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes;
+    then nothing was read."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:

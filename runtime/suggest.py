@@ -5,14 +5,16 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """The choice that `name` was probably meant to be, or "" when none is near (case does not count)."""
+    """The choice that `name` was probably meant to be, or "" when none is near (case does not
+    count)."""
     by_folded = {choice.casefold(): choice for choice in choices}
     found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else ""
 
 
 def hint(name: str, choices: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest choice, else all of them, else nothing."""
+    """The end of a message about an unknown name: the nearest choice, else all of them, else
+    nothing."""
     known = sorted(set(choices))
     return near_hint(name, known) or (f" (allowed: {', '.join(known)})" if known else "")
 

@@ -1,4 +1,5 @@
-"""Alarms for every test: no asyncio task, socket file or child process may be left behind. Which tests a run has."""
+"""Alarms for every test: no asyncio task, socket file or child process may be left behind. Which
+tests a run has."""
 
 from __future__ import annotations
 
@@ -14,20 +15,21 @@ from collections.abc import AsyncIterator, Iterator
 from functools import cache
 from pathlib import Path
 
-# Before numpy is imported: bits depend on the number of BLAS threads. Two test processes, each with kernels on two
-# threads, take 1.8 times as long on two cores as with one thread each.
+# Before numpy is imported: bits depend on the number of BLAS threads. Two test processes, each with
+# kernels on two threads, take 1.8 times as long on two cores as with one thread each.
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "CONVOY_THREADS"):
     os.environ[variable] = "1"
 
-# Some machines forbid it for all: each of the hundreds of runs would compile all its modules anew, 1.9 s of processor
-# time of the 5.2 s that a run of six processes needs to start and end.
+# Some machines forbid it for all: each of the hundreds of runs would compile all its modules anew,
+# 1.9 s of processor time of the 5.2 s that a run of six processes needs to start and end.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background: runs inherit it
+# as a shell starts what runs in the background: runs inherit it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What a test finds left behind must be its own: every process of tests has a temporary folder that no other program
-# uses. `tmp_path` stays where pytest keeps it for people to look at.
+# What a test finds left behind must be its own: every process of tests has a temporary folder that
+# no other program uses. `tmp_path` stays where pytest keeps it for people to look at.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
 OWN = tempfile.mkdtemp(prefix=f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-")
 os.environ["TMPDIR"] = tempfile.tempdir = OWN
@@ -40,7 +42,8 @@ from tests.stranger.installed import install  # noqa: E402
 
 __all__ = ["install"]
 
-# How long a case takes, or how many are drawn in vain, says something about the machine, not about the code.
+# How long a case takes, or how many are drawn in vain, says something about the machine, not about
+# the code.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
@@ -51,7 +54,8 @@ SHARED = TESTS.parents[1] / "shared"
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of real data sets and Caffe files; tests that need it skip by name where it is absent."""
+    """The folder of real data sets and Caffe files; tests that need it skip by name where it is
+    absent."""
     if not (SHARED / "data").is_dir():
         pytest.skip("needs ../shared/data, which is not here")
     return SHARED / "data"
@@ -61,15 +65,22 @@ def shared_data() -> Path:
 def files_naming(word: str) -> frozenset[Path]:
     """The test files that say a word, if it stands in the name of a test; else none."""
     word = word.lower()
-    texts = {path: path.read_text("utf-8").lower() for path in TESTS.rglob("test_*.py")} if word.isidentifier() else {}
+    texts = (
+        {path: path.read_text("utf-8").lower() for path in TESTS.rglob("test_*.py")}
+        if word.isidentifier()
+        else {}
+    )
     if not any(re.search(rf"def (?=test)\w*{word}", text) for text in texts.values()):
         return frozenset()
-    return frozenset(path for path, text in texts.items() if word in text or word in str(path.relative_to(TESTS)))
+    return frozenset(
+        path for path, text in texts.items() if word in text or word in str(path.relative_to(TESTS))
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Who names one test or one file waits for no second process, and gets the test also if it is slow."""
+    """Who names one test or one file waits for no second process, and gets the test also if it is
+    slow."""
     paths = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
     named = bool(files_naming(config.option.keyword)) or any("::" in path for path in paths)
     given = config.invocation_params.args
@@ -83,8 +94,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-k` with a part of a test's name imports only the files that have the word; `-m slow` those that can have a slow
-    test: each process of a run collects all its tests, 7 to 10 s of processor time for all of them."""
+    """`-k` with a part of a test's name imports only the files that have the word; `-m slow` those
+    that can have a slow test: each process of a run collects all its tests, 7 to 10 s of processor
+    time for all of them."""
     if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
         return None
     wanted = files_naming(config.option.keyword)
@@ -96,22 +108,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Coroutines must leave no task behind. Of a grid marked `few`, the cases that were not chosen are slow. Folders
-    whose files take long come first: who gets a long file last leaves a core idle."""
+    """Coroutines must leave no task behind. Of a grid marked `few`, the cases that were not chosen
+    are slow. Folders whose files take long come first: who gets a long file last leaves a core
+    idle."""
     items.sort(key=lambda item: item.path.parent.name not in LONG)
     grids: dict[object, list[pytest.Function]] = defaultdict(list)
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
         if pytest_asyncio.is_async_test(item) and "no_stray_task" not in item.fixturenames:
-            item.fixturenames.insert(0, "no_stray_task")  # set up first, so it looks when all else is torn down
+            # set up first, so it looks when all else is torn down
+            item.fixturenames.insert(0, "no_stray_task")
         if item.get_closest_marker("few"):
             grids[item.parent, item.originalname].append(item)
     unknown: list[str] = []
     for cases in grids.values():
         marker = cases[0].get_closest_marker("few")
         parts = marker.args if marker else ()
-        unknown += [f"{cases[0].originalname}[{part}" for part in parts if not any(part in c.name for c in cases)]
+        unknown += [
+            f"{cases[0].originalname}[{part}"
+            for part in parts
+            if not any(part in c.name for c in cases)
+        ]
         for case in cases:
             if not any(part in case.name for part in parts):
                 case.add_marker("slow")
@@ -121,7 +139,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: a look at all of it takes 0.3 s, and a test may ask for ten."""
+    """What was collected stays until the end: a look at all of it takes 0.3 s, and a test may ask
+    for ten."""
     gc.collect()
     gc.freeze()
 
@@ -139,10 +158,15 @@ async def no_stray_task() -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    def sockets() -> set[str]:  # of ended processes and of this one: runs that a fixture keeps have their own
+    # of ended processes and of this one: runs that a fixture keeps have their own
+    def sockets() -> set[str]:
         found = [path.name for path in Path(tempfile.gettempdir()).glob("convoy-sockets-*")]
         owners = {name: name.split("-")[2] for name in found}
-        return {name for name in found if owners[name] == str(os.getpid()) or not Path("/proc", owners[name]).exists()}
+        return {
+            name
+            for name in found
+            if owners[name] == str(os.getpid()) or not Path("/proc", owners[name]).exists()
+        }
 
     def children() -> set[str]:
         return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())

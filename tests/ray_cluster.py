@@ -16,7 +16,8 @@ from pathlib import Path
 from benchmarks.machines import Machine, Refused, machines
 from tests.support import environment
 
-PORT, CLIENTS = 6399, 9399  # below those that Ray gives its workers
+PORT = 6399  # below those that Ray gives its workers
+CLIENTS = 9399
 # Ray gives its workers a low priority, and on two busy cores they then take a minute to start
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 NODE = "--num-cpus 1 --num-gpus 0 --object-store-memory 80000000 --disable-usage-stats --block"
@@ -33,7 +34,8 @@ environment = {{ PYTHONPATH = "{path}", TMPDIR = "{folder}" }}
 
 @dataclass(frozen=True)
 class Cluster:
-    """`address` of Ray, `clients` for those who are no node, `temporary` folder, and the node elsewhere."""
+    """`address` of Ray, `clients` for those who are no node, `temporary` folder, and the node
+    elsewhere."""
 
     host: str
     temporary: Path
@@ -84,7 +86,8 @@ def ray_cluster() -> Iterator[Cluster]:
     with machines(1, 10**9) as (far,):
         host = f"{far.address.rpartition('.')[0]}.254"
         head = (
-            f"--head --port {PORT} --include-dashboard=false --temp-dir {temporary} --ray-client-server-port {CLIENTS}"
+            f"--head --port {PORT} --include-dashboard=false --temp-dir {temporary} "
+            f"--ray-client-server-port {CLIENTS}"
         )
         log = (temporary / "start.log").open("wb")
         nodes: list[subprocess.Popen[bytes]] = []
@@ -98,9 +101,15 @@ def ray_cluster() -> Iterator[Cluster]:
             ):
                 command = [*inside, str(program), "start", *words.split(), *NODE.split()]
                 env = {**os.environ, **QUIET}
-                nodes.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True))
+                nodes.append(
+                    subprocess.Popen(
+                        command, env=env, stdout=log, stderr=log, start_new_session=True
+                    )
+                )
                 _answers(host, len(nodes))
-            (raylet,) = (pid for pid in _inside(far) if "raylet/raylet" in _words(pid).split(" ", 1)[0])
+            (raylet,) = (
+                pid for pid in _inside(far) if "raylet/raylet" in _words(pid).split(" ", 1)[0]
+            )
             yield Cluster(host, temporary, far, raylet)
         finally:
             for node in nodes:
@@ -128,13 +137,20 @@ def _answers(host: str, count: int) -> None:
     words = [sys.executable, "-c", ASK, f"{host}:{PORT}", str(count)]
     for _ in range(20):
         with suppress(subprocess.TimeoutExpired):
-            if subprocess.run(words, env={**os.environ, **QUIET}, capture_output=True, timeout=60).returncode == 0:
+            if (
+                subprocess.run(
+                    words, env={**os.environ, **QUIET}, capture_output=True, timeout=60
+                ).returncode
+                == 0
+            ):
                 return
     raise Refused("Ray does not start here")
 
 
 def _inside(machine: Machine) -> list[int]:
-    found = subprocess.run(["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["ip", "netns", "pids", machine.namespace], capture_output=True, text=True, check=True
+    )
     return [int(pid) for pid in found.stdout.split()]
 
 
@@ -144,6 +160,12 @@ def _pids() -> list[int]:
 
 def _words(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     except OSError:
         return ""

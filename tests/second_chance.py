@@ -1,8 +1,10 @@
-"""Run failed tests once more, alone: `python -m tests.second_chance COMMAND...`, where each command ends with pytest.
+"""Run failed tests once more, alone: `python -m tests.second_chance COMMAND...`, where each command
+ends with pytest.
 
-One unsteady test of thousands must not reject a change, and must not stay unseen. So .ci/run accepts a few tests that
-pass in the second run, and lists them at the end. As a plugin of pytest (`-p tests.second_chance --outcomes=FILE`) this
-module writes the outcomes of a run. Runs of pytest without the plugin are as ever.
+One unsteady test of thousands must not reject a change, and must not stay unseen. So .ci/run
+accepts a few tests that pass in the second run, and lists them at the end. As a plugin of pytest
+(`-p tests.second_chance --outcomes=FILE`) this module writes the outcomes of a run. Runs of pytest
+without the plugin are as ever.
 """
 
 from __future__ import annotations
@@ -28,15 +30,18 @@ TIMED_OUT = "timed out"  # a property of a test
 
 @dataclass
 class Outcomes:
-    """The outcomes of one run of pytest. `broken` has the reasons against a second run: a crash, a time-out, ..."""
+    """The outcomes of one run of pytest. `broken` has the reasons against a second run: a crash, a
+    time-out, ..."""
 
     passed: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # node id -> the last lines of its first failure
+    # node id -> the last lines of its first failure
+    failed: dict[str, str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
 
 
 class Recorder:
-    """Writes the outcomes of a run into a file when the run ends. A pytest that dies leaves no file."""
+    """Writes the outcomes of a run into a file when the run ends. A pytest that dies leaves no
+    file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -48,7 +53,9 @@ class Recorder:
             self._outcomes.failed.setdefault(report.nodeid, "\n".join(last))
         elif report.passed and report.when == "call":
             self._outcomes.passed.append(report.nodeid)
-        if report.when == "teardown" and any(name == TIMED_OUT for name, _ in report.user_properties):
+        if report.when == "teardown" and any(
+            name == TIMED_OUT for name, _ in report.user_properties
+        ):
             self._outcomes.broken.append(f"{report.nodeid} timed out")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -73,7 +80,12 @@ class Recorder:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--outcomes", type=Path, metavar="FILE", help="write the outcome of each test into this file")
+    parser.addoption(
+        "--outcomes",
+        type=Path,
+        metavar="FILE",
+        help=("write the outcome of each test into this file"),
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,7 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item) -> Generator[None, object, object]:
-    """Note a time-out in the process of the test: an event loop may keep its exception, and another fails the test."""
+    """Note a time-out in the process of the test: an event loop may keep its exception, and another
+    fails the test."""
     result = yield
     if callable(handler := signal.getsignal(signal.SIGALRM)):
 
@@ -108,7 +121,8 @@ def run(command: str) -> tuple[int, Outcomes]:
 
 
 def again(node_ids: list[str]) -> str:
-    """The command that runs these tests alone, without worker processes, also those that are slow."""
+    """The command that runs these tests alone, without worker processes, also those that are
+    slow."""
     return shlex.join([sys.executable, "-m", "pytest", "-n", "0", "-m", "", *node_ids])
 
 
@@ -124,7 +138,8 @@ def obstacle(code: int, outcomes: Outcomes, left: int) -> str:
 
 
 def accepted(command: str, unsteady: dict[str, str]) -> int:
-    """Run a command, and its failed tests once more; 0 if all passed. Adds the tests that failed once to `unsteady`."""
+    """Run a command, and its failed tests once more; 0 if all passed. Adds the tests that failed
+    once to `unsteady`."""
     code, first = run(command)
     if code == 0 and not first.broken:
         return 0
@@ -145,11 +160,15 @@ def say(*lines: str) -> None:
 
 
 def main(commands: list[str]) -> int:
-    """Run commands until one is not accepted, then list the unsteady tests of all. The exit code of the last one."""
+    """Run commands until one is not accepted, then list the unsteady tests of all. The exit code of
+    the last one."""
     unsteady: dict[str, str] = {}
     code = next((code for command in commands if (code := accepted(command, unsteady))), 0)
     if unsteady:
-        say(f"Unsteady tests, which failed and then passed alone: {len(unsteady)} ({ACCEPTED} are accepted at most).")
+        say(
+            f"Unsteady tests, which failed and then passed alone: {len(unsteady)} "
+            f"({ACCEPTED} are accepted at most)."
+        )
     for node_id, text in unsteady.items():
         say(f"unsteady: {node_id}", *text.splitlines())
     return code

@@ -1,5 +1,6 @@
-"""A cluster under Slurm on one machine: a slurmctld here, and a slurmd in each of some network namespaces, which have
-host names of their own. They talk over a munged of their own; nothing of the system's configuration is read."""
+"""A cluster under Slurm on one machine: a slurmctld here, and a slurmd in each of some network
+namespaces, which have host names of their own. They talk over a munged of their own; nothing of the
+system's configuration is read."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tests.support import environment
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
-SECONDS = 90.0  # less than a test may take: for the cluster to be ready, or for a job to be where it is waited for
+# less than a test may take: for the cluster to be ready, or for a job to be where it is waited for
+SECONDS = 90.0
 CONF = """
 ClusterName=test
 SlurmctldHost={control}
@@ -46,10 +48,14 @@ SlurmdParameters=config_overrides
 GresTypes=gpu
 {nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-NODE = "NodeName={name} NodeAddr={address} NodeHostname={name} CPUs={cores} RealMemory=4000 Gres=gpu:{cards}\n"
+NODE = (
+    "NodeName={name} NodeAddr={address} NodeHostname={name} CPUs={cores} RealMemory=4000 "
+    "Gres=gpu:{cards}\n"
+)
 CARDS = "NodeName={name} Name=gpu File={folder}/card[0-1]\n"  # files: nobody opens them
 INSIDE = (
-    "hostname {name} && mount --bind {folder}/{name}.hosts /etc/hosts && mount -t tmpfs none /sys/fs/cgroup && "
+    "hostname {name} && mount --bind {folder}/{name}.hosts /etc/hosts && mount -t tmpfs none "
+    "/sys/fs/cgroup && "
     "exec {slurmd} -D -f {folder}/slurm.conf"
 )
 
@@ -86,7 +92,9 @@ class Cluster:
         """How a job ended, once it has: "COMPLETED 0:0"."""
         words = ("squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
         until(lambda: self.run(*words) not in ("PENDING", "RUNNING", "COMPLETING"))
-        shown = dict(word.partition("=")[::2] for word in self.run("scontrol", "show", "job", job).split())
+        shown = dict(
+            word.partition("=")[::2] for word in self.run("scontrol", "show", "job", job).split()
+        )
         return f"{shown['JobState']} {shown['ExitCode']}"
 
 
@@ -105,20 +113,41 @@ def slurm_cluster(folder: Path, cores: tuple[int, ...] = (2, 1)) -> Iterator[Clu
     search = f"{os.environ['PATH']}:/usr/sbin"
     missing = [name for name in (*DAEMONS, *COMMANDS) if shutil.which(name, path=search) is None]
     if missing:
-        raise Refused(f"{', '.join(missing)} not installed (Debian: slurmctld, slurmd, slurm-client, munge)")
+        raise Refused(
+            f"{', '.join(missing)} not installed (Debian: slurmctld, slurmd, slurm-client, munge)"
+        )
     folder.mkdir(parents=True)
     with machines(len(cores), 10**9) as made, ExitStack() as ends:
         cluster = Cluster(Far(made, folder))
         _write(cluster, cores, ends.enter_context(free_ports()))
         daemon = [shutil.which(name, path=search) for name in DAEMONS]
-        files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "munge.pid", "seed-file": "munge.seed"}
+        files = {
+            "key-file": "munge.key",
+            "socket": "munge.socket",
+            "pid-file": "munge.pid",
+            "seed-file": "munge.seed",
+        }
         words = [f"--{key}={folder / name}" for key, name in files.items()]
-        ends.callback(_end, _start(folder, "munged", [daemon[0], "-F", "--force", "--num-threads=1", *words]))
+        ends.callback(
+            _end, _start(folder, "munged", [daemon[0], "-F", "--force", "--num-threads=1", *words])
+        )
         until((folder / "munge.socket").exists)
-        ends.callback(_end, _start(folder, "slurmctld", [daemon[1], "-D", "-f", folder / "slurm.conf"]))
+        ends.callback(
+            _end, _start(folder, "slurmctld", [daemon[1], "-D", "-f", folder / "slurm.conf"])
+        )
         for number, machine in enumerate(made):
             inside = INSIDE.format(name=f"n{number}", folder=folder, slurmd=daemon[2])
-            enter = ["ip", "netns", "exec", machine.namespace, "unshare", "--uts", "sh", "-c", inside]
+            enter = [
+                "ip",
+                "netns",
+                "exec",
+                machine.namespace,
+                "unshare",
+                "--uts",
+                "sh",
+                "-c",
+                inside,
+            ]
             cluster.slurmd[f"n{number}"] = _start(folder, f"n{number}", enter)
             ends.callback(_end, cluster.slurmd[f"n{number}"])
         until(lambda: _idle(cluster) == len(cores))
@@ -127,7 +156,8 @@ def slurm_cluster(folder: Path, cores: tuple[int, ...] = (2, 1)) -> Iterator[Clu
 
 def _write(cluster: Cluster, cores: tuple[int, ...], port: int) -> None:
     """Each node finds itself as Debian has it, at 127.0.1.1, and the others where they are."""
-    folder, made = cluster.far.folder, cluster.far.machines
+    folder = cluster.far.folder
+    made = cluster.far.machines
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
@@ -139,18 +169,25 @@ def _write(cluster: Cluster, cores: tuple[int, ...], port: int) -> None:
         nodes += NODE.format(name=f"n{number}", address=machine.address, cores=count, cards=2)
         cards += CARDS.format(name=f"n{number}", folder=folder)
         lines = ["127.0.0.1 localhost", f"127.0.1.1 n{number}"]
-        lines += [f"{other.address} n{index}" for index, other in enumerate(made) if other != machine]
+        lines += [
+            f"{other.address} n{index}" for index, other in enumerate(made) if other != machine
+        ]
         (folder / f"n{number}.hosts").write_text("".join(f"{line}\n" for line in lines))
     for card in ("card0", "card1"):
         (folder / card).touch()
     (folder / "gres.conf").write_text(cards)
-    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # slurmd looks for one that nothing here uses
-    (folder / "slurm.conf").write_text(CONF.format(control=control, port=port, folder=folder, nodes=nodes))
+    # slurmd looks for one that nothing here uses
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    (folder / "slurm.conf").write_text(
+        CONF.format(control=control, port=port, folder=folder, nodes=nodes)
+    )
 
 
 def _start(folder: Path, name: str, words: list[str | Path | None]) -> subprocess.Popen[bytes]:
     with (folder / f"{name}.said").open("wb") as said:
-        return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        return subprocess.Popen(
+            [str(word) for word in words], stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

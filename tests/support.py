@@ -1,4 +1,5 @@
-"""What journeys share: a training configuration as text, a run on virtual time, a run as a user starts it."""
+"""What journeys share: a training configuration as text, a run on virtual time, a run as a user
+starts it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 
 max_iter: {iterations} display: 1 snapshot: 0
 """
 
-# In the conv phase: a worker's pass takes that long. A run that goes on until it is ended would take all cores.
+# In the conv phase: a worker's pass takes that long. A run that goes on until it is ended would
+# take all cores.
 PACE = """layer { name: "pace" type: "Paced" bottom: "pool2" top: "pool2" include { phase: TRAIN }
   python_param { param_str: '{"seconds": <seconds>}' } }
 """
@@ -72,20 +74,25 @@ def configure(
     pace: float = 0.1,
     more: str = "",
 ) -> Path:
-    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml. `pace`: seconds of a pass
-    of a `paced` net."""
+    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml.
+    `pace`: seconds of a pass of a `paced` net."""
     directory.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(iterations=iterations)
     if paced:
         conv, ip1, fc = (ZOO / "lenet.prototxt").read_text().partition('layer {\n  name: "ip1"')
-        (directory / "paced.prototxt").write_text(f"{conv}{PACE.replace('<seconds>', str(pace))}{ip1}{fc}")
+        (directory / "paced.prototxt").write_text(
+            f"{conv}{PACE.replace('<seconds>', str(pace))}{ip1}{fc}"
+        )
         solver = solver.replace("lenet.prototxt", "paced.prototxt")
     (directory / "solver.prototxt").write_text(solver)
     testing = 'test = { format = "digits", split = "test" }' if test else ""
     count = 1 if preset == "single" else workers
     text = CLUSTER.format(preset=preset, workers=count, seed=seed, test=testing, batch=batch)
-    used = PRESETS[preset].uses if preset in PRESETS else SHAPE  # a grid over presets has keys that some do not use
-    text += f"groups = {groups}\n" * ("groups" in used) + f"fan_in = {fan_in}\n" * ("fan_in" in used and fan_in != 2)
+    # a grid over presets has keys that some do not use
+    used = PRESETS[preset].uses if preset in PRESETS else SHAPE
+    text += f"groups = {groups}\n" * ("groups" in used) + f"fan_in = {fan_in}\n" * (
+        "fan_in" in used and fan_in != 2
+    )
     path = directory / "cluster.toml"
     path.write_text(more + text)
     return path
@@ -110,12 +117,15 @@ def train(
     network: InprocNetwork | None = None,
     checkpoint: bool = True,
 ) -> Simulated:
-    """Train what cluster.toml says on one event loop and virtual time; without `checkpoint` none is read."""
+    """Train what cluster.toml says on one event loop and virtual time; without `checkpoint` none is
+    read."""
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
     placement = place(plan(loaded.config, loaded.options), loaded.config)
     directory = cluster.parent
-    journal = run_virtual(simulate(placement, ROLES, service_time=service_time, network=network, directory=directory))
+    journal = run_virtual(
+        simulate(placement, ROLES, service_time=service_time, network=network, directory=directory)
+    )
     arrays: dict[str, Array] = {}
     if checkpoint:
         arrays, _ = load_checkpoint(directory / journal.of("checkpoint")[-1]["file"])
@@ -124,7 +134,8 @@ def train(
 
 def with_actor(topology: Topology, name: str, options: Any) -> Topology:
     """One actor more, of the role of its name, which talks to the coordinator."""
-    actors, links = (*topology.actors, ActorSpec(name, name, options)), (*topology.links, (name, "coordinator"))
+    actors = (*topology.actors, ActorSpec(name, name, options))
+    links = (*topology.links, (name, "coordinator"))
     return dataclasses.replace(topology, actors=actors, links=links)
 
 
@@ -134,12 +145,15 @@ def runtime_command(*arguments: str | Path) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a run started from a test: the checkout is importable, BLAS has one thread."""
+    """The environment of a run started from a test: the checkout is importable, BLAS has one
+    thread."""
     path = os.pathsep.join(filter(None, [str(ROOT), str(SITE), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 
-def run_up(cluster: Path, *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+def run_up(
+    cluster: Path, *arguments: str, timeout: float = 100
+) -> subprocess.CompletedProcess[str]:
     """Run `up` to its end in the folder of cluster.toml."""
     return subprocess.run(
         runtime_command("up", cluster.name, *arguments),
@@ -154,7 +168,8 @@ def run_up(cluster: Path, *arguments: str, timeout: float = 100) -> subprocess.C
 
 @contextmanager
 def in_the_middle(cluster: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`up` at iteration 20, and what it has said so far; it is interrupted at the end, unless it has ended."""
+    """`up` at iteration 20, and what it has said so far; it is interrupted at the end, unless it
+    has ended."""
     with subprocess.Popen(
         runtime_command("up", cluster.name, *arguments),
         cwd=cluster.parent,

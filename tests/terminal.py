@@ -1,4 +1,5 @@
-"""A real pseudo-terminal with an emulator behind it: what a person sees, line by line, and what scrolled away."""
+"""A real pseudo-terminal with an emulator behind it: what a person sees, line by line, and what
+scrolled away."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class Terminal:
         *,
         echo: bool = True,
     ) -> None:
-        self.columns, self.lines, self.raw = columns, lines, b""
+        self.columns = columns
+        self.lines = lines
+        self.raw = b""
         self._screen = pyte.HistoryScreen(columns, lines, history=10_000)
         self._stream = pyte.ByteStream(self._screen)
         self._fd, slave = pty.openpty()
@@ -45,9 +48,15 @@ class Terminal:
         environ.pop("COLUMNS", None)
         environ.pop("LINES", None)
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environ, start_new_session=True,
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env=environ,
+            start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+        )
         os.close(slave)
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read)
@@ -60,7 +69,10 @@ class Terminal:
     def scrolled(self) -> list[str]:
         """The lines that have left it at the top."""
         lines = [line[at].data for line in self._screen.history.top for at in range(self.columns)]
-        return ["".join(lines[at : at + self.columns]).rstrip() for at in range(0, len(lines), self.columns)]
+        return [
+            "".join(lines[at : at + self.columns]).rstrip()
+            for at in range(0, len(lines), self.columns)
+        ]
 
     def echoes(self) -> bool:
         """Does it show what is typed, line by line?"""
@@ -72,7 +84,8 @@ class Terminal:
         os.write(self._fd, keys)
 
     def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
-        """Read until the screen is so; the screen. AssertionError if the command ends, or nothing new comes."""
+        """Read until the screen is so; the screen. AssertionError if the command ends, or nothing
+        new comes."""
         for shown in self._frames():
             if wanted(shown):
                 return shown
@@ -89,7 +102,9 @@ class Terminal:
             try:
                 said = self._said.get(timeout=PATIENCE)
             except queue.Empty:
-                raise AssertionError("nothing new on the terminal:\n" + "\n".join(self.shown())) from None
+                raise AssertionError(
+                    "nothing new on the terminal:\n" + "\n".join(self.shown())
+                ) from None
             if not said:
                 self._said.put(b"")  # for the next look
                 return
@@ -98,8 +113,8 @@ class Terminal:
             yield self.shown()
 
     def _read(self) -> None:
-        """Take what comes at once: the emulator is slow on a busy machine, and a run leaves lines out where
-        nobody reads."""
+        """Take what comes at once: the emulator is slow on a busy machine, and a run leaves lines
+        out where nobody reads."""
         said = b"-"
         while said:
             try:

@@ -1,4 +1,5 @@
-"""The benchmarks themselves: the whole GPU command at small sizes on NumPy, what it says of what is missing."""
+"""The benchmarks themselves: the whole GPU command at small sizes on NumPy, what it says of what is
+missing."""
 
 from __future__ import annotations
 
@@ -13,7 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import conv_reference, gpu, gpu_parts, gpu_sides, gpu_sizes, gpu_wheels, kernels, report
+from benchmarks import (
+    conv_reference,
+    gpu,
+    gpu_parts,
+    gpu_sides,
+    gpu_sizes,
+    gpu_wheels,
+    kernels,
+    report,
+)
 from benchmarks.report import ROOT, Record, Table
 from ops import ConvGeometry, get_backend
 from ops.cpu.conv.algorithm import ConvShape
@@ -24,13 +34,21 @@ from tests.support import environment
 def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:
     """The parts of a rehearsal, and the Markdown beside them."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--results", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=110, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (as_json,) = folder.glob("rehearsal-*.json")
     parts = json.loads(as_json.read_text())["parts"]
-    assert {name: part["status"] for name, part in parts.items()} == dict.fromkeys(gpu.PLANS, "passed")
+    assert {name: part["status"] for name, part in parts.items()} == dict.fromkeys(
+        gpu.PLANS, "passed"
+    )
     assert parts["contract"]["facts"]["passed"] > 0
-    assert [row[1] for row in parts["runs"]["tables"][0]["rows"]] == ["single", "omnivore", "host-accumulate"]
+    assert [row[1] for row in parts["runs"]["tables"][0]["rows"]] == [
+        "single",
+        "omnivore",
+        "host-accumulate",
+    ]
     rows = [row for row in parts["convolutions"]["tables"][0]["rows"] if row[5] == "float32"]
     assert [row[3] for row in rows[:3]] == ["forward", "backward-weights", "forward"]
     assert all(row[7] < 1e-4 for row in rows if row[3])
@@ -42,7 +60,9 @@ def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:
 @pytest.mark.slow
 def test_a_rehearsal_runs_every_part_on_numpy_and_writes_both_results(tmp_path: Path) -> None:
     _, text = rehearsed(tmp_path, environment())
-    assert "| cifar10_quick | 1 | 4 x 3 x 32 x 32, 32 of 5 x 5 | forward | lowering | float32 |" in text
+    assert (
+        "| cifar10_quick | 1 | 4 x 3 x 32 x 32, 32 of 5 x 5 | forward | lowering | float32 |"
+    ) in text
 
 
 @pytest.mark.slow
@@ -54,7 +74,11 @@ def test_a_rehearsal_runs_every_part_on_cupy_without_a_gpu(tmp_path: Path) -> No
 
 def test_wheels_that_travel_are_unpacked_for_this_python_alone(monkeypatch, tmp_path: Path) -> None:
     mine = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-    names = {"pure": "py3-none-any", "mine": f"{mine}-{mine}-linux_x86_64", "other": "cp27-cp27m-linux_x86_64"}
+    names = {
+        "pure": "py3-none-any",
+        "mine": f"{mine}-{mine}-linux_x86_64",
+        "other": "cp27-cp27m-linux_x86_64",
+    }
     for name, tags in names.items():
         with zipfile.ZipFile(tmp_path / f"{name}-1.0-{tags}.whl", "w") as wheel:
             wheel.writestr(f"travelled_{name}.py", "")
@@ -75,7 +99,9 @@ def test_a_machine_is_described_without_the_compiler_of_the_kernels(monkeypatch)
 
 def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_there() -> None:
     wanted = gpu_wheels.wanted()
-    assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {one.split(">")[0].split(";")[0] for one in wanted}
+    assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {
+        one.split(">")[0].split(";")[0] for one in wanted
+    }
     assert not any(one.startswith(("numpy", "numba")) for one in wanted)
     assert [one.partition(">")[0] for one in gpu_wheels.frontend()] == list(gpu_wheels.FRONTEND)
 
@@ -92,11 +118,17 @@ def test_a_driver_that_does_not_start_is_told_too(monkeypatch, capsys) -> None:
 
     monkeypatch.setattr(gpu.subprocess, "run", hangs)
     assert gpu.main([]) == gpu.NO_GPU
-    assert "no GPU: the driver or its libraries have not started within 20 s" in capsys.readouterr().out
+    assert (
+        "no GPU: the driver or its libraries have not started within 20 s"
+    ) in capsys.readouterr().out
 
 
-def test_a_pytorch_that_cannot_be_imported_leaves_its_columns_empty(monkeypatch, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.12: cannot open shared object file')")
+def test_a_pytorch_that_cannot_be_imported_leaves_its_columns_empty(
+    monkeypatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text(
+        "raise OSError('libcudart.so.12: cannot open shared object file')"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     record = Record("speed")
@@ -106,7 +138,9 @@ def test_a_pytorch_that_cannot_be_imported_leaves_its_columns_empty(monkeypatch,
     assert gpu_parts._torch() == told
 
 
-def test_a_part_whose_process_is_killed_is_told_and_the_next_runs(monkeypatch, tmp_path: Path) -> None:
+def test_a_part_whose_process_is_killed_is_told_and_the_next_runs(
+    monkeypatch, tmp_path: Path
+) -> None:
     real = subprocess.Popen
 
     def started(command: list[str], **options: object) -> subprocess.Popen[bytes]:
@@ -120,8 +154,12 @@ def test_a_part_whose_process_is_killed_is_told_and_the_next_runs(monkeypatch, t
     assert parts["growth"]["notes"] == ["ended with -11"] and parts["facts"]["status"] == "passed"
 
 
-def test_a_part_that_runs_out_of_time_fails_and_the_others_go_on(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(gpu, "PLANS", gpu.PLANS | {"speed": gpu.Plan("slow", 0, {}, "gpu_steps:speed")})
+def test_a_part_that_runs_out_of_time_fails_and_the_others_go_on(
+    monkeypatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        gpu, "PLANS", gpu.PLANS | {"speed": gpu.Plan("slow", 0, {}, "gpu_steps:speed")}
+    )
     assert gpu.run_all(["speed", "facts"], tmp_path, rehearse=True) == 1
     (as_json,) = tmp_path.glob("*.json")
     parts = json.loads(as_json.read_text())["parts"]
@@ -129,10 +167,16 @@ def test_a_part_that_runs_out_of_time_fails_and_the_others_go_on(monkeypatch, tm
     assert parts["facts"]["status"] == "passed"
 
 
-def test_a_part_without_its_packages_is_skipped_by_name_and_nothing_fails(monkeypatch, tmp_path: Path, capsys) -> None:
-    monkeypatch.setattr(gpu, "PLANS", {"runs": gpu.Plan("runs", 9, {"no_such.module": "no-such-package"}, "")})
+def test_a_part_without_its_packages_is_skipped_by_name_and_nothing_fails(
+    monkeypatch, tmp_path: Path, capsys
+) -> None:
+    monkeypatch.setattr(
+        gpu, "PLANS", {"runs": gpu.Plan("runs", 9, {"no_such.module": "no-such-package"}, "")}
+    )
     assert gpu.run_all(["runs"], tmp_path, rehearse=True) == 0
-    assert "missing: no-such-package; bring with: python -m pip install 'no-such-package'" in capsys.readouterr().out
+    assert (
+        "missing: no-such-package; bring with: python -m pip install 'no-such-package'"
+    ) in capsys.readouterr().out
 
 
 def test_an_exception_in_a_part_is_in_its_record(monkeypatch, tmp_path: Path) -> None:
@@ -146,13 +190,20 @@ def test_an_exception_in_a_part_is_in_its_record(monkeypatch, tmp_path: Path) ->
     Record("facts", path=path).save()
     assert gpu.run_here("facts", path, rehearse=True) == 1
     record = Record.load(path)
-    assert record.status == "failed" and "the reason" in record.notes[0] and record.tables[0].rows == [[1]]
+    assert (
+        record.status == "failed"
+        and "the reason" in record.notes[0]
+        and record.tables[0].rows == [[1]]
+    )
 
 
 def test_outcomes_are_counted_in_a_log_that_is_cut_off(tmp_path: Path) -> None:
     log = tmp_path / "contract.log"
     one = "t.py::a[cupy-x 1, (2, 3)] PASSED [ 5%]\nt.py::b[cupy-y] FAILED [ 9%]\nt.py::c[cu"
-    several = "[gw1] [  5%] PASSED t.py::a[cupy-x 1, (2, 3)] \n[gw0] [  9%] FAILED t.py::b[cupy-y] \n[gw1] [ 9"
+    several = (
+        "[gw1] [  5%] PASSED t.py::a[cupy-x 1, (2, 3)] \n[gw0] [  9%] FAILED "
+        "t.py::b[cupy-y] \n[gw1] [ 9"
+    )
     for text in (one, several):
         log.write_text(text)
         record = Record("contract")
@@ -162,10 +213,24 @@ def test_outcomes_are_counted_in_a_log_that_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_lowering_is_measured_for_every_b_p_beside_the_kernels_and_the_machine_s_own_products(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.lowering", "--net", "lenet", "--batch", "6", "--sgemm", "64"]
+def test_lowering_is_measured_for_every_b_p_beside_the_kernels_and_the_machine_s_own_products(
+    tmp_path: Path,
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.lowering",
+        "--net",
+        "lenet",
+        "--batch",
+        "6",
+        "--sgemm",
+        "64",
+    ]
     command += ["--seconds", "1", "--threads", "2", "--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (as_json,) = tmp_path.glob("lowering-*.json")
     part = json.loads(as_json.read_text())["parts"]["lowering"]
@@ -179,11 +244,18 @@ def test_all_budgets_together_are_under_nine_minutes() -> None:
     assert gpu.START_SECONDS + sum(plan.seconds for plan in gpu.PLANS.values()) < 540
 
 
-@pytest.mark.parametrize(("ticks", "expected"), [([0, 1, 1, 4, 4, 6], 2.0), ([0, 5, 5, 5, 5, 6], 1.0)])
-def test_a_time_is_the_median_and_the_device_is_waited_for_on_both_sides(monkeypatch, ticks, expected) -> None:
-    said, order = iter(ticks), []
+@pytest.mark.parametrize(
+    ("ticks", "expected"), [([0, 1, 1, 4, 4, 6], 2.0), ([0, 5, 5, 5, 5, 6], 1.0)]
+)
+def test_a_time_is_the_median_and_the_device_is_waited_for_on_both_sides(
+    monkeypatch, ticks, expected
+) -> None:
+    said = iter(ticks)
+    order = []
     monkeypatch.setattr(report.time, "perf_counter", lambda: next(said))
-    taken = report.seconds_of(lambda: order.append("work"), repeats=3, synchronize=lambda: order.append("wait"))
+    taken = report.seconds_of(
+        lambda: order.append("work"), repeats=3, synchronize=lambda: order.append("wait")
+    )
     assert math.isclose(taken, expected)
     assert order == ["work", *["wait", "work", "wait"] * 3]
 
@@ -217,7 +289,9 @@ def test_errors_of_convolutions_are_those_of_the_definition(geometry: ConvGeomet
         assert math.isnan(conv_reference.error(layer.shape, name, arrays))
 
 
-def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_gradient_of_images() -> None:
+def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_gradient_of_images() -> (
+    None
+):
     found = kernels.layers("vgg16", get_backend("cpu"))
     assert sum(found.values()) == 13
     assert len(found) == 9
@@ -229,7 +303,12 @@ def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_
 def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> None:
     record = Record("fast, 1 threads")
     record.table("t")
-    for shape, ratio, error in (("s", 0.89, 1e-6), ("s", 2.0, 2e-4), ("t", 1.0, 1e-6), ("t", 1.0, math.nan)):
+    for shape, ratio, error in (
+        ("s", 0.89, 1e-6),
+        ("s", 2.0, 2e-4),
+        ("t", 1.0, 1e-6),
+        ("t", 1.0, math.nan),
+    ):
         record.row("n", 1, shape, "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, error)
     kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.BOUNDS["fast"])
     assert record.status == "failed"
@@ -245,7 +324,9 @@ def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> Non
 
 def test_sides_take_turns_and_each_round_has_a_time_of_each() -> None:
     order: list[str] = []
-    taken = report.rounds({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 0, least=2, most=9)
+    taken = report.rounds(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 0, least=2, most=9
+    )
     assert {label: len(times) for label, times in taken.items()} == {"a": 2, "b": 2}
     assert order[:4] == ["a", "b", "a", "b"]
     assert order.count("a") >= 3 and order.count("b") >= 3
@@ -253,6 +334,7 @@ def test_sides_take_turns_and_each_round_has_a_time_of_each() -> None:
 
 
 def test_a_ratio_pairs_the_rounds_so_that_a_slow_time_of_the_machine_does_not_count() -> None:
-    # the machine is three times slower in two rounds of five; each side's median comes from another of its times
+    # the machine is three times slower in two rounds of five; each side's median comes from another
+    # of its times
     assert report.ratio([2.0, 2.0, 6.0, 6.0, 2.0], [1.0, 1.0, 3.0, 3.0, 1.0]) == 2.0
     assert report.ratio([1.0, 3.0, 3.0], [1.0, 1.0, 3.0]) == 1.0

@@ -1,4 +1,5 @@
-"""The benchmark of messages: its bars, its turns, its two processes, and what it says of what is missing."""
+"""The benchmark of messages: its bars, its turns, its two processes, and what it says of what is
+missing."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class Said:
     """A pair whose end answers 1, 2, 3 ..."""
 
     def __init__(self, log: list[str], name: str) -> None:
-        self.log, self.name, self.count = log, name, 0
+        self.log = log
+        self.name = name
+        self.count = 0
 
     def ask(self, what: str, **options: Any) -> int:
         self.log.append(self.name)
@@ -79,7 +82,10 @@ def test_a_message_that_costs_more_than_that_of_another_commit_is_told(
     (as_json,) = tmp_path.glob("messages-*.json")
     part = json.loads(as_json.read_text())["parts"]["against"]
     assert part["status"] == "failed"
-    assert [row[0] for row in part["tables"][0]["rows"]] == ["a tell, microseconds", "an ask, microseconds"]
+    assert [row[0] for row in part["tables"][0]["rows"]] == [
+        "a tell, microseconds",
+        "an ask, microseconds",
+    ]
     tell = part["tables"][0]["rows"][0]
     assert tell[1:] == [pytest.approx(value) for value in (5.0, 5.5, 1.1, 1.1, 1.1)]
     assert part["notes"] == [
@@ -94,7 +100,10 @@ def test_a_row_is_convoy_divided_by_the_side_round_by_round() -> None:
     record = Record("t")
     record.table("t")
     messages.show(record, {"convoy": [1.0, 3.0, 3.0], "peer": [2.0, 6.0, 6.0]}, 10)
-    assert record.tables[0].rows == [["convoy", 30.0, 10.0, 30.0, 1.0], ["peer", 60.0, 20.0, 60.0, 0.5]]
+    assert record.tables[0].rows == [
+        ["convoy", 30.0, 10.0, 30.0, 1.0],
+        ["peer", 60.0, 20.0, 60.0, 0.5],
+    ]
 
 
 def test_an_end_that_dies_is_named_and_fails_its_part_only() -> None:
@@ -115,13 +124,18 @@ def test_an_end_that_says_nothing_is_stopped() -> None:
     end.close()
 
 
-def test_peers_that_are_missing_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_peers_that_are_missing_are_left_out_by_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(messages, "ACTORS", {"ray": {"no_such_module": "no-such-package"}})
     record = Record("t")
     messages.run(record, messages.actors, messages.Plan(tmp_path, 1, 1))
     assert record.status == "skipped"
     assert record.notes == [
-        "ray is left out: missing no-such-package; bring with: python -m pip install no-such-package"
+        (
+            "ray is left out: missing no-such-package; bring with: python -m pip install "
+            "no-such-package"
+        )
     ]
 
 
@@ -141,14 +155,26 @@ def test_namespaces_that_are_refused_say_what_refused_them(monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_small_messages_are_measured_between_real_processes_and_written(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.messages", "--parts", "small", "--rounds", "1", "--scale", "0.005"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.messages",
+        "--parts",
+        "small",
+        "--rounds",
+        "1",
+        "--scale",
+        "0.005",
+    ]
     done = subprocess.run(
         [*command, "--results", str(tmp_path)],
         cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     (as_json,) = tmp_path.glob("messages-*.json")
     part = json.loads(as_json.read_text())["parts"]["small"]
-    assert done.returncode == int(any("MISSED" in note for note in part["notes"])), done.stdout + done.stderr
+    assert done.returncode == int(any("MISSED" in note for note in part["notes"])), (
+        done.stdout + done.stderr
+    )
     for table in part["tables"]:
         assert [row[0] for row in table["rows"]] == ["convoy", "zmq.asyncio"]
         assert all(row[1] > 0 for row in table["rows"])
@@ -157,7 +183,15 @@ def test_small_messages_are_measured_between_real_processes_and_written(tmp_path
 
 @pytest.mark.slow
 def test_encrypted_links_are_measured_beside_open_ones_between_two_hosts(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.encryption", "--parts", "unlimited", "--rounds", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.encryption",
+        "--parts",
+        "unlimited",
+        "--rounds",
+        "1",
+    ]
     done = subprocess.run(
         [*command, "--results", str(tmp_path)],
         cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False,
@@ -167,5 +201,7 @@ def test_encrypted_links_are_measured_beside_open_ones_between_two_hosts(tmp_pat
     if part["status"] == "skipped":
         pytest.skip(part["notes"][0])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [[row[0] for row in table["rows"]] for table in part["tables"]] == [["in the open", "encrypted"]] * 3
+    assert [[row[0] for row in table["rows"]] for table in part["tables"]] == [
+        ["in the open", "encrypted"]
+    ] * 3
     assert all(row[1] > 0 for table in part["tables"] for row in table["rows"])

@@ -1,4 +1,5 @@
-"""The chaos benchmark itself: it tells a harm that did not happen, that nobody named, or that took too long."""
+"""The chaos benchmark itself: it tells a harm that did not happen, that nobody named, or that took
+too long."""
 
 from __future__ import annotations
 
@@ -54,7 +55,10 @@ def test_what_happened_and_was_named_in_time_passes(tmp_path: Path) -> None:
     [
         (Harm("a", done=2, happened=1), "done 2 times, but it happened 1 times"),
         (Harm("a", done=1, happened=1, named=[3.1]), "named after 3.1 s, expected 3 s at most"),
-        (Harm("a", done=1, happened=1, back=[11.0]), "went on after 11.0 s (p95), expected 10 s at most"),
+        (
+            Harm("a", done=1, happened=1, back=[11.0]),
+            ("went on after 11.0 s (p95), expected 10 s at most"),
+        ),
         (Harm("a", done=1, happened=1, failures=["a: nobody named it"]), "nobody named it"),
     ],
 )
@@ -64,7 +68,8 @@ def test_what_did_not_happen_or_took_too_long_fails(tmp_path: Path, harm: Harm, 
 
 
 def test_a_trial_that_goes_wrong_is_counted_and_the_next_is_tried(tmp_path: Path) -> None:
-    harm, part = Harm("a"), trials(tmp_path)
+    harm = Harm("a")
+    part = trials(tmp_path)
     for error in (Gone("silent"), AssertionError("named as another"), None):
         with part.counted(harm):
             if error is not None:
@@ -79,7 +84,9 @@ def test_percentiles_are_times_that_were_seen() -> None:
     assert Harm("a").row[4:] == ["-"] * 6
 
 
-def test_a_kill_of_a_process_that_was_gone_before_does_not_pass_for_a_harm_to_a_living_one() -> None:
+def test_a_kill_of_a_process_that_was_gone_before_does_not_pass_for_a_harm_to_a_living_one() -> (
+    None
+):
     harm = Harm("a")
     kill(2**22 + 1, harm)  # no process has this number
     assert harm.happened == 0
@@ -102,16 +109,29 @@ def test_a_part_that_cannot_be_done_here_is_skipped_in_words_and_one_that_breaks
     assert chaos.main(["--only", "clock,links", "--results", str(tmp_path)]) == 1
     (as_json,) = tmp_path.glob("chaos-pr-*.json")
     found = json.loads(as_json.read_text())["parts"]
-    assert (found["clock"]["status"], found["clock"]["notes"]) == ("skipped", ["skipped: no library"])
-    assert (found["links"]["status"], found["links"]["notes"]) == ("failed", ["ValueError: of the test"])
+    assert (found["clock"]["status"], found["clock"]["notes"]) == (
+        "skipped",
+        ["skipped: no library"],
+    )
+    assert (found["links"]["status"], found["links"]["notes"]) == (
+        "failed",
+        ["ValueError: of the test"],
+    )
     with pytest.raises(SystemExit):
         chaos.main(["--only", "nothing"])
     assert "no part is called nothing" in capsys.readouterr().err
 
 
-def test_without_a_mount_the_disk_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(program(tmp_path / "bin" / "mount", "echo not here >&2; exit 1").parent))
-    with pytest.raises(Absent, match="no disk can be mounted: not here"), chaos_machines.small_disk(tmp_path / "disk"):
+def test_without_a_mount_the_disk_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(
+        "PATH", str(program(tmp_path / "bin" / "mount", "echo not here >&2; exit 1").parent)
+    )
+    with (
+        pytest.raises(Absent, match="no disk can be mounted: not here"),
+        chaos_machines.small_disk(tmp_path / "disk"),
+    ):
         pass
 
 
@@ -126,17 +146,29 @@ def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Pa
         run.stop()
 
 
-def test_trials_of_several_presets_are_counted_together_and_by_what_was_killed(tmp_path: Path) -> None:
-    conv, server = Harm("a conv", done=2, happened=2, named=[0.1, 0.2], back=[1.0, 2.0]), Harm("a", done=1, happened=0)
+def test_trials_of_several_presets_are_counted_together_and_by_what_was_killed(
+    tmp_path: Path,
+) -> None:
+    conv = Harm("a conv", done=2, happened=2, named=[0.1, 0.2], back=[1.0, 2.0])
+    server = Harm("a", done=1, happened=0)
     part = trials(tmp_path)
     found = {
-        "sync": chaos_kills.Found(Harm.of("sync", (conv, server)), {"conv": conv, "server": server}, [(5.0, 1.0)]),
+        "sync": chaos_kills.Found(
+            Harm.of("sync", (conv, server)), {"conv": conv, "server": server}, [(5.0, 1.0)]
+        ),
         "async": chaos_kills.Found(conv, {"conv": conv}),
     }
     chaos_kills.told(part, found)
     presets, kinds, again = part.record.tables
-    assert [row[:4] for row in presets.rows] == [["sync", 3, 2, 0], ["a conv", 2, 2, 0], ["all of these", 5, 4, 0]]
-    assert [row[:3] for row in kinds.rows] == [["SIGKILL of conv", 4, 4], ["SIGKILL of server", 1, 0]]
+    assert [row[:4] for row in presets.rows] == [
+        ["sync", 3, 2, 0],
+        ["a conv", 2, 2, 0],
+        ["all of these", 5, 4, 0],
+    ]
+    assert [row[:3] for row in kinds.rows] == [
+        ["SIGKILL of conv", 4, 4],
+        ["SIGKILL of server", 1, 0],
+    ]
     assert again.rows == [["sync", 1, 5.0, 5.0, 5.0, 1.0, 1.0, 1.0], ["async", 0, *"------"]]
     assert part.record.status == "failed"
 
@@ -179,12 +211,17 @@ def echoing() -> Iterator[Machine]:
 
 def devices(machine: Machine) -> str:
     shown = subprocess.run(
-        ["ip", "-n", machine.namespace, "-o", "link", "show"], capture_output=True, text=True, check=True
+        ["ip", "-n", machine.namespace, "-o", "link", "show"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return ", ".join(line.split(":")[1].strip() for line in shown.stdout.splitlines())
 
 
-def test_a_cable_delays_each_frame_in_both_directions_and_leaves_the_machine_as_it_was(echoing: Machine) -> None:
+def test_a_cable_delays_each_frame_in_both_directions_and_leaves_the_machine_as_it_was(
+    echoing: Machine,
+) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
         here.settimeout(10)
 
@@ -204,7 +241,9 @@ def test_a_cable_delays_each_frame_in_both_directions_and_leaves_the_machine_as_
 
 
 def test_frames_leave_in_the_order_in_which_they_came_whatever_their_delays() -> None:
-    (gives, source), (target, takes) = (socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    (gives, source), (target, takes) = (
+        socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)
+    )
     with gives, source, target, takes:
         source.setblocking(False)
         way = Way(source.fileno(), target.fileno(), 0.0, 0.01, random.Random(1))
@@ -219,10 +258,14 @@ def test_frames_leave_in_the_order_in_which_they_came_whatever_their_delays() ->
 def test_a_connection_that_is_reset_ends_by_a_reset_at_its_peer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = [sys.executable, "-c", ENDS_BY_RESET, str(server.getsockname()[1])]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as peer:
             accepted, address = server.accept()
             with accepted:
-                (connection,) = (one for one in resets.connections(os.getpid()) if one.there == address)
+                (connection,) = (
+                    one for one in resets.connections(os.getpid()) if one.there == address
+                )
                 assert connection.descriptor == accepted.fileno()
                 before = resets.resets(peer.pid)
                 resets.reset(connection)
@@ -242,14 +285,22 @@ class Runs:
         self.directories = [folder / str(number) for number in range(len(journals))]
         for directory, journal in zip(self.directories, journals, strict=True):
             directory.mkdir()
-            (directory / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in journal))
+            (directory / "events.jsonl").write_text(
+                "".join(json.dumps(event) + "\n" for event in journal)
+            )
 
 
 def ended(iteration: int, second: float) -> dict[str, object]:
     return {"event": "progress", "iteration": iteration, "unix_seconds": second}
 
 
-DIED = [ended(1, 1.0), ended(2, 2.0), {"event": "checkpoint", "iteration": 2}, ended(3, 3.0), ended(4, 4.5)]
+DIED = [
+    ended(1, 1.0),
+    ended(2, 2.0),
+    {"event": "checkpoint", "iteration": 2},
+    ended(3, 3.0),
+    ended(4, 4.5),
+]
 
 
 def test_what_was_trained_since_the_newest_checkpoint_is_counted_as_lost(tmp_path: Path) -> None:
@@ -257,7 +308,9 @@ def test_what_was_trained_since_the_newest_checkpoint_is_counted_as_lost(tmp_pat
     assert chaos_kills._again(runs) == (2.0, 1.5)  # type: ignore[arg-type]
 
 
-def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(AssertionError, match="goes on from iteration 0, though 2 was saved"):
         chaos_kills._again(Runs(tmp_path, DIED, [ended(1, 9.0)]))  # type: ignore[arg-type]
 
@@ -267,7 +320,12 @@ def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_f
 
 def grown(megabytes: float, descriptors: float, minutes: int = 30) -> list[Sample]:
     return [
-        Sample(at, {"up": (80.0 + megabytes * at / 60, 60.0, int(50 + descriptors * at / 60), 4)}, 19, 1)
+        Sample(
+            at,
+            {"up": (80.0 + megabytes * at / 60, 60.0, int(50 + descriptors * at / 60), 4)},
+            19,
+            1,
+        )
         for at in range(1, minutes + 1)
     ]
 
@@ -298,7 +356,11 @@ def test_the_slope_is_that_of_a_line_whatever_dips_there_are() -> None:
     [
         (grown(1.2, 0.0), lambda at: 0.8, "up: 1.20 MB more in an hour, expected 1 at most"),
         (grown(0.0, 60.0), lambda at: 0.8, "up: 60.00 descriptors more in an hour"),
-        (grown(0.0, 0.0), lambda at: 0.8 if at < 40 else 0.83, "96.4% as fast at the end as in the beginning"),
+        (
+            grown(0.0, 0.0),
+            lambda at: 0.8 if at < 40 else 0.83,
+            ("96.4% as fast at the end as in the beginning"),
+        ),
     ],
 )
 def test_what_grows_or_slows_down_fails_a_soak(
@@ -310,7 +372,8 @@ def test_what_grows_or_slows_down_fails_a_soak(
 
 def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
     before = chaos_soak.measured(os.getpid())
-    held = mmap.mmap(-1, 32 << 20)  # from the system: numpy's may be memory that this process had already
+    # from the system: numpy's may be memory that this process had already
+    held = mmap.mmap(-1, 32 << 20)
     for at in range(0, len(held), mmap.PAGESIZE):
         held[at] = 1
     with Path(__file__).open() as file:
@@ -320,11 +383,15 @@ def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
     assert after[0] - before[0] == pytest.approx(32, abs=4.0)
 
 
-def test_the_layer_that_lets_time_pass_changes_nothing(tmp_path: Path, install: Callable[..., None]) -> None:
+def test_the_layer_that_lets_time_pass_changes_nothing(
+    tmp_path: Path, install: Callable[..., None]
+) -> None:
     install({"convoy.layers": {"Paced": "benchmarks.paced:Paced"}})
     (tmp_path / "paced.prototxt").write_text(NET.format(seconds=0.0, slow=""))
     spec = load_net(tmp_path / "paced.prototxt")
-    layer = make_layer(next(one for one in spec.layers if one.proto.name == "pace"), get_backend(), np.float32)
+    layer = make_layer(
+        next(one for one in spec.layers if one.proto.name == "pace"), get_backend(), np.float32
+    )
     assert isinstance(layer, Paced)
     x = np.random.default_rng(1).standard_normal((4, 3), np.float32)
     run = Run("TRAIN", 1, 3, 0, 4, 4)

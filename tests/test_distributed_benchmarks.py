@@ -1,4 +1,5 @@
-"""The benchmarks of several processes: what they make of the numbers, and the sides of ours once, in small."""
+"""The benchmarks of several processes: what they make of the numbers, and the sides of ours once,
+in small."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def test_an_allreduce_that_misses_its_bar_or_gives_other_bits_is_told() -> None:
     record = Record("r")
     turns = iter(["a", "b", "c", "c"])
     sides = {
-        "convoy": lambda members, numbers, rounds: ([9.0] * allreduce.WARM + [0.6] * 3, [next(turns)]),
+        "convoy": lambda members, numbers, rounds: (
+            [9.0] * allreduce.WARM + [0.6] * 3,
+            [next(turns)],
+        ),
         "Open MPI": lambda members, numbers, rounds: ([9.0] * allreduce.WARM + [1.0] * 3, []),
         "gloo": lambda members, numbers, rounds: ([9.0] * allreduce.WARM + [4.0] * 3, []),
     }
@@ -38,7 +42,8 @@ def test_an_allreduce_that_misses_its_bar_or_gives_other_bits_is_told() -> None:
         "2 different sums: 2 processes, 30 MB",
     ]
     assert record.tables[0].rows == [[2, 30, 600.0, 1000.0, 4000.0, 0.6, pytest.approx(0.15)]]
-    record.status, record.notes = "running", []
+    record.status = "running"
+    record.notes = []
     allreduce.measure(record, {"convoy": sides["convoy"]}, 2, 30, turns=2)
     assert record.status == "running" and not record.notes
 
@@ -66,10 +71,15 @@ def test_a_run_of_two_replicas_reports_its_speed_and_its_exposed_communication()
 
 @pytest.mark.slow
 def test_the_members_of_two_checkouts_take_turns_and_their_sums_are_the_same_bits() -> None:
-    with allreduce_pair.Side(ROOT, 2, 1000) as one, allreduce_pair.Side(ROOT, 2, 1_100_000) as other:
+    with (
+        allreduce_pair.Side(ROOT, 2, 1000) as one,
+        allreduce_pair.Side(ROOT, 2, 1_100_000) as other,
+    ):
         for side, numbers in ((one, 1000), (other, 1_100_000), (one, 1000)):
             seconds, digests = side.sum("digest")
-            expected = hashlib.blake2b(input_of(0, numbers) + input_of(1, numbers), digest_size=8).hexdigest()
+            expected = hashlib.blake2b(
+                input_of(0, numbers) + input_of(1, numbers), digest_size=8
+            ).hexdigest()
             assert seconds > 0 and digests == {expected}
         assert one.sum()[1] == {""}
 
@@ -77,19 +87,41 @@ def test_the_members_of_two_checkouts_take_turns_and_their_sums_are_the_same_bit
 def test_a_checkout_that_cannot_run_is_told_with_what_it_said(tmp_path: Path) -> None:
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('it is too old')")
-    with pytest.raises(SystemExit, match=r"do not come:\nit is too old"), allreduce_pair.Side(tmp_path, 2, 1000):
+    with (
+        pytest.raises(SystemExit, match=r"do not come:\nit is too old"),
+        allreduce_pair.Side(tmp_path, 2, 1000),
+    ):
         pass
 
 
-def test_sums_that_take_longer_than_those_of_another_commit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_that_take_longer_than_those_of_another_commit_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     record = Record("r")
-    lives = iter([([1.0, 1.0, 2.0], [1.1, 1.1, 1.0]), ([2.0, 2.0, 2.0], [2.0, 2.0, 2.0]), ([1.0] * 3, [1.2] * 3)])
+    lives = iter(
+        [
+            ([1.0, 1.0, 2.0], [1.1, 1.1, 1.0]),
+            ([2.0, 2.0, 2.0], [2.0, 2.0, 2.0]),
+            ([1.0] * 3, [1.2] * 3),
+        ]
+    )
     begun: list[bool] = []
     monkeypatch.setattr(allreduce_pair, "commit_of", lambda tree: "abc")
-    monkeypatch.setattr(allreduce_pair, "_life", lambda *shape, turned: begun.append(turned) or next(lives))
+    monkeypatch.setattr(
+        allreduce_pair, "_life", lambda *shape, turned: begun.append(turned) or next(lives)
+    )
     allreduce_pair.compare(record, Path("elsewhere"), [(2, 30)], lives=3, sums=3)
     (row,) = record.tables[0].rows
-    assert row == [2, 30, 1000.0, pytest.approx(1200.0), pytest.approx(1.1), 1.0, pytest.approx(1.2), 9]
+    assert row == [
+        2,
+        30,
+        1000.0,
+        pytest.approx(1200.0),
+        pytest.approx(1.1),
+        1.0,
+        pytest.approx(1.2),
+        9,
+    ]
     assert begun == [False, True, False]
     assert record.notes == ["1.100 of commit abc's time, at most 1.03: 2 processes, 30 MB"]
 
@@ -100,13 +132,26 @@ def test_a_run_that_is_slower_than_that_of_another_commit_is_told(
     rates = {"replicas": (100, 98), "sync": (100, 96)}
     trees: list[Sequence[Path]] = []
 
-    def compared(net: str, preset: str, sides: Sequence[Path], lives: int, rounds: int, seconds: float) -> list[Turns]:
+    def compared(
+        net: str, preset: str, sides: Sequence[Path], lives: int, rounds: int, seconds: float
+    ) -> list[Turns]:
         trees.append(sides)
-        return [Turns([each] * lives * rounds, [seconds] * lives * rounds) for each in rates[preset]]
+        return [
+            Turns([each] * lives * rounds, [seconds] * lives * rounds) for each in rates[preset]
+        ]
 
     monkeypatch.setattr(distributed, "compared", compared)
     monkeypatch.setattr(distributed, "commit_of", lambda tree: "abc")
-    told = ["--against", str(tmp_path), "--nets", "lenet", "--rounds", "5", "--results", str(tmp_path)]
+    told = [
+        "--against",
+        str(tmp_path),
+        "--nets",
+        "lenet",
+        "--rounds",
+        "5",
+        "--results",
+        str(tmp_path),
+    ]
     assert distributed.main(told) == 1
     assert trees == [[tmp_path, ROOT]] * 2
     (as_text,) = tmp_path.glob("distributed-*.md")

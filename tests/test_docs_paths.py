@@ -32,7 +32,8 @@ def test_every_module_that_a_page_names_can_be_imported(page: str) -> None:
 
 def _is_there(name: str) -> bool:
     """A module, or something in one."""
-    module, rest = name, []
+    module = name
+    rest = []
     while True:
         try:
             found = importlib.import_module(module)

@@ -13,7 +13,13 @@ from benchmarks.strangers import STRANGERS
 @pytest.mark.slow
 def test_a_run_is_timed_beside_strangers_and_none_gets_in(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: STRANGERS[name] for name in ("null", "replayed")}
-    for name, value in {"STRANGERS": few, "TRIES": 4, "SECONDS": 0.5, "WARM": 1, "MOST": 100.0}.items():
+    for name, value in {
+        "STRANGERS": few,
+        "TRIES": 4,
+        "SECONDS": 0.5,
+        "WARM": 1,
+        "MOST": 100.0,
+    }.items():
         monkeypatch.setattr(encryption_strangers, name, value)
     record = Record("of a test")
     try:

@@ -31,7 +31,11 @@ def reported() -> dict[str, str]:
                 continue
             for argument in node.args[:2]:
                 name = _text(argument, module)
-                if name is not None and re.fullmatch(r"[a-z][a-z ]+", name) and name not in ("supervisor", "here"):
+                if (
+                    name is not None
+                    and re.fullmatch(r"[a-z][a-z ]+", name)
+                    and name not in ("supervisor", "here")
+                ):
                     found[name] = f"{path.relative_to(ROOT)}:{node.lineno}"
     return found
 
@@ -51,7 +55,13 @@ def test_every_event_that_is_reported_by_name_has_a_row() -> None:
 
 def test_a_run_reports_no_event_and_no_field_that_is_not_on_the_page(tmp_path: Path) -> None:
     cluster = configure(
-        tmp_path, "omnivore", workers=2, groups=2, iterations=4, test=True, more='[run]\nname = "all"\n'
+        tmp_path,
+        "omnivore",
+        workers=2,
+        groups=2,
+        iterations=4,
+        test=True,
+        more='[run]\nname = "all"\n',
     )
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,9 @@
-"""Figures in the docs: each stands in the result file that its sentence names, or says that it was measured once.
+"""Figures in the docs: each stands in the result file that its sentence names, or says that it was
+measured once.
 
-A sentence that quotes a benchmark ends with links to its results, as in `([messages-avx2](.../messages-avx2.md))`.
-Every number of the sentence, figures and sizes alike, must then stand in one of these files, rounded as it is quoted.
+A sentence that quotes a benchmark ends with links to its results, as in
+`([messages-avx2](.../messages-avx2.md))`. Every number of the sentence, figures and sizes alike,
+must then stand in one of these files, rounded as it is quoted.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ RESULTS = ROOT / "benchmarks" / "results"
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\((?:\.\./)?benchmarks/results/([\w-]+)\.md\)")
 NUMBER = re.compile(r"(?<![\w.-])\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-])")
-TIMING = re.compile(r"\d (?:ms|us|µs)\b|\d times as (?:fast|slow)|\d times (?:faster|slower)|% (?:faster|slower)")
+TIMING = re.compile(
+    r"\d (?:ms|us|µs)\b|\d times as (?:fast|slow)|\d times "
+    r"(?:faster|slower)|% (?:faster|slower)"
+)
 ONCE = re.compile(r"measured once,\s+\d{4}-\d\d-\d\d")
 
 
@@ -48,7 +53,8 @@ def stands_in(number: str, text: str) -> bool:
     digits = len(mantissa.partition(".")[2])
     spelling = f".{digits}e" if exponent else f".{digits}f"
     return any(
-        float(format(float(of), spelling)) == float(plain) for of in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text)
+        float(format(float(of), spelling)) == float(plain)
+        for of in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text)
     )
 
 
@@ -69,7 +75,11 @@ def test_every_figure_that_the_docs_quote_stands_in_the_result_that_they_name() 
     missing = []
     for where, names, numbers in found:
         texts = [(RESULTS / f"{name}.md").read_text("utf-8") for name in names]
-        missing += [f"{number} in {where}" for number in numbers if not any(stands_in(number, text) for text in texts)]
+        missing += [
+            f"{number} in {where}"
+            for number in numbers
+            if not any(stands_in(number, text) for text in texts)
+        ]
     assert missing == []
 
 
@@ -85,13 +95,18 @@ def test_a_time_in_the_docs_names_its_result_or_says_when_it_was_measured() -> N
 
 def test_each_result_is_one_of_a_benchmark_and_a_width_in_both_forms() -> None:
     names = {path.stem for path in RESULTS.iterdir()}
-    assert {path.name for path in RESULTS.iterdir()} == {f"{name}.{kind}" for name in names for kind in ("json", "md")}
+    assert {path.name for path in RESULTS.iterdir()} == {
+        f"{name}.{kind}" for name in names for kind in ("json", "md")
+    }
     for name in names:
         assert re.fullmatch(r"[a-z-]+-(avx512|avx2)", name)
         assert (RESULTS / f"{name}.md").read_text("utf-8").startswith(f"# {name}\n")
         for part in json.loads((RESULTS / f"{name}.json").read_text("utf-8"))["parts"].values():
             assert re.fullmatch(r"\d{4}-\d\d-\d\d", part["machine"]["date"])
-            assert part["machine"]["vectors"] == {"avx512": "512 bits", "avx2": "256 bits"}[name.rpartition("-")[2]]
+            assert (
+                part["machine"]["vectors"]
+                == {"avx512": "512 bits", "avx2": "256 bits"}[name.rpartition("-")[2]]
+            )
 
 
 @pytest.mark.parametrize(
@@ -110,20 +125,27 @@ def test_a_quoted_number_is_compared_as_it_is_rounded(number: str, text: str, st
 
 
 def test_numbers_in_code_and_names_are_no_figures() -> None:
-    assert quoted("LeNet-5, `n = 3` and 1.2 to 2 times, 25 570 of AVX2 ([a-2](../benchmarks/results/a-2.md)).") == [
+    assert quoted(
+        "LeNet-5, `n = 3` and 1.2 to 2 times, 25 570 of AVX2 ([a-2](../benchmarks/results/a-2.md))."
+    ) == [
         "1.2",
         "2",
         "25 570",
     ]
 
 
-def test_a_new_result_replaces_the_parts_that_it_measured_and_keeps_the_others(tmp_path: Path) -> None:
+def test_a_new_result_replaces_the_parts_that_it_measured_and_keeps_the_others(
+    tmp_path: Path,
+) -> None:
     def run(day: str, **records: Record) -> Path:
         return write(tmp_path, "trial", {"date": day, "vectors": "256 bits"}, records)[0]
 
     run("2026-01-01", a=Record("A", "failed"), b=Record("B", "passed"))
     path = run("2026-01-02", a=Record("A", "passed"))
-    assert [file.name for file in sorted(tmp_path.iterdir())] == ["trial-avx2.json", "trial-avx2.md"]
+    assert [file.name for file in sorted(tmp_path.iterdir())] == [
+        "trial-avx2.json",
+        "trial-avx2.md",
+    ]
     parts = json.loads(path.read_text())["parts"]
     assert {key: (part["status"], part["machine"]["date"]) for key, part in parts.items()} == {
         "a": ("passed", "2026-01-02"),

@@ -1,7 +1,9 @@
-"""docs/architecture.md follows one message and one gradient: every step is there, and leads to the next one.
+"""docs/architecture.md follows one message and one gradient: every step is there, and leads to the
+next one.
 
-A step is a numbered line that begins with a file and what to read in it: "1. `runtime/actors/actor.py` `Actor.ask`".
-What is named there must mention what the next step names, or the word that the step gives for it ("by `handlers`").
+A step is a numbered line that begins with a file and what to read in it: "1.
+`runtime/actors/actor.py` `Actor.ask`". What is named there must mention what the next step names,
+or the word that the step gives for it ("by `handlers`").
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ import pytest
 from tests.test_house import ROOT, tree_of
 
 DOCS = ROOT / "docs"
-STEP = re.compile(r"^\d+\. `(?P<file>[\w/]+\.py)` `(?P<name>[\w.]+)`(?: by `(?P<by>\w+)`)?", re.MULTILINE)
+STEP = re.compile(
+    (r"^\d+\. `(?P<file>[\w/]+\.py)` `(?P<name>[\w.]+)`(?: by " r"`(?P<by>\w+)`)?"), re.MULTILINE
+)
 # section -> files at most, lines at most
 JOURNEYS = {"One message, followed": (6, 1040), "One gradient, followed": (8, 1040)}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A function or class to read, and the word by which it leads on, where that is not the next one's name."""
+    """A function or class to read, and the word by which it leads on, where that is not the next
+    one's name."""
 
     file: str
     name: str
@@ -34,7 +39,11 @@ class Step:
         """What is to be read; fails if the file has nothing of that name."""
         node: ast.AST = tree_of(self.file)
         for part in self.name.split("."):
-            inner = [one for one in ast.walk(node) if getattr(one, "name", None) == part or _assigns(one, part)]
+            inner = [
+                one
+                for one in ast.walk(node)
+                if getattr(one, "name", None) == part or _assigns(one, part)
+            ]
             assert inner, f"{self.file} has no {self.name}"
             node = inner[0]
         return node
@@ -47,7 +56,9 @@ class Step:
 
 
 def _assigns(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets)
+    return isinstance(node, ast.Assign) and any(
+        ast.unparse(target) == name for target in node.targets
+    )
 
 
 def steps_of(section: str, page: str = "architecture.md") -> list[Step]:
@@ -61,7 +72,9 @@ def test_it_is_followed_through_few_files_and_lines(section: str) -> None:
     files = {step.file for step in steps_of(section)}
     lines = sum(len(Path(ROOT, file).read_text("utf-8").splitlines()) for file in files)
     assert 2 <= len(files) <= most_files, files
-    assert lines <= most_lines, {file: len(Path(ROOT, file).read_text("utf-8").splitlines()) for file in files}
+    assert lines <= most_lines, {
+        file: len(Path(ROOT, file).read_text("utf-8").splitlines()) for file in files
+    }
 
 
 @pytest.mark.parametrize("section", JOURNEYS)

@@ -1,4 +1,5 @@
-"""The fuzz benchmark itself: what is right is accepted, and a reader that raises what it has not declared is told."""
+"""The fuzz benchmark itself: what is right is accepted, and a reader that raises what it has not
+declared is told."""
 
 from __future__ import annotations
 
@@ -37,16 +38,23 @@ for seed in target.seeds:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_each_reader_accepts_inputs_that_are_right_or_says_why_not(name: str, tmp_path: Path) -> None:
+def test_each_reader_accepts_inputs_that_are_right_or_says_why_not(
+    name: str, tmp_path: Path
+) -> None:
     if name == "mdb":
         pytest.importorskip("lmdb")
     # a process of its own, as in the benchmark: readers of sockets leave theirs to its end
     done = subprocess.run(
-        [sys.executable, "-c", TAKE_SEEDS, name, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=100,
+        [sys.executable, "-c", TAKE_SEEDS, name, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
-    if name not in ("cluster", "net"):  # an example is for another program, a net of Caffe's may hold what we refuse
+    # an example is for another program, a net of Caffe's may hold what we refuse
+    if name not in ("cluster", "net"):
         assert done.stdout == ""
 
 
@@ -57,14 +65,17 @@ def test_frames_that_were_joined_are_cut_again_and_any_bytes_can_be_cut() -> Non
     assert list(cut(b"\x01")) == []
 
 
-def judged(folder: Path, take: Callable[[bytes], object], capsys: pytest.CaptureFixture[str], *given: bytes) -> Record:
+def judged(
+    folder: Path, take: Callable[[bytes], object], capsys: pytest.CaptureFixture[str], *given: bytes
+) -> Record:
     """What is told of a reader that declares ValueError and got these inputs."""
     capsys.readouterr()
     guard = Guard(Target(take, (ValueError,), []), folder / "failures")
     for data in given:
         guard(data)
     (folder / "corpus").mkdir()
-    said, record = capsys.readouterr().out, Record("of a test")
+    said = capsys.readouterr().out
+    record = Record("of a test")
     fuzz.told(record, said, LOG.format(peak=int(said.split()[1])), folder)
     fuzz.kept(record, said, folder / "failures", folder / "kept", "broken")
     return record
@@ -79,7 +90,10 @@ def test_a_reader_that_raises_what_it_has_not_declared_fails_and_its_input_is_to
     long = b"b" + bytes(200)
     record = judged(tmp_path, broken, capsys, b"fine", b"bad", b"bad again")
     assert record.status == "failed" and record.facts["failures"] == 1  # once for each place
-    assert "KeyError in test_fuzz_benchmark.py:" in record.notes[-1] and b64encode(b"bad").decode() in record.notes[-1]
+    assert (
+        "KeyError in test_fuzz_benchmark.py:" in record.notes[-1]
+        and b64encode(b"bad").decode() in record.notes[-1]
+    )
     (tmp_path / "long").mkdir()
     record = judged(tmp_path / "long", broken, capsys, b"fine", long)
     (kept,) = (tmp_path / "long" / "kept").iterdir()
@@ -108,7 +122,9 @@ def test_a_reader_that_takes_memory_fails_and_the_input_is_told(
 
     record = judged(tmp_path, claims, capsys, b"a", bytes(MOST_MEMORY), b"b")
     assert record.status == "failed"
-    assert record.notes[-1] == f"{MOST_MEMORY + 1} MiB over base (base64 {b64encode(b'b').decode()})"
+    assert record.notes[-1] == (
+        f"{MOST_MEMORY + 1} MiB over base (base64 {b64encode(b'b').decode()})"
+    )
     peak = Record("of a test")
     fuzz.told(peak, "base 70\n", LOG.format(peak=70 + MOST_MEMORY + 1), tmp_path)
     assert peak.status == "failed"
@@ -139,4 +155,8 @@ def test_two_seconds_of_one_reader_run_through(tmp_path: Path) -> None:
     assert fuzz.main(["--only", "idx", "--seconds", "2", "--results", str(tmp_path)]) == 0
     (as_json,) = tmp_path.glob("fuzz-*.json")
     found = json.loads(as_json.read_text())["parts"]["idx"]
-    assert found["status"] == "passed" and found["facts"]["executions"] > 0 and found["facts"]["failures"] == 0
+    assert (
+        found["status"] == "passed"
+        and found["facts"]["executions"] > 0
+        and found["facts"]["failures"] == 0
+    )

@@ -1,4 +1,5 @@
-"""The benchmark of several machines beside DDP: what it makes of the turns, and both sides once, in small."""
+"""The benchmark of several machines beside DDP: what it makes of the turns, and both sides once, in
+small."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Said:
     """A side whose iterations take what is said, turn by turn."""
 
     def __init__(self, *seconds: float) -> None:
-        self._seconds, self.asked = iter(seconds), list[int]()
+        self._seconds = iter(seconds)
+        self.asked = list[int]()
 
     async def turn(self, iterations: int) -> float:
         self.asked.append(iterations)
@@ -61,11 +63,15 @@ async def test_real_work_is_judged_by_how_much_faster_it_is_than_ddp(
 
     monkeypatch.setattr(hosts, "beside", beside)
     bench = hosts.Bench(NOWHERE, tmp_path, argparse.Namespace(nets=["cifar10_quick"]))
-    bench.known["cifar10_quick"] = hosts.Known(Timed({}, {}, 0.0), {}, {"firecaffe": 1.0}, {"layout": "nchw"})
+    bench.known["cifar10_quick"] = hosts.Known(
+        Timed({}, {}, 0.0), {}, {"firecaffe": 1.0}, {"layout": "nchw"}
+    )
     record = Record("r")
     await hosts.worked(record, bench)
     assert record.status == status
-    assert record.notes[-1].endswith(f"cifar10_quick: {times:.2f} times DDP's images a second, at least 1.5")
+    assert record.notes[-1].endswith(
+        f"cifar10_quick: {times:.2f} times DDP's images a second, at least 1.5"
+    )
 
 
 def test_a_loss_that_was_not_reached_is_a_failure_and_gets_no_ratio() -> None:
@@ -99,7 +105,8 @@ async def told(*losses: float) -> AsyncGenerator[Event, None]:
 async def test_a_loss_is_reached_as_a_mean_of_a_window_or_the_time_is_over(
     losses: tuple[float, ...], expected: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, events = Ours.__new__(Ours), told(*losses)
+    ours = Ours.__new__(Ours)
+    events = told(*losses)
     monkeypatch.setattr(ours, "_events", events, raising=False)
     assert await ours.learn(1.5, 2, 0.2) == (expected, ["why so"])
     await events.aclose()
@@ -134,18 +141,22 @@ def test_without_pytorch_it_says_what_brings_it_and_leaves_the_results_alone(
 ) -> None:
     monkeypatch.setattr(hosts, "missing", lambda modules: list(modules.values()))
     assert hosts.main(["--parts", "work", "--results", str(tmp_path / "results")]) == 0
-    assert "PyTorch is missing; bring it with: python -m pip install 'convoy-runtime[reference]'" in (
-        capsys.readouterr().out
-    )
+    assert (
+        "PyTorch is missing; bring it with: python -m pip install 'convoy-runtime[reference]'"
+    ) in (capsys.readouterr().out)
     assert not (tmp_path / "results").exists()
 
 
-def test_ours_is_the_fastest_by_prediction_of_those_that_compute_what_ddp_does(tmp_path: Path) -> None:
+def test_ours_is_the_fastest_by_prediction_of_those_that_compute_what_ddp_does(
+    tmp_path: Path,
+) -> None:
     found = hosts_clusters.candidates(tmp_path, LENET, NOWHERE)
     assert {"omnivore", "firecaffe", "replicas", "one-weird-trick"} & found.keys()
     assert all(preset_called(name).equals_single for name in found)
     assert "single" not in found
-    nothing = dict.fromkeys(("conv1", "pool1", "conv2", "pool2", "ip1", "relu1", "ip2", "loss"), (0.0, 0.0))
+    nothing = dict.fromkeys(
+        ("conv1", "pool1", "conv2", "pool2", "ip1", "relu1", "ip2", "loss"), (0.0, 0.0)
+    )
     timed = Timed({4: nothing}, dict.fromkeys(nothing, 0.0), 0.0)
     for name, checked in found.items():
         fast, slow = (hosts_clusters.predicted(checked, timed, rate) for rate in (10**8, 10**7))
@@ -171,11 +182,24 @@ def test_a_run_of_ours_rests_between_its_turns(tmp_path: Path, two: list[Machine
 
 
 @pytest.mark.slow
-def test_both_sides_are_measured_in_small(tmp_path: Path, two: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_are_measured_in_small(
+    tmp_path: Path, two: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     monkeypatch.setattr(hosts, "WORKS", {"lenet": LENET})
     monkeypatch.setattr(hosts, "REPEATS", {"lenet": 2})
-    given = ["--parts", "choice", "work", "cores", "--machines", str(len(two)), "--turns", "1", "--seconds", "0.1"]
+    given = [
+        "--parts",
+        "choice",
+        "work",
+        "cores",
+        "--machines",
+        str(len(two)),
+        "--turns",
+        "1",
+        "--seconds",
+        "0.1",
+    ]
     hosts.main([*given, "--results", str(tmp_path)])  # the bar is for eight machines
     (as_json,) = tmp_path.glob("hosts-*.json")
     parts = json.loads(as_json.read_text())["parts"]

@@ -24,22 +24,38 @@ ONE_FILE_EACH = ("zmq", "cupy", "prometheus_client")
 # files over 350 lines and functions over 50, each with its reason
 LONG = {
     "roles/commands/convert.py convert": "half of it is the help of the command",
-    "runtime/cluster/process.py _live": "the life of a process from Hello to its end, in the order in which it happens",
+    "runtime/cluster/process.py _live": (
+        "the life of a process from Hello to its end, in the order in which it happens"
+    ),
 }
-# they tell people, and programs of people, the time of the day; the last gives the event loop its clock
+# they tell people, and programs of people, the time of the day; the last gives the event loop its
+# clock
 TIME_OF_DAY = {
     "runtime/report/rundir.py",
     "runtime/report/tensorboard.py",
     "runtime/machine/loop.py",
-    "runtime/records/up_lock.py",  # its thread renews the time for other hosts, also where the loop is blocked
+    # its thread renews the time for other hosts, also where the loop is blocked
+    "runtime/records/up_lock.py",
     "runtime/records/presence.py",  # a command's look at that time
     "runtime/records/sweeping.py",  # how old a file is that a killed process left
 }
-CALLS_OF_TIME = {"time", "sleep", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
+CALLS_OF_TIME = {
+    "time",
+    "sleep",
+    "monotonic",
+    "perf_counter",
+    "time_ns",
+    "monotonic_ns",
+    "perf_counter_ns",
+}
 
 
 def files_of(*packages: str) -> list[str]:
-    found = [str(path.relative_to(ROOT)) for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+    found = [
+        str(path.relative_to(ROOT))
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+    ]
     return [name for name in found if name not in GENERATED]
 
 
@@ -76,7 +92,10 @@ def _imports_of(name: str) -> Iterator[tuple[str, int]]:
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield ("." * node.level + (node.module or ""), node.lineno)
-        elif isinstance(node, ast.Call) and dotted(node.func) in ("__import__", "importlib.import_module"):
+        elif isinstance(node, ast.Call) and dotted(node.func) in (
+            "__import__",
+            "importlib.import_module",
+        ):
             first = node.args[0] if node.args else None
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 yield (first.value, node.lineno)
@@ -87,7 +106,9 @@ def top(module: str) -> str:
 
 
 def functions_of(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    yield from (node for node in nodes_of(name) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    yield from (
+        node for node in nodes_of(name) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def test_there_is_something_to_check() -> None:
@@ -106,12 +127,18 @@ def test_packages_import_along_the_arrows_only() -> None:
 
 
 def test_imports_name_their_package_in_full_so_that_the_arrows_can_be_seen() -> None:
-    assert [f"{name}:{line}" for name in OURS for module, line in imports_of(name) if module.startswith(".")] == []
+    assert [
+        f"{name}:{line}"
+        for name in OURS
+        for module, line in imports_of(name)
+        if module.startswith(".")
+    ] == []
 
 
 def test_arrays_and_nets_know_nothing_of_messages_or_event_loops() -> None:
     foreign = {"asyncio", "zmq", "msgpack", "uvloop", "threading", "multiprocessing"}
-    allowed = {("ops", "threading"), ("nets", "threading")}  # a thread that prefetches or computes is no message
+    # a thread that prefetches or computes is no message
+    allowed = {("ops", "threading"), ("nets", "threading")}
     found = [
         f"{name}:{line} imports {module}"
         for name in files_of("ops", "nets")
@@ -128,13 +155,31 @@ def test_one_file_knows_each_of_these_libraries(library: str) -> None:
 
 
 def test_nobody_unpickles_or_evaluates_anything() -> None:
-    forbidden = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
-    found = [f"{n}:{line} {module}" for n in OURS + TESTS for module, line in imports_of(n) if top(module) in forbidden]
+    forbidden = {
+        "pickle",
+        "cPickle",
+        "_pickle",
+        "dill",
+        "cloudpickle",
+        "shelve",
+        "marshal",
+        "joblib",
+    }
+    found = [
+        f"{n}:{line} {module}"
+        for n in OURS + TESTS
+        for module, line in imports_of(n)
+        if top(module) in forbidden
+    ]
     for name in OURS:
         for node in nodes_of(name):
             if isinstance(node, ast.Call) and dotted(node.func) in ("eval", "exec"):
                 found.append(f"{name}:{node.lineno} {dotted(node.func)}")
-            if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+            if (
+                isinstance(node, ast.keyword)
+                and node.arg == "allow_pickle"
+                and ast.unparse(node.value) != "False"
+            ):
                 found.append(f"{name}:{node.lineno} allow_pickle")
     assert found == []
 
@@ -144,9 +189,17 @@ def test_runtime_and_roles_take_time_from_the_event_loop_only() -> None:
     for name in files_of("runtime", "roles"):
         if name in TIME_OF_DAY:
             continue
-        found += [f"{name}:{line} imports time" for module, line in imports_of(name) if top(module) == "time"]
+        found += [
+            f"{name}:{line} imports time"
+            for module, line in imports_of(name)
+            if top(module) == "time"
+        ]
         for node in nodes_of(name):
-            if isinstance(node, ast.Attribute) and dotted(node).startswith("time.") and node.attr in CALLS_OF_TIME:
+            if (
+                isinstance(node, ast.Attribute)
+                and dotted(node).startswith("time.")
+                and node.attr in CALLS_OF_TIME
+            ):
                 found.append(f"{name}:{node.lineno} {dotted(node)}")
     assert found == []
 
@@ -161,12 +214,18 @@ def test_no_file_is_longer_than_350_lines_and_no_function_longer_than_50() -> No
 
 
 def test_no_file_of_tests_is_longer_than_400_lines() -> None:
-    assert [name for name in TESTS if len((ROOT / name).read_text("utf-8").splitlines()) > 400] == []
+    assert [
+        name for name in TESTS if len((ROOT / name).read_text("utf-8").splitlines()) > 400
+    ] == []
 
 
 def test_every_module_opens_with_its_rule() -> None:
     silent = [name for name in OURS if not ast.get_docstring(tree_of(name))]
-    tests = [name for name in TESTS if not name.endswith("__init__.py") and not ast.get_docstring(tree_of(name))]
+    tests = [
+        name
+        for name in TESTS
+        if not name.endswith("__init__.py") and not ast.get_docstring(tree_of(name))
+    ]
     assert silent + tests == []
 
 
@@ -183,7 +242,8 @@ def test_the_docstring_of_each_folder_names_all_that_is_in_it() -> None:
 
 
 def test_input_is_checked_by_errors_that_an_optimising_python_keeps() -> None:
-    """An assert may only state an invariant: a message of its own is the mark of one that checks input."""
+    """An assert may only state an invariant: a message of its own is the mark of one that checks
+    input."""
     found = [
         f"{name}:{node.lineno}"
         for name in OURS

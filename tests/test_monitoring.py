@@ -1,5 +1,5 @@
-"""The files of docs/monitoring: boards as their script makes them, rules as promtool tests them, and no metric without
-a use."""
+"""The files of docs/monitoring: boards as their script makes them, rules as promtool tests them,
+and no metric without a use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,23 @@ UNUSED: dict[str, str] = {}
 
 def documented() -> set[str]:
     """The metrics of docs/metrics.md, by name."""
-    rows = [line for line in (ROOT / "docs" / "metrics.md").read_text().splitlines() if line.startswith("| `")]
+    rows = [
+        line
+        for line in (ROOT / "docs" / "metrics.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
     return {name for row in rows for name in re.findall(r"`(convoy_\w+)`", row.split("|")[1])}
 
 
 def used() -> set[str]:
-    """The metrics that boards and rules read; parts of a histogram or summary count as the whole."""
-    expressions = [query.expression for board in boards().BOARDS for panel in board.panels for query in panel.queries]
+    """The metrics that boards and rules read; parts of a histogram or summary count as the
+    whole."""
+    expressions = [
+        query.expression
+        for board in boards().BOARDS
+        for panel in board.panels
+        for query in panel.queries
+    ]
     rules = (MONITORING / "rules.yml").read_text()
     names = {name.partition("{")[0] for text in (*expressions, rules) for name in selectors(text)}
     return names | {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
@@ -47,9 +57,13 @@ def test_every_metric_that_a_board_or_a_rule_uses_is_documented() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, which is not on PATH")
-@pytest.mark.parametrize("words", ["check rules rules.yml", "test rules rules_test.yml", "check config prometheus.yml"])
+@pytest.mark.parametrize(
+    "words", ["check rules rules.yml", "test rules rules_test.yml", "check config prometheus.yml"]
+)
 def test_promtool_finds_nothing_wrong_with_rules_and_configuration(words: str) -> None:
-    done = subprocess.run(["promtool", *words.split()], cwd=MONITORING, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["promtool", *words.split()], cwd=MONITORING, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, "FAILED" in done.stdout) == (0, False), done.stdout + done.stderr
 
 

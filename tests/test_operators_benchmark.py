@@ -1,4 +1,5 @@
-"""The driver of operators' commands: it draws what it should, judges as it should, and what it says of itself holds."""
+"""The driver of operators' commands: it draws what it should, judges as it should, and what it says
+of itself holds."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ from benchmarks.operators_truth import (
 from benchmarks.operators_world import MARK, NO_HOME, Refused, World, clock_library, namespaces
 from benchmarks.report import ROOT
 
-HERE, AWAY = Place(), Place(private_tmp=True)
+HERE = Place()
+AWAY = Place(private_tmp=True)
 
 
 # -- what is drawn
@@ -62,12 +64,15 @@ def test_every_kind_of_step_and_of_place_is_drawn() -> None:
         assert any(getattr(place, name) for place in places), name
     assert not all(place.home for place in places)
     assert {len(trial.starts) for trial in drawn} == {1, 2}
-    assert not any(start.place.pids for trial in drawn if len(trial.starts) > 1 for start in trial.starts)
+    assert not any(
+        start.place.pids for trial in drawn if len(trial.starts) > 1 for start in trial.starts
+    )
 
 
 def test_a_trial_ends_with_the_end_of_all_that_it_knows_to_live() -> None:
     for seed in range(100):
-        trial, lives = draw(seed), set[str]()
+        trial = draw(seed)
+        lives = set[str]()
         lives |= {start.name for start in trial.starts}
         for step in trial.steps:
             if step.kind in ("down", "down-now", "kill-up"):
@@ -88,7 +93,9 @@ def test_a_machine_without_namespaces_or_a_compiler_plays_what_it_can(tmp_path: 
     for seed in range(60):
         trial = without.trial(seed)
         places = [each.place for each in (*trial.starts, *trial.steps)]
-        assert not any(place.pids or place.private_tmp or place.host or place.far for place in places)
+        assert not any(
+            place.pids or place.private_tmp or place.host or place.far for place in places
+        )
         assert "clock" not in {step.kind for step in trial.steps}
 
 
@@ -100,13 +107,19 @@ def answer(code: int | None = 0, out: str = "", err: str = "", *words: str) -> A
 
 
 def truth(**states: str) -> Truth:
-    ups = {name: Known(name, HERE, state, [f"r-{name}"], [f"r-{name}"]) for name, state in states.items()}
+    ups = {
+        name: Known(name, HERE, state, [f"r-{name}"], [f"r-{name}"])
+        for name, state in states.items()
+    }
     return Truth("here", ups)
 
 
 def listed(*runs: tuple[str, str]) -> Answer:
     return answer(
-        0, json.dumps([{"name": name, "directory": f"../runs/{name}", "state": state} for name, state in runs])
+        0,
+        json.dumps(
+            [{"name": name, "directory": f"../runs/{name}", "state": state} for name, state in runs]
+        ),
     )
 
 
@@ -141,7 +154,9 @@ def test_a_command_that_hangs_or_ends_without_words_is_wrong(wrong: Answer, why:
         (CHANGING, HERE, "finished", False),
     ],
 )
-def test_an_up_that_lives_is_listed_with_what_it_is_at(state: str, asked: Place, words: str, is_right: bool) -> None:
+def test_an_up_that_lives_is_listed_with_what_it_is_at(
+    state: str, asked: Place, words: str, is_right: bool
+) -> None:
     assert (list(wrong_ps(truth(exp=state), asked, listed(("r-exp", words)))) == []) is is_right
     said = answer(0, json.dumps({"name": "r-exp", "directory": "r-exp", "state": words}))
     known = truth(exp=state)
@@ -151,7 +166,9 @@ def test_an_up_that_lives_is_listed_with_what_it_is_at(state: str, asked: Place,
 def test_a_run_that_has_just_begun_belongs_to_its_name_in_run_json(tmp_path: Path) -> None:
     second = tmp_path / "20261128-103451-exp-2-2"  # the second one of exp-2 in its second
     second.mkdir()
-    said = answer(0, json.dumps([{"name": second.name, "directory": str(second), "state": "running"}]))
+    said = answer(
+        0, json.dumps([{"name": second.name, "directory": str(second), "state": "running"}])
+    )
     assert list(wrong_ps(truth(**{"exp-2": CHANGING}), HERE, said)) != []
     (second / "run.json").write_text('{"name": "exp-2"}')
     assert list(wrong_ps(truth(**{"exp-2": CHANGING}), HERE, said)) == []
@@ -183,7 +200,9 @@ def test_status_tells_of_the_newest_run_of_a_name_and_of_none_that_is_over_as_if
 
     assert judged("r-newer", "finished") == []
     assert judged("r-exp", "finished") != [] and judged("r-newer", "running") != []
-    assert list(wrong_status(truth(a=TRAINS, b=TRAINS), None, HERE, answer(2, err="say which"))) == []
+    assert (
+        list(wrong_status(truth(a=TRAINS, b=TRAINS), None, HERE, answer(2, err="say which"))) == []
+    )
     assert list(wrong_status(truth(a=TRAINS, b=TRAINS), None, HERE, answer(0))) != []
 
 
@@ -201,10 +220,14 @@ def test_status_tells_of_the_newest_run_of_a_name_and_of_none_that_is_over_as_if
         (STOPPED, 0, False, False),
     ],
 )
-def test_down_with_exit_0_means_that_up_has_ended(state: str, code: int, is_gone: bool, is_right: bool) -> None:
+def test_down_with_exit_0_means_that_up_has_ended(
+    state: str, code: int, is_gone: bool, is_right: bool
+) -> None:
     known = truth(exp=state)
     said = answer(code, "r-exp has ended; last checkpoint: x", "" if code == 0 else "no")
-    assert (list(wrong_down(known, known.ups["exp"], HERE, said, is_gone=is_gone, now=False)) == []) is is_right
+    assert (
+        list(wrong_down(known, known.ups["exp"], HERE, said, is_gone=is_gone, now=False)) == []
+    ) is is_right
 
 
 def test_down_saves_and_says_what_was_over_and_knows_nothing_of_a_silent_host() -> None:
@@ -220,8 +243,10 @@ def test_down_saves_and_says_what_was_over_and_knows_nothing_of_a_silent_host() 
 
 
 def test_to_another_host_an_up_that_was_killed_may_seem_to_live_and_here_it_may_not() -> None:
-    known, far = truth(exp=GONE), Place(private_tmp=True, host="node3", far=True)
-    up, seen = known.ups["exp"], listed(("r-exp", "runs on here"))
+    known = truth(exp=GONE)
+    far = Place(private_tmp=True, host="node3", far=True)
+    up = known.ups["exp"]
+    seen = listed(("r-exp", "runs on here"))
     silent = answer(1, err="the run r-exp does not answer: its `up` gives no sign of life")
     for killed in (False, True):
         up.was_killed = killed
@@ -233,7 +258,8 @@ def test_to_another_host_an_up_that_was_killed_may_seem_to_live_and_here_it_may_
 
 def test_save_and_scale_that_say_0_have_done_it() -> None:
     known = truth(exp=TRAINS)
-    up, saved = known.ups["exp"], answer(0, "../runs/r-exp/checkpoint-1.safetensors\n")
+    up = known.ups["exp"]
+    saved = answer(0, "../runs/r-exp/checkpoint-1.safetensors\n")
     assert list(wrong_save(known, up, HERE, saved, whole=True)) == []
     assert list(wrong_save(known, up, HERE, saved, whole=False)) != []
     assert list(wrong_save(known, up, HERE, answer(0, "../runs/r-old/c\n"), whole=True)) != []
@@ -266,7 +292,11 @@ def test_the_clock_of_a_process_steps_and_that_of_the_machine_does_not(tmp_path:
     world = World(tmp_path / "world", library)
     ask = [sys.executable, "-c", "import time; print(time.time()); input(); print(time.time())"]
     with subprocess.Popen(
-        ask, env=world.environment(HERE, "test", tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ask,
+        env=world.environment(HERE, "test", tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         before = float(process.stdout.readline())
@@ -285,10 +315,15 @@ def test_what_is_left_of_a_trial_is_found(tmp_path: Path) -> None:
     (world.runs / "run").mkdir()
     (world.tmp / "convoy-kernels-0").mkdir()
     found = list(world.left({}, 0))
-    assert [text.partition(":")[0] for text in found] == ["left beside the runs", "an empty run directory is left"]
+    assert [text.partition(":")[0] for text in found] == [
+        "left beside the runs",
+        "an empty run directory is left",
+    ]
     assert list(world.left({"exp": 1}, 0)) == []
     environment = world.environment(HERE, "up exp ", tmp_path)
-    with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE
+    ) as process:
         assert world.pids("up exp ") == [process.pid] and world.pids("up exp-2 ") == []
         world.end()
     assert not world.folder.exists()
@@ -308,7 +343,9 @@ def test_a_place_is_made_of_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_the_text_of_a_mutant_stands_once_in_its_file_and_trials_are_about_it(mutant: Any, tmp_path: Path) -> None:
+def test_the_text_of_a_mutant_stands_once_in_its_file_and_trials_are_about_it(
+    mutant: Any, tmp_path: Path
+) -> None:
     assert (ROOT / mutant.file).read_text().count(mutant.text) == 1
     assert next(seeds(Means(tmp_path, tmp_path, namespaces=True), mutant.is_met)) < 2000
 
@@ -321,12 +358,18 @@ def test_a_wrong_answer_and_a_mutant_that_nobody_notices_fail_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def play(self: Means, trial: Trial, tree: Path = ROOT) -> Told:
-        return Told(trial, Counter({"ps: 0": 1}), Counter({"kill": 1}), ["ps lies"] if trial.seed == 3 else [])
+        return Told(
+            trial,
+            Counter({"ps: 0": 1}),
+            Counter({"kill": 1}),
+            ["ps lies"] if trial.seed == 3 else [],
+        )
 
     monkeypatch.setattr(Means, "play", play)
     monkeypatch.setattr(operators_mutants, "planted", lambda mutant, tree: None)
     means = Means(tmp_path, tmp_path, namespaces=True)
-    right, wrong = operators.trials(means, range(1, 3)), operators.trials(means, range(1, 4))
+    right = operators.trials(means, range(1, 3))
+    wrong = operators.trials(means, range(1, 4))
     assert (right.status, wrong.status) == ("passed", "failed")
     assert wrong.notes == ["seed 3: ps lies"] and wrong.facts["trials with a wrong answer"] == 1
     everything = next(mutant for mutant in MUTANTS if not mutant.steps and not mutant.far)
@@ -340,7 +383,9 @@ def test_a_wrong_answer_and_a_mutant_that_nobody_notices_fail_the_record(
 def test_a_few_trials_have_right_answers_and_leave_nothing() -> None:
     with tempfile.TemporaryDirectory(prefix="op", dir="/tmp") as short:  # sockets lie in it
         means = Means.here(Path(short))
-        for told in operators.in_parallel(lambda seed: means.play(means.trial(seed)), (1, 2, 5, 13), 2):
+        for told in operators.in_parallel(
+            lambda seed: means.play(means.trial(seed)), (1, 2, 5, 13), 2
+        ):
             assert told.wrong == []
             assert told.commands
 

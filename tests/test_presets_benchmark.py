@@ -18,7 +18,10 @@ Arrays = dict[str, Any]
 
 
 def parameters(difference: float = 0.0) -> Arrays:
-    return {"conv1.0": np.array([1.0 + difference, -0.5]), "conv1.0.history": np.array([1.0 + 100 * difference])}
+    return {
+        "conv1.0": np.array([1.0 + difference, -0.5]),
+        "conv1.0.history": np.array([1.0 + 100 * difference]),
+    }
 
 
 @pytest.mark.parametrize(
@@ -31,7 +34,8 @@ def parameters(difference: float = 0.0) -> Arrays:
         (1e-6, math.nan, 1e-8, 0, 1e-12, "failed"),
         (1e-6, 1e-4, 1e-8, 0, 1e-4, "failed"),
         (1e-6, 1e-6, 1e-8, 1e-9, 1e-12, "failed"),  # not the same bits
-        (1e-4, 1e-4, 1e-8, 0, 1e-12, "failed"),  # a maximum has gone another way, in one process too: it still fails
+        # a maximum has gone another way, in one process too: it still fails
+        (1e-4, 1e-4, 1e-8, 0, 1e-12, "failed"),
     ],
 )
 def test_a_difference_above_the_bar_fails_wherever_it_is_seen(
@@ -47,14 +51,20 @@ def test_a_difference_above_the_bar_fails_wherever_it_is_seen(
         if options["strategy"] == {"preset": "single"}:
             return parameters()
         if options["strategy"].get("reproducible"):
-            return parameters(itself if options["strategy"]["preset"] == "single" else itself + bits)
+            return parameters(
+                itself if options["strategy"]["preset"] == "single" else itself + bits
+            )
         return parameters(float64 if options["precision"] == DOUBLE["precision"] else float32)
 
     monkeypatch.setattr(presets, "arrays_of", arrays_of)
-    monkeypatch.setattr(presets, "one_step", lambda options, strategy, at: (parameters(one_step), parameters()))
+    monkeypatch.setattr(
+        presets, "one_step", lambda options, strategy, at: (parameters(one_step), parameters())
+    )
     monkeypatch.setattr(Record, "save", lambda record: None)
     record = Record("equality", status="running")
-    lenet = SimpleNamespace(lenet=lambda of, count: {"strategy": of, "precision": "exact"}, cifar=None)
+    lenet = SimpleNamespace(
+        lenet=lambda of, count: {"strategy": of, "precision": "exact"}, cifar=None
+    )
     presets.equality(record, lenet, argparse.Namespace(presets=["sync"]))
     assert record.status == status
     alone, (net, preset, *differences) = record.tables[0].rows

@@ -1,4 +1,5 @@
-"""The rooms of the house: how large a folder may be, and which folder imports which. The table is the map."""
+"""The rooms of the house: how large a folder may be, and which folder imports which. The table is
+the map."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ KINDS = {
     "ops.reference": "a family of operations a file",
     "ops.cpu.elementwise": "a family of kernels a file",
 }
-# A folder may import what stands beside it here, and itself. What a package offers to others, its own `__init__`,
-# stands above its folders: `nets!` is `nets/__init__.py`. Only other packages may import it.
+# A folder may import what stands beside it here, and itself. What a package offers to others, its
+# own `__init__`, stands above its folders: `nets!` is `nets/__init__.py`. Only other packages may
+# import it.
 ROOMS: dict[str, str] = {
     "ops": "",
     "ops.reference": "ops",
@@ -28,12 +30,15 @@ ROOMS: dict[str, str] = {
     "ops.cpu.gemm": "ops ops.cpu.codegen ops.cpu.team ops.interface ops.reference",
     "ops.cpu.elementwise": "ops ops.cpu.codegen ops.cpu.team ops.reference",
     "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
-    "ops.cpu.conv": "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference",
+    "ops.cpu.conv": (
+        "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference"
+    ),
     "ops.cpu": "",
     "ops.cuda.kernels": "",
     "ops.cuda": "ops ops.cuda.kernels ops.interface ops.reference",
     "ops.cuda.conv": "ops ops.cuda ops.reference",
-    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.cuda.conv"
+    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team "
+    "ops.cuda ops.cuda.conv"
     " ops.interface",
     "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
     "nets": "",
@@ -45,7 +50,9 @@ ROOMS: dict[str, str] = {
     "nets.graph": "nets nets.data nets.definition nets.layers nets.schema ops!",
     "nets.sharding": "nets nets.definition nets.graph nets.layers nets.schema ops!",
     "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers",
-    "nets.predict": "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema ops!",
+    "nets.predict": (
+        "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema ops!"
+    ),
     "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
     "nets!": "nets nets.definition nets.graph",
     "runtime": "",
@@ -54,75 +61,117 @@ ROOMS: dict[str, str] = {
     "runtime.machine": "runtime",
     "runtime.records": "runtime runtime.machine",
     "runtime.transport.zmtp": "runtime",
-    "runtime.transport": "runtime runtime.machine runtime.memory runtime.messages runtime.transport.zmtp",
+    "runtime.transport": (
+        "runtime runtime.machine runtime.memory runtime.messages runtime.transport.zmtp"
+    ),
     "runtime.compute": "runtime runtime.machine",
     "runtime.tracing": "runtime runtime.machine runtime.messages runtime.records",
     "runtime.serving": "",
-    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
+    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages "
+    "runtime.serving runtime.tracing"
     " runtime.transport",
     "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
-    "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
+    "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory "
+    "runtime.messages"
     " runtime.records runtime.transport",
     "runtime.drawing": "runtime.plan",
-    "runtime.cluster.machines": "runtime runtime.compute runtime.machine runtime.messages runtime.transport",
+    "runtime.cluster.machines": (
+        "runtime runtime.compute runtime.machine runtime.messages runtime.transport"
+    ),
     "runtime.cluster.kubernetes": "runtime runtime.config",
-    "runtime.cluster.operators": "runtime runtime.cluster runtime.config runtime.machine runtime.messages runtime.plan"
+    "runtime.cluster.operators": "runtime runtime.cluster runtime.config runtime.machine "
+    "runtime.messages runtime.plan"
     " runtime.transport",
-    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
+    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config "
+    "runtime.machine runtime.memory"
     " runtime.messages runtime.plan runtime.tracing runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes "
+    "runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
-    "runtime.report": "runtime runtime.actors runtime.cluster runtime.machine runtime.plan runtime.records",
-    "runtime.page": "runtime runtime.compute runtime.drawing runtime.machine runtime.plan runtime.records"
+    "runtime.simulation": (
+        "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport"
+    ),
+    "runtime.report": (
+        "runtime runtime.actors runtime.cluster runtime.machine runtime.plan runtime.records"
+    ),
+    "runtime.page": "runtime runtime.compute runtime.drawing runtime.machine runtime.plan "
+    "runtime.records"
     " runtime.report",
-    "runtime.attached": "runtime runtime.actors runtime.cluster runtime.cluster.operators runtime.compute"
-    " runtime.machine runtime.messages runtime.plan runtime.records runtime.report runtime.transport",
-    "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.cluster.operators"
+    "runtime.attached": "runtime runtime.actors runtime.cluster runtime.cluster.operators "
+    "runtime.compute"
+    " runtime.machine runtime.messages runtime.plan runtime.records runtime.report "
+    "runtime.transport",
+    "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers "
+    "runtime.cluster.operators"
     " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan"
     " runtime.records runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
     "runtime.recovery": "runtime runtime.cluster runtime.cluster.operators runtime.config"
     " runtime.messages runtime.plan"
     " runtime.records runtime.report runtime.runs",
-    "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators runtime.machine runtime.plan"
+    "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators "
+    "runtime.machine runtime.plan"
     " runtime.records runtime.report runtime.runs runtime.tracing",
-    "runtime.cli": "runtime runtime.attached runtime.cluster.launchers runtime.cluster.operators runtime.config"
+    "runtime.cli": "runtime runtime.attached runtime.cluster.launchers "
+    "runtime.cluster.operators runtime.config"
     " runtime.drawing runtime.machine runtime.page runtime.plan"
     " runtime.records runtime.recovery"
     " runtime.report runtime.runs",
-    "runtime!": "runtime runtime.actors runtime.attached runtime.cli runtime.cluster runtime.messages runtime.plan"
+    "runtime!": "runtime runtime.actors runtime.attached runtime.cli runtime.cluster "
+    "runtime.messages runtime.plan"
     " runtime.report runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
-    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"
+    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles "
+    "roles.formats runtime runtime!"
     " runtime.compute runtime.messages",
-    "roles.base": "nets! nets.data nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
-    "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
-    "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
-    "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
+    "roles.base": (
+        "nets! nets.data nets.sharding ops! roles roles.learning runtime "
+        "runtime.messages runtime.plan"
+    ),
+    "roles.exchange": (
+        "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan"
+    ),
+    "roles.fc": (
+        "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute"
+    ),
+    "roles.workers": (
+        "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!"
+    ),
     "roles.tuning": "nets.files roles roles.base runtime runtime! runtime.records",
     "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
-    "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles roles.learning runtime!"
+    "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles "
+    "roles.learning runtime!"
     " runtime.config runtime.plan",
-    "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints roles.learning runtime!"
+    "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints "
+    "roles.learning runtime!"
     " runtime.messages",
-    "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
+    "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning "
+    "roles.servers roles.workers"
     " runtime.plan",
-    "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
+    "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime "
+    "runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
-    "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints roles.coordination"
-    " roles.exchange roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
+    "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints "
+    "roles.coordination"
+    " roles.exchange roles.forecasting roles.formats roles.learning roles.presets "
+    "roles.tuning runtime runtime.compute"
     " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.records",
-    "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
-    " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",
-    "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! roles roles.base"
+    "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination "
+    "roles.forecasting"
+    " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config "
+    "runtime.plan",
+    "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! "
+    "roles roles.base"
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
     " runtime.compute runtime.config runtime.plan runtime.records runtime.runs",
-    "roles!": "ops! roles roles.checkpoints roles.choosing roles.commands roles.coordination roles.exchange roles.fc"
-    " roles.forecasting roles.learning roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config"
-    " runtime.actors runtime.cluster runtime.cluster.machines runtime.cluster.operators runtime.messages",
+    "roles!": "ops! roles roles.checkpoints roles.choosing roles.commands roles.coordination "
+    "roles.exchange roles.fc"
+    " roles.forecasting roles.learning roles.planning roles.servers roles.tuning "
+    "roles.workers runtime! runtime.config"
+    " runtime.actors runtime.cluster runtime.cluster.machines runtime.cluster.operators "
+    "runtime.messages",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}
@@ -135,8 +184,8 @@ def room_of(module: str) -> str:
 
 
 def imported(name: str) -> Iterator[tuple[str, int]]:
-    """(module of ours, line). `from package import module` imports the module, `from package import name` the
-    package's `__init__`."""
+    """(module of ours, line). `from package import module` imports the module, `from package import
+    name` the package's `__init__`."""
     for node in nodes_of(name):
         if isinstance(node, ast.Import):
             wanted = [alias.name for alias in node.names]
@@ -152,7 +201,8 @@ def imported(name: str) -> Iterator[tuple[str, int]]:
 
 
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Every circle once: what is left when whatever has nothing left to wait for is taken away, again and again."""
+    """Every circle once: what is left when whatever has nothing left to wait for is taken away,
+    again and again."""
     left = {name: set(targets) - {name} for name, targets in graph.items()}
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
         for name in free:
@@ -162,7 +212,9 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 def test_no_folder_has_more_than_sixteen_modules_but_those_with_one_kind_a_file() -> None:
     counted = Counter(room_of(module) for module in MODULES if not module.endswith("__init__"))
-    assert {room: count for room, count in counted.items() if count > MOST_MODULES and room not in KINDS} == {}
+    assert {
+        room: count for room, count in counted.items() if count > MOST_MODULES and room not in KINDS
+    } == {}
     assert set(KINDS) <= set(counted)
 
 
@@ -180,7 +232,9 @@ def test_every_folder_has_its_place_in_the_table_and_imports_only_what_stands_th
     assert set(found) == set(wanted)
     more = [where[room, target] for room in found for target in found[room] - wanted[room]]
     assert more == []
-    assert [(room, target) for room in wanted for target in wanted[room] - found[room]] == [], "no longer imported"
+    assert [(room, target) for room in wanted for target in wanted[room] - found[room]] == [], (
+        "no longer imported"
+    )
 
 
 def test_no_circle_of_imports_by_folder() -> None:
@@ -188,7 +242,12 @@ def test_no_circle_of_imports_by_folder() -> None:
 
 
 def test_no_circle_of_imports_by_file() -> None:
-    assert circles({module: [target for target, _ in imported(name)] for module, name in MODULES.items()}) == []
+    assert (
+        circles(
+            {module: [target for target, _ in imported(name)] for module, name in MODULES.items()}
+        )
+        == []
+    )
 
 
 def test_a_circle_would_be_found() -> None:

@@ -1,4 +1,5 @@
-"""The benchmark of scaling: its clusters in small, and what it makes of figures that miss their bars."""
+"""The benchmark of scaling: its clusters in small, and what it makes of figures that miss their
+bars."""
 
 from __future__ import annotations
 
@@ -12,9 +13,13 @@ from benchmarks.scaling_runs import GIGABIT, Wanted, one_layer, simulated
 from roles.messages import LayerGradient
 
 
-def test_a_net_of_one_layer_sends_its_gradients_in_one_message_of_the_size_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_net_of_one_layer_sends_its_gradients_in_one_message_of_the_size_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
     net = one_layer(tmp_path, 3_000_000)
-    wanted = Wanted("parameter-server", 2, iterations=2, net=net, shape=(3, 50, 50), more=scaling.LINKS)
+    wanted = Wanted(
+        "parameter-server", 2, iterations=2, net=net, shape=(3, 50, 50), more=scaling.LINKS
+    )
     sizes = [
         transfer.size
         for transfer in simulated(wanted.write(tmp_path)).transfers
@@ -28,7 +33,10 @@ def test_a_net_of_one_layer_sends_its_gradients_in_one_message_of_the_size_that_
 def test_server_and_tree_take_the_time_of_their_equations(tmp_path: Path, workers: int) -> None:
     record = Record("r")
     net = one_layer(tmp_path, scaling.GRADIENTS)
-    server, tree = (scaling.exchange(preset, workers, net, tmp_path) for preset in (scaling.SERVERS, scaling.TREE))
+    server, tree = (
+        scaling.exchange(preset, workers, net, tmp_path)
+        for preset in (scaling.SERVERS, scaling.TREE)
+    )
     one = scaling.GRADIENTS / GIGABIT
     assert scaling.seconds_in(server) == pytest.approx(workers * one, rel=0.01)
     assert server.seconds() == [pytest.approx(2 * workers * one, rel=0.01)] * 5
@@ -62,10 +70,16 @@ def test_figures_that_miss_their_bars_are_told_and_fail() -> None:
     scaling.fresh(record, "4 groups", 3.5, 4)
     record.judge("faster", 2.0, least=3.0)
     assert record.status == "failed"
-    assert [note.partition(":")[0] for note in record.notes] == ["MISSED tree", "MISSED 4 groups", "MISSED faster"]
+    assert [note.partition(":")[0] for note in record.notes] == [
+        "MISSED tree",
+        "MISSED 4 groups",
+        "MISSED faster",
+    ]
 
 
-def test_without_a_preset_its_part_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_preset_its_part_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(scaling.PRESETS, scaling.TREE)
     record = Record("r")
     scaling.communication(record, tmp_path, most=2)

@@ -28,15 +28,20 @@ BROKEN = "raise RuntimeError('this file was imported')"
 
 
 def run(folder: Path, parts: str, *arguments: str, broken: bool = False) -> tuple[int, str]:
-    """Exit code and output of pytest in a folder with our conftest, a grid, and maybe a file that fails to import."""
+    """Exit code and output of pytest in a folder with our conftest, a grid, and maybe a file that
+    fails to import."""
     shutil.copy(TESTS / "conftest.py", folder)
     (folder / "test_grid.py").write_text(GRID.format(parts=parts))
     if broken:
         (folder / "test_other.py").write_text(BROKEN)
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n slow: x\n few: x\naddopts = -v -n 2 -m 'not slow'\n")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n slow: x\n few: x\naddopts = -v -n 2 -m 'not slow'\n"
+    )
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     env = os.environ | {"PYTHONPATH": str(TESTS.parent)}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -54,7 +59,9 @@ def test_a_choice_that_is_in_no_case_is_an_error(tmp_path: Path) -> None:
     assert "test_letters_are_letters[[e]" in said
 
 
-def test_one_test_by_name_runs_here_also_if_it_is_slow_and_no_other_file_is_imported(tmp_path: Path) -> None:
+def test_one_test_by_name_runs_here_also_if_it_is_slow_and_no_other_file_is_imported(
+    tmp_path: Path,
+) -> None:
     code, said = run(tmp_path, "'[b]'", "-k", "long_story", broken=True)
     assert code == 0, said
     assert "1 passed" in said
@@ -62,5 +69,10 @@ def test_one_test_by_name_runs_here_also_if_it_is_slow_and_no_other_file_is_impo
 
 
 def test_a_word_that_is_in_no_test_s_name_leaves_every_file_in() -> None:
-    assert files_naming("journeys") == files_naming("one and not other") == files_naming("") == frozenset()
+    assert (
+        files_naming("journeys")
+        == files_naming("one and not other")
+        == files_naming("")
+        == frozenset()
+    )
     assert files_naming("_".join(("LeNet", "learns", "the"))) == {TESTS / "nets" / "test_solver.py"}

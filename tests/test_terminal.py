@@ -9,7 +9,8 @@ from tests.terminal import PATIENCE, terminal
 
 
 def test_a_command_never_waits_until_the_test_looks_at_its_terminal(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "for number in range(10_000): print(number)"]  # more than a terminal holds
+    # more than a terminal holds
+    command = [sys.executable, "-c", "for number in range(10_000): print(number)"]
     with terminal(command, 80, 24, tmp_path) as screen:
         assert screen.process.wait(PATIENCE) == 0
         assert screen.end() == 0

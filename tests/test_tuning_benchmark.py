@@ -1,4 +1,5 @@
-"""The benchmark of the queueing model: its parts in small, and what it makes of figures that miss."""
+"""The benchmark of the queueing model: its parts in small, and what it makes of figures that
+miss."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from benchmarks.report import Record
 from benchmarks.tuning_kept import Kept
 from benchmarks.tuning_prediction import CASES, Case, Cluster, Point
 from roles.forecasting.prediction import Prediction
-from runtime.queueing import graph
+from runtime.queueing import work_graph
 from runtime.queueing.estimates import Estimate
 
 
@@ -53,7 +54,7 @@ def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
 
 
 def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicted() -> None:
-    assert tuning_prediction.SEVERAL == (graph.MOST // 2, graph.MOST // 2)
+    assert tuning_prediction.SEVERAL == (work_graph.MOST // 2, work_graph.MOST // 2)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +70,18 @@ def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicte
         ((1.0, 2.0) * 12 + (1.0,), True),
     ],
 )
-def test_runs_by_chance_are_repeated_until_their_mean_is_known(seconds: Sequence[float], known: bool) -> None:
+def test_runs_by_chance_are_repeated_until_their_mean_is_known(
+    seconds: Sequence[float], known: bool
+) -> None:
     assert tuning_prediction.is_known(seconds) == known
 
 
 def points(*errors: float) -> list[Point]:
     """Of groups 1, 2, 4 ...: each twice as fast as the one before, predicted with these errors."""
     return [
-        Point(CASES[0], "omnivore", 8, 2**n, (0.5**n,), 0.1, Prediction(0.5**n * (1 + error), {}, ""))
+        Point(
+            CASES[0], "omnivore", 8, 2**n, (0.5**n,), 0.1, Prediction(0.5**n * (1 + error), {}, "")
+        )
         for n, error in enumerate(errors)
     ]
 
@@ -86,7 +91,9 @@ def points(*errors: float) -> list[Point]:
     [((0.01, -0.02, 0.03), []), ((0.06, 0.06, 0.06), ["median"]), ((0.0, 0.0, 0.11), ["median"]),
      ((0.0, -0.49, 0.0), ["median", "saturates"])],
 )  # fmt: skip
-def test_errors_and_another_saturation_point_are_told_and_fail(errors: Sequence[float], missed: list[str]) -> None:
+def test_errors_and_another_saturation_point_are_told_and_fail(
+    errors: Sequence[float], missed: list[str]
+) -> None:
     record = Record("r")
     tuning_prediction.judge(record, points(*errors))
     told = [note for note in record.notes if note.startswith("MISSED")]
@@ -96,7 +103,10 @@ def test_errors_and_another_saturation_point_are_told_and_fail(errors: Sequence[
 
 def curve(*runs: tuple[float, ...]) -> list[Point]:
     """Of groups 1, 2, 4 ..."""
-    return [Point(CASES[0], "omnivore", 8, 2**n, each, 0.1, Prediction(1.0, {}, "")) for n, each in enumerate(runs)]
+    return [
+        Point(CASES[0], "omnivore", 8, 2**n, each, 0.1, Prediction(1.0, {}, ""))
+        for n, each in enumerate(runs)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +135,9 @@ def test_what_saturates_is_known_as_well_as_the_means_of_runs(
 def test_several_groups_and_what_decides_what_saturates_run_until_their_mean_is_known(
     seconds: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(cluster: Cluster, case: Case, preset: str, workers: int, groups: int, seed: int) -> float:
+    def run(
+        cluster: Cluster, case: Case, preset: str, workers: int, groups: int, seed: int
+    ) -> float:
         return seconds[groups][seed - 1]
 
     monkeypatch.setattr(Cluster, "_run", run)

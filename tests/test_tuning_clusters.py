@@ -16,7 +16,8 @@ from runtime.plan.prospects import Prospect, Prospects
 def test_plan_agrees_with_what_omnivores_authors_saw_and_says_why_where_it_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning_clusters, "RATES", (1, 2.5))  # the benchmark has four more, at 4 s each
+    # the benchmark has four more, at 4 s each
+    monkeypatch.setattr(tuning_clusters, "RATES", (1, 2.5))
     monkeypatch.setattr(tuning_clusters, "PICTURE", tmp_path / "pictures" / "curve.svg")
     record = Record("r")
     tuning_clusters.clusters(record, cycles=0)

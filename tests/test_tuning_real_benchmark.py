@@ -1,4 +1,5 @@
-"""The benchmark of predictions of real work: what it compares, when it fails, and all of it in small."""
+"""The benchmark of predictions of real work: what it compares, when it fails, and all of it in
+small."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ def progress(time: float, iteration: int) -> Event:
 
 def test_a_prediction_is_compared_with_what_is_reported_after_it() -> None:
     said = Event(
-        3.0, "supervisor", "prediction", {"predicted_seconds": 0.11, "work_seconds": 0.08, "message_seconds": 0.001}
+        3.0,
+        "supervisor",
+        "prediction",
+        {"predicted_seconds": 0.11, "work_seconds": 0.08, "message_seconds": 0.001},
     )
     reports = [progress(4.0, 10), progress(6.0, 30)]
     assert tuning_real.after(said, reports, 3.0) is None
@@ -34,7 +38,9 @@ def test_predictions_that_err_by_more_than_the_bar_fail() -> None:
 
 
 @pytest.mark.slow
-def test_real_work_in_small_predicts_itself_and_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_work_in_small_predicts_itself_and_other_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     record = Record("r")
     monkeypatch.setattr(tuning_real, "STRATEGIES", ({"preset": "single"},))
     tuning_real.real(record, 0, 0.2, ["LeNet"])

@@ -1,5 +1,5 @@
-"""The benchmark of groups, momentum and rate up to a target: its runs in small, with the digits that ship and two
-workers; what it makes of trials, with trials that are made up."""
+"""The benchmark of groups, momentum and rate up to a target: its runs in small, with the digits
+that ship and two workers; what it makes of trials, with trials that are made up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ TIMES: Times = {
     "fc_server/fc TRAIN": (0.002, 0.06),
 }
 SEEDS = 2
-MOMENTA, FACTORS = (0.0, 0.9), (1.0, 10.0)
+MOMENTA = (0.0, 0.9)
+FACTORS = (1.0, 10.0)
 
 
 @pytest.fixture
@@ -65,23 +66,38 @@ def test_a_run_ends_behind_its_rival_and_one_to_a_loss_when_the_mean_of_its_wind
     cut = trial(task, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9, rival=Reached(10, 0.1))
     assert (len(cut.way), cut.seconds, cut.against) == (1, None, 0.1)
     to_a_loss = Task("LeNet", task.options, 60, loss=10.0)
-    assert trial(to_a_loss, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9).iterations == tuning_runs.WINDOW
+    assert (
+        trial(to_a_loss, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9).iterations == tuning_runs.WINDOW
+    )
 
 
 def test_a_probe_that_was_training_is_none_of_the_seconds_that_the_tuner_held_the_run(
     tmp_path: Path, digits: Data
 ) -> None:
-    found = trial(Task("LeNet", lenet(digits, tmp_path, 1000, 0.5).options, 1000, loss=1.0), 2, None, TIMES, rate=1e9)
+    found = trial(
+        Task("LeNet", lenet(digits, tmp_path, 1000, 0.5).options, 1000, loss=1.0),
+        2,
+        None,
+        TIMES,
+        rate=1e9,
+    )
     (choice,) = found.chosen
     trained = choice["iteration"] * found.pace  # all of them in probes
     assert trained > 0
     assert found.held == pytest.approx(choice["seconds"] - trained, rel=0.1)
 
 
-def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(tmp_path: Path, digits: Data) -> None:
+def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(
+    tmp_path: Path, digits: Data
+) -> None:
     task = lenet(digits, tmp_path, 11, 0.5, "test_interval: 10 test_iter: 3")
-    options = {**task.options, "max_iter": 11, "strategy": {"preset": "omnivore", "workers": 2, "groups": 2}}
-    looked, told = [], []
+    options = {
+        **task.options,
+        "max_iter": 11,
+        "strategy": {"preset": "omnivore", "workers": 2, "groups": 2},
+    }
+    looked = []
+    told = []
 
     def watch(simulation: Any, event: str, fields: dict[str, Any]) -> None:
         if event == "progress":
@@ -90,14 +106,23 @@ def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(tmp_path: P
             told.append((len(looked), fields["accuracy"]))
 
     outside: list[Examination] = []
-    learn(roles.training(options), lambda *of: 0.01, watch, prepared=lambda actors: outside.append(Examination(actors)))
+    learn(
+        roles.training(options),
+        lambda *of: 0.01,
+        watch,
+        prepared=lambda actors: outside.append(Examination(actors)),
+    )
     assert told
-    assert [accuracy for _, accuracy in told] == pytest.approx([looked[at - 1] for at, _ in told], abs=1e-6)
+    assert [accuracy for _, accuracy in told] == pytest.approx(
+        [looked[at - 1] for at, _ in told], abs=1e-6
+    )
     assert len(set(looked)) > 1
 
 
 @pytest.mark.parametrize("task", ["LeNet", "CIFAR-10 quick"])
-def test_trials_beside_the_benchmark_are_gone_on_with_at_the_service_times_that_they_rest_on(task: str) -> None:
+def test_trials_beside_the_benchmark_are_gone_on_with_at_the_service_times_that_they_rest_on(
+    task: str,
+) -> None:
     kept = Kept(FILE)
     assert "fc_server/fc TRAIN" in kept.get(f"{task}, omnivore: service times")
     assert all(" on " in origin for origin in kept.origins)
@@ -108,9 +133,15 @@ def test_service_times_are_measured_in_processes_without_what_comes_before_the_f
     tmp_path: Path, digits: Data
 ) -> None:
     found = tuning_runs.measured(lenet(digits, tmp_path, 60, 0.5), iterations=20)
-    assert {"conv_compute/forward conv1", "fc_server/fc TRAIN", "conv_model/update conv2"} <= found.keys()
+    assert {
+        "conv_compute/forward conv1",
+        "fc_server/fc TRAIN",
+        "conv_model/update conv2",
+    } <= found.keys()
     assert not any(key.endswith("/build") for key in found)
-    assert all(seconds > 0 and variation >= tuning_runs.SPREAD for seconds, variation in found.values())
+    assert all(
+        seconds > 0 and variation >= tuning_runs.SPREAD for seconds, variation in found.values()
+    )
 
 
 @pytest.mark.slow
@@ -123,7 +154,8 @@ def test_the_tuner_stands_beside_the_best_of_a_grid(
     compare(record, trials, (0.3,), (3.0,), 1)
     names = [row[0] for row in record.tables[0].rows]
     assert (names[:2], names[3:]) == (["1", "2"], ["1, usual", "2, usual", "auto"])
-    assert any(re.match(r"auto, seed 1, iteration \d+: ", note) for note in record.notes)  # probes may be kept
+    # probes may be kept
+    assert any(re.match(r"auto, seed 1, iteration \d+: ", note) for note in record.notes)
 
 
 @pytest.mark.slow
@@ -161,7 +193,8 @@ TASK = Task("t", {}, 1000, accuracy=0.9)
 
 
 def seconds_of(setting: Setting, preset: str = "omnivore") -> float:
-    """The best is two groups at momentum 0 and rate 0.1; with an unmerged FC phase all take three times as long."""
+    """The best is two groups at momentum 0 and rate 0.1; with an unmerged FC phase all take three
+    times as long."""
     worse = abs(setting.groups - 2) + setting.momentum + abs(math.log10(setting.base_lr) + 1)
     return (10 + worse) * (1 if preset == "omnivore" else 3)
 
@@ -169,8 +202,17 @@ def seconds_of(setting: Setting, preset: str = "omnivore") -> float:
 def made_up(auto: float = 11.0, held: float = 1.0) -> Make:
     def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
         if setting is None:
-            chosen = {"iteration": 0, "groups": 2, "momentum": 0.0, "base_lr": 0.1, "probes": 9, "seconds": held}
-            return Reached(100, auto, 0.1, events=[{"why": "because"}, {**chosen, "why": "clearly"}])
+            chosen = {
+                "iteration": 0,
+                "groups": 2,
+                "momentum": 0.0,
+                "base_lr": 0.1,
+                "probes": 9,
+                "seconds": held,
+            }
+            return Reached(
+                100, auto, 0.1, events=[{"why": "because"}, {**chosen, "why": "clearly"}]
+            )
         took = seconds_of(setting, preset)
         if (setting.momentum, setting.base_lr, preset) == (0.9, 0.01, "mxnet-async"):
             return Reached(diverged=True, pace=0.1)
@@ -184,14 +226,22 @@ def made_up(auto: float = 11.0, held: float = 1.0) -> Make:
 def test_a_run_is_behind_when_its_rival_was_there_or_its_loss_is_far_above_at_that_moment() -> None:
     rival = Reached(400, 4.0, way=[(1.0, 0.8), (2.0, 0.4), (3.0, 0.3), (4.0, 0.2)])
     for at, loss, behind in (
-        (0.9, 9.0, False), (1.0, 1.5, False), (1.0, 1.7, True), (2.0, 0.55, False), (2.0, 0.65, True),
-        (3.9, 0.1, False), (4.1, 0.1, True), (2.0, math.nan, True),
-    ):  # fmt: skip
+        (0.9, 9.0, False),
+        (1.0, 1.5, False),
+        (1.0, 1.7, True),
+        (2.0, 0.55, False),
+        (2.0, 0.65, True),
+        (3.9, 0.1, False),
+        (4.1, 0.1, True),
+        (2.0, math.nan, True),
+    ):
         assert Reached(way=[(at, loss)]).behind(rival) == behind, (at, loss)
     assert not Reached().behind(rival)
 
 
-def test_of_a_grid_the_first_is_found_in_any_order_and_nothing_is_tried_longer_than_it_took() -> None:
+def test_of_a_grid_the_first_is_found_in_any_order_and_nothing_is_tried_longer_than_it_took() -> (
+    None
+):
     points = [Setting(g, m, r) for g, m, r in itertools.product((1, 2), MOMENTA, (0.1, 0.01))]
     for seed in range(20):
         shuffled = random.Random(seed).sample(points, len(points))  # a simulation
@@ -210,7 +260,8 @@ def test_the_grid_around_a_point_begins_there_and_goes_outward() -> None:
 
 
 def test_trials_are_made_once_even_after_a_run_that_was_cut_off(tmp_path: Path) -> None:
-    file, point = tmp_path / "kept" / "trials.jsonl", Setting(2, 0.0, 0.1)
+    file = tmp_path / "kept" / "trials.jsonl"
+    point = Setting(2, 0.0, 0.1)
     made: list[float] = []
 
     def counted(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
@@ -248,7 +299,9 @@ def test_a_line_after_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
         (math.inf, 1.0, ["auto did not always reach"]),
     ],
 )
-def test_a_tuner_that_is_late_or_spends_too_much_fails(auto: float, held: float, missed: list[str]) -> None:
+def test_a_tuner_that_is_late_or_spends_too_much_fails(
+    auto: float, held: float, missed: list[str]
+) -> None:
     record = Record("r")
     compare(record, Trials(TASK, 2, "here", made_up(auto, held), Kept()), MOMENTA, FACTORS, SEEDS)
     assert record.status == ("failed" if missed else "running")
@@ -260,11 +313,19 @@ def test_a_tuner_that_is_late_or_spends_too_much_fails(auto: float, held: float,
     assert record.facts["auto / best point"] == auto / 10
 
 
-def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_what_did_not_get_there() -> None:
+def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_what_did_not_get_there() -> (
+    None
+):
     record = Record("r")
     selections(record, Trials(TASK, 4, "here", made_up(), Kept()), MOMENTA, FACTORS, (0.1,), SEEDS)
     rows = record.tables[0].rows
-    assert [row[0] for row in rows] == ["nothing", "the rate", "where the FC phase is", "momentum", "groups"]
+    assert [row[0] for row in rows] == [
+        "nothing",
+        "the rate",
+        "where the FC phase is",
+        "momentum",
+        "groups",
+    ]
     assert rows[0][-1] == "2 of 2 diverged"
     seconds = [row[-1] for row in rows[1:]]
     assert seconds == sorted(seconds, reverse=True)
@@ -298,9 +359,14 @@ def test_the_best_of_some_points_reaches_the_target_with_each_seed_and_if_none_d
     assert len(runs.runs) == 2
 
 
-def test_the_picture_of_the_trade_off_has_a_panel_for_each_efficiency_and_says_what_was_not_reached() -> None:
+def test_the_picture_of_the_trade_off_has_a_panel_for_each_efficiency_and_says_what_was_not_reached() -> (
+    None
+):
     rows = [["1", 0.9, 0.1, 20.0, 500.0, 10.0], ["2", 0.6, 0.1, 10.0, 600.0, 6.0]]
-    rows += [["4", 0.0, 0.1, 9.0, "5 of 5 not reached", "5 of 5 not reached"], ["auto", "", "", 9.0, 700.0, 6.5]]
+    rows += [
+        ["4", 0.0, 0.1, 9.0, "5 of 5 not reached", "5 of 5 not reached"],
+        ["auto", "", "", 9.0, 700.0, 6.5],
+    ]
     words = texts(tuning_pictures.tradeoff(rows, "LeNet"))
     assert {
         "hardware efficiency",

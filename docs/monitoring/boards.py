@@ -1,7 +1,9 @@
-"""Convoy's boards for Grafana: `python docs/monitoring/boards.py` writes them into `boards/` beside this file.
+"""Convoy's boards for Grafana: `python docs/monitoring/boards.py` writes them into `boards/` beside
+this file.
 
-A query names the run by `$run`, a metric stands here without its `convoy_`. Rates are over `$__rate_interval`, which
-Grafana takes from the scrape interval. A line is called by the labels that it is summed by, unless it says how.
+A query names the run by `$run`, a metric stands here without its `convoy_`. Rates are over
+`$__rate_interval`, which Grafana takes from the scrape interval. A line is called by the labels
+that it is summed by, unless it says how.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ RUN = 'run=~"$run"'
 LEAD = f'{RUN}, role="coordinator"'
 WORKERS = f'{RUN}, role!="coordinator"'
 MEASURED, PREDICTED = (f'{RUN}, kind="{kind}"' for kind in ("measured", "predicted"))
-ACTOR, PROCESS, SPLIT = "{{actor}}", "{{process}}", "{{split}}"
+ACTOR = "{{actor}}"
+PROCESS = "{{process}}"
+SPLIT = "{{split}}"
 
 
 # -- expressions
@@ -64,7 +68,9 @@ def by(labels: str, name: str, legend: str = "") -> Query:
 
 def per(labels: str, what: str, count: str, match: str = RUN) -> Query:
     """The mean of something by label: a rate of seconds by a rate of how many."""
-    return Query(f"{summed(what, labels, match)} / ({summed(count, labels, match)} > 0)", _called(labels))
+    return Query(
+        (f"{summed(what, labels, match)} / ({summed(count, labels, match)} > 0)"), _called(labels)
+    )
 
 
 def mean(labels: str, name: str) -> Query:
@@ -78,8 +84,11 @@ def _called(labels: str) -> str:
 
 # -- boards
 
-PHASE, HANDLED, SECONDS = "phase_duration_seconds", "messages_handled_total", "iteration_seconds"
-BYTES, ARRAYS = "message_bytes_received_total", "payload_bytes_received_total"
+PHASE = "phase_duration_seconds"
+HANDLED = "messages_handled_total"
+SECONDS = "iteration_seconds"
+BYTES = "message_bytes_received_total"
+ARRAYS = "payload_bytes_received_total"
 OUTCOME = now("run_outcome_info", "{{outcome}} ({{cause}}) by {{by}}")
 
 # what to look for in a panel
@@ -121,7 +130,12 @@ OVERVIEW = Board(
         Row("Speed"),
         IMAGES,
         Lines("Iterations per second", each("iterations_total", ACTOR)),
-        Lines("Where an iteration's time goes", per("actor", f"{PHASE}_sum", "iterations_total"), "s", PHASES),
+        Lines(
+            "Where an iteration's time goes",
+            per("actor", f"{PHASE}_sum", "iterations_total"),
+            "s",
+            PHASES,
+        ),
         Row("Safety"),
         Number("Age of the checkpoint", now("checkpoint_age_seconds"), "s"),
         Number("Checkpoints", total("checkpoints_total", "result")),
@@ -132,7 +146,12 @@ OVERVIEW = Board(
         Row("What runs"),
         Rows("Run", now("run_info")),
         Rows("Training", now("training_info")),
-        Rows("Builds", now("build_info"), "More than one line of each version is worth a look.", WIDTH),
+        Rows(
+            "Builds",
+            now("build_info"),
+            ("More than one line of each version is worth a look."),
+            WIDTH,
+        ),
     ),
 )
 
@@ -148,16 +167,31 @@ ACTORS = Board(
         Lines("Handling messages", by("actor", "handler_seconds_total"), "percentunit", HANDLING),
         Lines("Computing in an iteration", OF_A_WORKER, "s", EQUALS),
         Row("Who waits for whom"),
-        Lines("Waiting for answers", each("wait_seconds_total", "{{actor}} for {{peer}}"), "percentunit", WAITING),
+        Lines(
+            "Waiting for answers",
+            each("wait_seconds_total", "{{actor}} for {{peer}}"),
+            "percentunit",
+            WAITING,
+        ),
         Lines("Mean of each phase", mean("role, phase", PHASE), "s"),
         Lines("Not hidden by computing", mean("actor", "exposed_seconds"), "s", HIDDEN),
-        Rows("Groups", Query(f"{value('worker_group_info')} == 1"), "Which group a worker is in.", WIDTH),
+        Rows(
+            "Groups",
+            Query(f"{value('worker_group_info')} == 1"),
+            "Which group a worker is in.",
+            WIDTH,
+        ),
         Row("Inboxes"),
         Lines("Waiting messages", now("inbox_messages", ACTOR)),
         Lines("Time in the inbox", per("actor, kind", "inbox_seconds_total", HANDLED), "s"),
         Lines("Service time", per("actor, kind", "handler_seconds_total", HANDLED), "s"),
         Lines("Arrivals", by("actor", "messages_received_total"), "mps"),
-        Lines("A piece of array work", per("actor", "compute_seconds_total", "compute_items_total"), "s", PIECE),
+        Lines(
+            "A piece of array work",
+            per("actor", "compute_seconds_total", "compute_items_total"),
+            "s",
+            PIECE,
+        ),
         Lines("Phases, 95 of 100", Query(SLOWEST, "{{role}} {{phase}}"), "s"),
     ),
 )
@@ -165,7 +199,10 @@ ACTORS = Board(
 LINKS = Board(
     "links",
     "links and messages",
-    "What travels: messages and bytes by kind and by peer, what waits for credits, what was refused.",
+    (
+        "What travels: messages and bytes by kind and by peer, what waits for credits, what was "
+        "refused."
+    ),
     (
         Row("Messages"),
         Lines("Sent", by("kind", "messages_sent_total"), "mps"),
@@ -173,11 +210,19 @@ LINKS = Board(
         Lines("Handled", by("kind", HANDLED), "mps"),
         Row("Bytes"),
         Lines("Received by kind", by("kind", BYTES), "Bps", stacked=True),
-        Lines("Arrays by link", by("peer, actor", ARRAYS, "{{peer}} to {{actor}}"), "Bps", ON_A_ROAD, stacked=True),
+        Lines(
+            "Arrays by link",
+            by("peer, actor", ARRAYS, "{{peer}} to {{actor}}"),
+            "Bps",
+            ON_A_ROAD,
+            stacked=True,
+        ),
         Lines("Mean message", per("kind", BYTES, "messages_received_total"), "bytes"),
         Row("What holds up"),
         Lines("Sent and not yet granted back", now("queue_bytes", PROCESS), "bytes", CREDITS),
-        Lines("Rejected messages", total("messages_rejected_total", "process, reason"), about=HEALTHY),
+        Lines(
+            "Rejected messages", total("messages_rejected_total", "process, reason"), about=HEALTHY
+        ),
         Lines("Events not reported", now("events_dropped_total", PROCESS)),
         Lines("Layer gradients summed", each("reductions_total", ACTOR), "ops"),
     ),
@@ -186,16 +231,24 @@ LINKS = Board(
 ERROR = f"abs({value(SECONDS, MEASURED)} / ignoring (kind) {value(SECONDS, PREDICTED)} - 1)"
 LEARNT = f"-1e6 * deriv(convoy_loss{{{RUN}, split='train'}}[$__rate_interval])"
 LEARNT += f" / on (run) ({rate('images_total', LEAD)} > 0)"
-MOMENTUM = now("implicit_momentum_ratio", "implicit, by {{by}}"), now("total_momentum_ratio", "total")
+MOMENTUM = (
+    now("implicit_momentum_ratio", "implicit, by {{by}}"),
+    now("total_momentum_ratio", "total"),
+)
 EFFICIENCY = Board(
     "efficiency",
     "efficiency and tuning",
-    "Hardware efficiency (seconds an iteration) against statistical efficiency (what an iteration teaches).",
+    (
+        "Hardware efficiency (seconds an iteration) against statistical efficiency (what an "
+        "iteration teaches)."
+    ),
     (
         Row("Hardware efficiency: predicted and measured"),
         Lines("Seconds an iteration", now(SECONDS, "{{kind}}"), "s"),
         Lines("Error of the prediction", Query(ERROR, "error"), "percentunit", ABOVE),
-        Lines("Use of stations", now("station_use_ratio", "{{station}} {{kind}}"), "percentunit", PACE),
+        Lines(
+            "Use of stations", now("station_use_ratio", "{{station}} {{kind}}"), "percentunit", PACE
+        ),
         Row("Statistical efficiency: what asynchrony costs"),
         Lines("Staleness", mean("actor", "gradient_staleness_updates"), about=STALE),
         Lines("Staleness by layer", mean("layer", "layer_staleness_updates")),
@@ -207,7 +260,8 @@ EFFICIENCY = Board(
     ),
 )
 
-CPU, MEMORY = "process_cpu_seconds_total", "process_resident_memory_bytes"
+CPU = "process_cpu_seconds_total"
+MEMORY = "process_resident_memory_bytes"
 SCRAPED = f"{{job='convoy', {RUN}}}"
 OPEN = Query(f"{value('process_open_fds')} / {value('process_max_fds')}", PROCESS)
 AGE = Query(f"time() - {value('process_start_time_seconds')}", PROCESS)

@@ -1,4 +1,5 @@
-"""How a board is made of rows, panels and queries, as Grafana's JSON. What the boards show is in `boards`."""
+"""How a board is made of rows, panels and queries, as Grafana's JSON. What the boards show is in
+`boards`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Lines:
-    """Values over time, of one query or of several. `unit` is Grafana's name of it; `about` says what to look for."""
+    """Values over time, of one query or of several. `unit` is Grafana's name of it; `about` says
+    what to look for."""
 
     title: str
     query: Query | tuple[Query, ...]
@@ -42,10 +44,22 @@ class Lines:
 
     def built(self) -> timeseries.Panel:
         """The panel."""
-        panel = timeseries.Panel().title(self.title).description(self.about).datasource(SOURCE).unit(self.unit)
-        panel = panel.span(self.width).height(8).fill_opacity(20 if self.stacked else 5).line_width(1)
-        panel = panel.show_points(words.VisibilityMode.AUTO).min(0) if not self.logarithmic else panel
-        panel = panel.legend(common.VizLegendOptions().show_legend(True).placement(words.LegendPlacement.BOTTOM))
+        panel = (
+            timeseries.Panel()
+            .title(self.title)
+            .description(self.about)
+            .datasource(SOURCE)
+            .unit(self.unit)
+        )
+        panel = (
+            panel.span(self.width).height(8).fill_opacity(20 if self.stacked else 5).line_width(1)
+        )
+        panel = (
+            panel.show_points(words.VisibilityMode.AUTO).min(0) if not self.logarithmic else panel
+        )
+        panel = panel.legend(
+            common.VizLegendOptions().show_legend(True).placement(words.LegendPlacement.BOTTOM)
+        )
         panel = panel.tooltip(common.VizTooltipOptions().mode(words.TooltipDisplayMode.MULTI))
         if self.stacked:
             panel = panel.stacking(common.StackingConfig().mode(words.StackingMode.NORMAL))
@@ -75,7 +89,13 @@ class Number:
 
     def built(self) -> stat.Panel:
         """The panel."""
-        panel = stat.Panel().title(self.title).description(self.about).datasource(SOURCE).unit(self.unit)
+        panel = (
+            stat.Panel()
+            .title(self.title)
+            .description(self.about)
+            .datasource(SOURCE)
+            .unit(self.unit)
+        )
         panel = panel.span(self.width).height(4).graph_mode(words.BigValueGraphMode.NONE)
         mode = words.BigValueTextMode.NAME if self.named else words.BigValueTextMode.VALUE
         panel = panel.text_mode(mode).color_mode(words.BigValueColorMode.NONE)
@@ -99,7 +119,14 @@ class Rows:
 
     def built(self) -> table.Panel:
         """The panel."""
-        panel = table.Panel().title(self.title).description(self.about).datasource(SOURCE).span(self.width).height(8)
+        panel = (
+            table.Panel()
+            .title(self.title)
+            .description(self.about)
+            .datasource(SOURCE)
+            .span(self.width)
+            .height(8)
+        )
         return panel.with_target(_target(self.query, instant=True).format(PromQueryFormat.TABLE))
 
 
@@ -129,22 +156,43 @@ class Board:
 
     def json(self) -> str:
         """As Grafana imports it."""
-        made = dashboard.Dashboard(f"Convoy: {self.title}").uid(f"convoy-{self.name}").description(self.about)
+        made = (
+            dashboard.Dashboard(f"Convoy: {self.title}")
+            .uid(f"convoy-{self.name}")
+            .description(self.about)
+        )
         made = made.tags(["convoy"]).refresh("5s").time("now-15m", "now").timezone("browser")
         made = made.tooltip(models.DashboardCursorSync.CROSSHAIR)
-        made = made.with_variable(dashboard.DatasourceVariable("datasource").type("prometheus").label("Prometheus"))
+        made = made.with_variable(
+            dashboard.DatasourceVariable("datasource").type("prometheus").label("Prometheus")
+        )
         made = made.with_variable(_runs())
-        links = dashboard.DashboardLink("Convoy's boards").type(models.DashboardLinkType.DASHBOARDS).tags(["convoy"])
+        links = (
+            dashboard.DashboardLink("Convoy's boards")
+            .type(models.DashboardLinkType.DASHBOARDS)
+            .tags(["convoy"])
+        )
         made = made.link(links.as_dropdown(True).keep_time(True).include_vars(True))
         for part in self.parts:
-            made = made.with_row(dashboard.Row(part.title)) if isinstance(part, Row) else made.with_panel(part.built())
+            made = (
+                made.with_row(dashboard.Row(part.title))
+                if isinstance(part, Row)
+                else made.with_panel(part.built())
+            )
         return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
 
 
 def _runs() -> dashboard.QueryVariable:
     """The run that is shown: the newest, if nobody chooses."""
-    query = dashboard.QueryVariable("run").label("Run").datasource(SOURCE).query("label_values(convoy_run_info, run)")
-    return query.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(models.VariableSort.ALPHABETICAL_DESC)
+    query = (
+        dashboard.QueryVariable("run")
+        .label("Run")
+        .datasource(SOURCE)
+        .query("label_values(convoy_run_info, run)")
+    )
+    return query.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(
+        models.VariableSort.ALPHABETICAL_DESC
+    )
 
 
 def _target(query: Query, *, instant: bool = False) -> prometheus.Dataquery:

@@ -11,7 +11,7 @@ synthetic  blank          made-up classes; images that are not there
 joined  of_net            several sources side by side; which source each data layer of a net reads
 transform                 Caffe's transform_param
 augment  draws            colours, light, size by chance; random numbers that belong to a sample
-examined  identity        a look at a source before training; is it the same elsewhere
+examined  data_identity        a look at a source before training; is it the same elsewhere
 batches  declared         which samples form a global batch; the batch size a net declares
 prefetch                  the next share, read in a thread
 writers                   LMDB databases out
@@ -19,10 +19,10 @@ writers                   LMDB databases out
 
 from nets.data.augment import Augment
 from nets.data.batches import Batches
+from nets.data.data_identity import identity
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
-from nets.data.identity import identity
 from nets.data.of_net import is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source

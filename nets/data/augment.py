@@ -1,7 +1,9 @@
-"""Changes of training images by chance, besides Caffe's crops and mirrors: colours, light, size and aspect ratio.
+"""Changes of training images by chance, besides Caffe's crops and mirrors: colours, light, size and
+aspect ratio.
 
-What is drawn depends only on (seed, position of the sample in the run), as for crops: any split of a batch sees the
-same images. Formulas are those of torchvision's ColorJitter and RandomResizedCrop, and of AlexNet's colour noise.
+What is drawn depends only on (seed, position of the sample in the run), as for crops: any split of
+a batch sees the same images. Formulas are those of torchvision's ColorJitter and RandomResizedCrop,
+and of AlexNet's colour noise.
 """
 
 from __future__ import annotations
@@ -18,20 +20,28 @@ from nets.data.draws import normal, uniform
 from nets.errors import DataError
 
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green, blue (ITU-R BT.601)
-# Principal components of the colours of ImageNet's pixels, red, green, blue from 0 to 1 (Krizhevsky et al. 2012), a
-# column each, and the standard deviations along them: the numbers that AlexNet's successors published
-COMPONENTS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float64)
+# Principal components of the colours of ImageNet's pixels, red, green, blue from 0 to 1 (Krizhevsky
+# et al. 2012), a column each, and the standard deviations along them: the numbers that AlexNet's
+# successors published
+COMPONENTS = np.array(
+    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float64
+)
 DEVIATIONS = np.array([0.2175, 0.0188, 0.0045])
 TRIES = 10  # boxes that are drawn before one in the middle is taken
-JITTER, ORDER, LIGHT, PLACE, BOX = 10, 14, 18, 26, 30  # first lanes of random numbers
+JITTER = 10  # first lanes of random numbers
+ORDER = 14
+LIGHT = 18
+PLACE = 26
+BOX = 30
 
 
 @dataclass(frozen=True)
 class Augment:
-    """`brightness`, `contrast` and `saturation`: factors are drawn from max(0, 1 - it) to 1 + it, and applied in an
-    order that is drawn, too. `lighting`: standard deviation of the noise along each component of colours. `scale`: the
-    share of an image's area, (least, largest), that is cut out with a ratio of width to height in `ratio`, and resized;
-    None: nothing is. `order` of planes: "bgr", "rgb"; "": as the data source says. DataError for what cannot be."""
+    """`brightness`, `contrast` and `saturation`: factors are drawn from max(0, 1 - it) to 1 + it,
+    and applied in an order that is drawn, too. `lighting`: standard deviation of the noise along
+    each component of colours. `scale`: the share of an image's area, (least, largest), that is cut
+    out with a ratio of width to height in `ratio`, and resized; None: nothing is. `order` of
+    planes: "bgr", "rgb"; "": as the data source says. DataError for what cannot be."""
 
     brightness: float = 0.0
     contrast: float = 0.0
@@ -43,7 +53,9 @@ class Augment:
 
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale[0] <= self.scale[1] <= 1:
-            raise DataError(f"scale: found {list(self.scale)}, expected two rising shares, at most 1")
+            raise DataError(
+                f"scale: found {list(self.scale)}, expected two rising shares, at most 1"
+            )
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise DataError(f"ratio: found {list(self.ratio)}, expected two rising numbers > 0")
 
@@ -60,27 +72,45 @@ class Augment:
             raise DataError(f"augment: found samples of shape {shape}, expected images (C, H, W)")
         for name in ("saturation", "lighting"):
             if getattr(self, name) and shape[0] != 3:
-                raise DataError(f"augment: {name}: found images of {shape[0]} channels, expected 3: it changes colours")
+                raise DataError(
+                    f"augment: {name}: found images of {shape[0]} channels, "
+                    "expected 3: it changes colours"
+                )
 
     def cut(
-        self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], seed: int, size: tuple[int, int]
+        self,
+        images_NCHW: NDArray[Any],
+        positions_N: NDArray[np.int64],
+        seed: int,
+        size: tuple[int, int],
     ) -> NDArray[Any]:
         """The part of each image that is drawn, resized to `size`; of one dtype with the images."""
         assert self.scale is not None
         boxes = self.boxes(images_NCHW.shape[2:], positions_N, seed)
         parts = zip(images_NCHW, boxes, strict=True)
-        return np.stack([resized(x[:, top : top + h, left : left + w], *size) for x, (top, left, h, w) in parts])
+        return np.stack(
+            [resized(x[:, top : top + h, left : left + w], *size) for x, (top, left, h, w) in parts]
+        )
 
-    def boxes(self, sides: tuple[int, ...], positions_N: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-        """(N, 4): top, left, height and width of what is cut out of images with these sides (H, W)."""
+    def boxes(
+        self, sides: tuple[int, ...], positions_N: NDArray[np.int64], seed: int
+    ) -> NDArray[np.int64]:
+        """(N, 4): top, left, height and width of what is cut out of images with these sides (H,
+        W)."""
         high, wide = sides
         least, most = self.scale or (1.0, 1.0)
         sizes = np.zeros((len(positions_N), 2), np.int64)
         for attempt in reversed(range(TRIES)):  # the first that fits counts
-            area = high * wide * (least + (most - least) * uniform(seed, positions_N, BOX + 2 * attempt))
+            area = (
+                high
+                * wide
+                * (least + (most - least) * uniform(seed, positions_N, BOX + 2 * attempt))
+            )
             low, top = (math.log(side) for side in self.ratio)
             ratio = np.exp(low + (top - low) * uniform(seed, positions_N, BOX + 2 * attempt + 1))
-            drawn = np.stack([np.rint(np.sqrt(area / ratio)), np.rint(np.sqrt(area * ratio))], 1).astype(np.int64)
+            drawn = np.stack(
+                [np.rint(np.sqrt(area / ratio)), np.rint(np.sqrt(area * ratio))], 1
+            ).astype(np.int64)
             fits = ((drawn > 0) & (drawn <= (high, wide))).all(1)
             sizes[fits] = drawn[fits]
         sizes[(sizes == 0).any(1)] = self._middle(high, wide)
@@ -97,14 +127,22 @@ class Augment:
         return (high, max(1, min(wide, round(high * top)))) if wide / high > top else (high, wide)
 
     def recolor(
-        self, images_NCHW: NDArray[np.float32], positions_N: NDArray[np.int64], seed: int, *, clip: bool
+        self,
+        images_NCHW: NDArray[np.float32],
+        positions_N: NDArray[np.int64],
+        seed: int,
+        *,
+        clip: bool,
     ) -> None:
-        """Change the colours of images from 0 to 255, in place. `clip`: they stay in that range but for `lighting`."""
+        """Change the colours of images from 0 to 255, in place. `clip`: they stay in that range but
+        for `lighting`."""
         if not self._recolors:
             return
         amounts = (self.brightness, self.contrast, self.saturation)
         factors = [self._factor(at, amount, positions_N, seed) for at, amount in enumerate(amounts)]
-        orders = np.argsort(np.stack([uniform(seed, positions_N, ORDER + at) for at in range(3)], 1), 1)
+        orders = np.argsort(
+            np.stack([uniform(seed, positions_N, ORDER + at) for at in range(3)], 1), 1
+        )
         weights = GREY if self.order == "rgb" else GREY[::-1]
         for number, image_CHW in enumerate(images_NCHW):
             for at in orders[number]:
@@ -115,13 +153,18 @@ class Augment:
         if self.lighting:
             images_NCHW += self._light(positions_N, seed)[:, :, None, None]
 
-    def _factor(self, at: int, amount: float, positions: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
+    def _factor(
+        self, at: int, amount: float, positions: NDArray[np.int64], seed: int
+    ) -> NDArray[np.float32]:
         low = max(0.0, 1 - amount)
         return (low + (1 + amount - low) * uniform(seed, positions, JITTER + at)).astype(np.float32)
 
     def _light(self, positions: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
         """(N, 3): what is added to each plane."""
-        drawn = np.stack([normal(seed, positions, LIGHT + 2 * at) for at in range(3)], 1) * self.lighting
+        drawn = (
+            np.stack([normal(seed, positions, LIGHT + 2 * at) for at in range(3)], 1)
+            * self.lighting
+        )
         rgb = 255 * (drawn * DEVIATIONS) @ COMPONENTS.T
         return np.asarray(rgb if self.order == "rgb" else rgb[:, ::-1], np.float32)
 

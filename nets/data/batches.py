@@ -1,4 +1,5 @@
-"""Which samples stand where in a run, epoch after epoch; and which of them form batch number `ticket`.
+"""Which samples stand where in a run, epoch after epoch; and which of them form batch number
+`ticket`.
 
 Reading changes no state: any row can be read at any time, by anyone, in any order.
 """
@@ -17,11 +18,11 @@ from nets.errors import DataError
 
 
 class Batches:
-    """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch. The first sample is
-    drawn from the first `rand_skip`, if that is given.
+    """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch.
+    The first sample is drawn from the first `rand_skip`, if that is given.
 
-    `transform`: of the source's first array, or one for each of `source.firsts`. `count`: how many of the source's
-    arrays are read (default: all); a net without labels reads the first only.
+    `transform`: of the source's first array, or one for each of `source.firsts`. `count`: how many
+    of the source's arrays are read (default: all); a net without labels reads the first only.
     """
 
     def __init__(
@@ -44,21 +45,33 @@ class Batches:
         if batch < 1:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
         if batch % source.unit:
-            raise DataError(f"batch: found {batch}, expected a multiple of the source's sequences of {source.unit}")
+            raise DataError(
+                f"batch: found {batch}, expected a multiple of the source's "
+                f"sequences of {source.unit}"
+            )
         if rand_skip > len(source):
-            raise DataError(f"rand_skip: found {rand_skip}, expected at most {len(source)}, the samples there are")
+            raise DataError(
+                f"rand_skip: found {rand_skip}, expected at most {len(source)}, "
+                "the samples there are"
+            )
         skipped = int(generator(seed, "rand_skip").integers(rand_skip)) if rand_skip else 0
         self._first = skipped - skipped % source.unit
-        self.source, self.batch = source, batch
-        self.shuffle, self.seed, self.train = shuffle, seed, train
+        self.source = source
+        self.batch = batch
+        self.shuffle = shuffle
+        self.seed = seed
+        self.train = train
         self._orders: dict[int, NDArray[np.int64]] = {}
 
     def __repr__(self) -> str:
-        return f"<Batches of {self.batch} from {self.source!r} shuffle={self.shuffle} seed={self.seed}>"
+        return (
+            f"<Batches of {self.batch} from {self.source!r} shuffle={self.shuffle} "
+            f"seed={self.seed}>"
+        )
 
     def indices(self, low: int, high: int) -> NDArray[np.int64]:
-        """Return the source indices of samples [low, high), counted from the run's first. DataError if there are no
-        such."""
+        """Return the source indices of samples [low, high), counted from the run's first. DataError
+        if there are no such."""
         epochs, places = np.divmod(self._positions(low, high) + self._first, len(self.source))
         if not self.shuffle:
             return np.asarray(places, np.int64)
@@ -69,14 +82,19 @@ class Batches:
         return result
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Return rows [low, high) of batch `ticket`, the batches before it being as large, as `samples` does."""
+        """Return rows [low, high) of batch `ticket`, the batches before it being as large, as
+        `samples` does."""
         if ticket < 0 or not 0 <= low <= high <= self.batch:
-            raise DataError(f"rows: found batch {ticket}, rows [{low}, {high}), expected a part of [0, {self.batch})")
+            raise DataError(
+                f"rows: found batch {ticket}, rows [{low}, {high}), expected a "
+                f"part of [0, {self.batch})"
+            )
         return self.samples(ticket * self.batch + low, ticket * self.batch + high)
 
     def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Return samples [low, high), counted from the run's first, float32, one array per top of the net's data
-        layers: images (n, C, H, W), transformed, and labels (n,), or what else the source gives.
+        """Return samples [low, high), counted from the run's first, float32, one array per top of
+        the net's data layers: images (n, C, H, W), transformed, and labels (n,), or what else the
+        source gives.
         """
         arrays = self.source.read(self.indices(low, high))
         positions = self._positions(low, high)
@@ -101,7 +119,8 @@ class Batches:
         return np.arange(low, high, dtype=np.int64)
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
-        """The permutation of an epoch; the last two stay in memory, for batches that span an epoch's end."""
+        """The permutation of an epoch; the last two stay in memory, for batches that span an
+        epoch's end."""
         kept = self._orders  # replaced, never changed: another thread may be reading it
         if epoch not in kept:
             unit = self.source.unit

@@ -1,4 +1,5 @@
-"""Images that are not there: any number, any shape, all zero, no memory. For measuring what is no learning."""
+"""Images that are not there: any number, any shape, all zero, no memory. For measuring what is no
+learning."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ MAX_PIXELS = 3 << 25  # of one image: as large as one that is decoded (`decode`)
 
 
 class BlankSource(Source):
-    """`size` samples of zeros, arrays of these shapes: images (C, H, W), all of class 0, or what else a net reads."""
+    """`size` samples of zeros, arrays of these shapes: images (C, H, W), all of class 0, or what
+    else a net reads."""
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], size: int) -> None:
         super().__init__("blank", cast(tuple[int, int, int], shapes[0]))
-        self._size, self.shapes = size, tuple(shapes)
+        self._size = size
+        self.shapes = tuple(shapes)
 
     def __len__(self) -> int:
         return self._size
@@ -30,17 +33,27 @@ class BlankSource(Source):
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """See Source.read."""
         kinds = [np.uint8 if shape else np.int64 for shape in self.shapes]
-        return tuple(np.zeros((len(indices), *shape), kind) for shape, kind in zip(self.shapes, kinds, strict=True))
+        return tuple(
+            np.zeros((len(indices), *shape), kind)
+            for shape, kind in zip(self.shapes, kinds, strict=True)
+        )
 
 
 def open_blank(
-    *, base_dir: Path, shape: Sequence[int] = (), shapes: Sequence[Sequence[int]] = (), size: int = 1 << 20
+    *,
+    base_dir: Path,
+    shape: Sequence[int] = (),
+    shapes: Sequence[Sequence[int]] = (),
+    size: int = 1 << 20,
 ) -> BlankSource:
-    """The source of `size` images of `shape` (C, H, W) and their labels, or of samples of `shapes`, an array each."""
+    """The source of `size` images of `shape` (C, H, W) and their labels, or of samples of `shapes`,
+    an array each."""
     if bool(shape) == bool(shapes):
         raise DataError("blank: shape: expected it, or else shapes")
     if shape and (len(shape) != 3 or min(shape) < 1):
-        raise DataError(f"blank: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)")
+        raise DataError(
+            f"blank: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)"
+        )
     if any(one < 1 for each in shapes for one in each):
         raise DataError(f"blank: shapes: found {list(shapes)}, expected lists of integers >= 1")
     if not 1 <= size <= MAX_SIZE:

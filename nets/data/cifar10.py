@@ -1,4 +1,5 @@
-"""CIFAR-10's binary version: records of one label byte and 3072 bytes, the red, green and blue plane of 32 x 32."""
+"""CIFAR-10's binary version: records of one label byte and 3072 bytes, the red, green and blue
+plane of 32 x 32."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +11,17 @@ from numpy.typing import NDArray
 from nets.data.zipped import opened
 from nets.errors import DataError
 
-SHAPE, RECORD, CLASSES = (3, 32, 32), 3073, 10
-NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")  # as published
+SHAPE = (3, 32, 32)
+RECORD = 3073
+CLASSES = 10
+# as published
+NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 MAX_BYTES = RECORD * 60_000  # six times a published file: a gzip bomb stops here
 
 
 def read(*, base_dir: Path, files: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64], int]:
-    """Return images (N, 3, 32, 32) uint8 (RGB), labels (N,), 10 classes, of all `files` in order, plain or gzipped."""
+    """Return images (N, 3, 32, 32) uint8 (RGB), labels (N,), 10 classes, of all `files` in order,
+    plain or gzipped."""
     if not files:
         raise DataError("cifar10: files: found none, expected at least one")
     records = np.concatenate([_records(base_dir / file) for file in files])
@@ -26,12 +31,17 @@ def read(*, base_dir: Path, files: Sequence[str]) -> tuple[NDArray[Any], NDArray
 def _records(path: Path) -> NDArray[np.uint8]:
     data = _bytes(path)
     if not data or len(data) % RECORD:
-        raise DataError(f"{path.name}: found {len(data)} bytes, expected a multiple of {RECORD}, one record an image")
+        raise DataError(
+            f"{path.name}: found {len(data)} bytes, expected a multiple of "
+            f"{RECORD}, one record an image"
+        )
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
     wrong = np.flatnonzero(records[:, 0] >= CLASSES)
     if len(wrong):
         found = records[wrong[0], 0]
-        raise DataError(f"{path.name}: image {wrong[0]}: found label {found}, expected 0 to {CLASSES - 1}")
+        raise DataError(
+            f"{path.name}: image {wrong[0]}: found label {found}, expected 0 to {CLASSES - 1}"
+        )
     return records
 
 
@@ -39,5 +49,7 @@ def _bytes(path: Path) -> bytes:
     with opened(path) as (file, _):
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise DataError(f"{path.name}: found more than {MAX_BYTES} bytes, expected a CIFAR-10 batch")
+        raise DataError(
+            f"{path.name}: found more than {MAX_BYTES} bytes, expected a CIFAR-10 batch"
+        )
     return data

@@ -25,14 +25,20 @@ def parse(record: bytes, where: str) -> caffe.Datum:
 
 
 def to_image(datum: caffe.Datum, where: str, color: str = "stored") -> NDArray[Any]:
-    """Return (C, H, W): uint8, or float32 for `float_data`; an encoded image is decoded to BGR or grey.
+    """Return (C, H, W): uint8, or float32 for `float_data`; an encoded image is decoded to BGR or
+    grey.
 
-    `color`: "stored" leaves the number of channels, "color" makes three, "gray" one (Caffe's force_color, force_gray).
+    `color`: "stored" leaves the number of channels, "color" makes three, "gray" one (Caffe's
+    force_color, force_gray).
     """
     if datum.encoded:
         return decode.image(datum.data, where, color)
     shape = (datum.channels, datum.height, datum.width)
-    flat = np.frombuffer(datum.data, np.uint8) if datum.data else np.array(datum.float_data, np.float32)
+    flat = (
+        np.frombuffer(datum.data, np.uint8)
+        if datum.data
+        else np.array(datum.float_data, np.float32)
+    )
     if min(shape) < 1 or len(flat) != shape[0] * shape[1] * shape[2]:
         raise DataError(f"{where}: found {len(flat)} values for an image of shape {shape}")
     return decode.recolored(flat.reshape(shape), where, color)

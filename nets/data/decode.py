@@ -1,4 +1,5 @@
-"""Image files to arrays as Caffe (through OpenCV) has them: planes in the order blue, green, red; colour and resizing.
+"""Image files to arrays as Caffe (through OpenCV) has them: planes in the order blue, green, red;
+colour and resizing.
 
 Cropping is part of `transform`.
 """
@@ -15,9 +16,10 @@ from nets.errors import DataError
 from nets.files.extras import need
 
 COLORS = ("stored", "color", "gray")
-# The formats that are read, by Pillow's names, and how their files end. Each is a raster that Pillow or its C libraries
-# decode in this process. Pillow's other formats do more: EPS starts Ghostscript, a whole programming language, on the
-# file; WMF is drawn by Windows; FLI, ICNS, PSD, SPIDER and more are parsers that no data set needs.
+# The formats that are read, by Pillow's names, and how their files end. Each is a raster that
+# Pillow or its C libraries decode in this process. Pillow's other formats do more: EPS starts
+# Ghostscript, a whole programming language, on the file; WMF is drawn by Windows; FLI, ICNS, PSD,
+# SPIDER and more are parsers that no data set needs.
 FORMATS = {
     "BMP": (".bmp",),
     "GIF": (".gif",),
@@ -27,16 +29,20 @@ FORMATS = {
     "TIFF": (".tif", ".tiff"),
     "WEBP": (".webp",),
 }
-MAX_PIXELS = 1 << 25  # 34 million, up to 600 MB while it is decoded: more is an accident or an attack
+# 34 million, up to 600 MB while it is decoded: more is an accident or an attack
+MAX_PIXELS = 1 << 25
 _GREY_OF_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, as OpenCV and JPEG
 
 
 def image(data: bytes, where: str, color: str = "color") -> NDArray[np.uint8]:
-    """Return the encoded image as (3, H, W) BGR or (1, H, W) grey bytes; DataError when it cannot be decoded.
+    """Return the encoded image as (3, H, W) BGR or (1, H, W) grey bytes; DataError when it cannot
+    be decoded.
 
     JPEG is decoded by simplejpeg, every other one of FORMATS by Pillow.
     """
-    pixels_HWC = _jpeg(data, where, color) if data[:2] == b"\xff\xd8" else _other(data, where, color)
+    pixels_HWC = (
+        _jpeg(data, where, color) if data[:2] == b"\xff\xd8" else _other(data, where, color)
+    )
     return np.ascontiguousarray(pixels_HWC.transpose(2, 0, 1))
 
 
@@ -54,8 +60,8 @@ def recolored(image_CHW: NDArray[Any], where: str, color: str) -> NDArray[Any]:
 
 
 def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Return the image at (height, width), bilinear between the four nearest pixel centres (OpenCV's INTER_LINEAR:
-    no averaging when it shrinks); bytes are rounded.
+    """Return the image at (height, width), bilinear between the four nearest pixel centres
+    (OpenCV's INTER_LINEAR: no averaging when it shrinks); bytes are rounded.
     """
     if image_CHW.shape[1:] == (height, width):
         return image_CHW
@@ -67,8 +73,11 @@ def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     return np.rint(result).astype(np.uint8) if image_CHW.dtype == np.uint8 else result
 
 
-def _neighbours(old: int, new: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """For each new pixel: the old ones before and after its centre, and how far it is between them."""
+def _neighbours(
+    old: int, new: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """For each new pixel: the old ones before and after its centre, and how far it is between
+    them."""
     places = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     low = places.astype(np.int64)
     return low, np.minimum(low + 1, old - 1), (places - low).astype(np.float32)
@@ -100,7 +109,10 @@ def _other(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
     except DataError:
         raise
     except pillow.UnidentifiedImageError:
-        text = f"expected one of the formats {', '.join(FORMATS)}, whatever the file's name; convert it to one of them"
+        text = (
+            f"expected one of the formats {', '.join(FORMATS)}, whatever the file's name; "
+            "convert it to one of them"
+        )
         raise DataError(f"{where}: damaged or not an image: {text}") from None
     except Exception as error:  # noqa: BLE001 (Pillow's formats raise whatever their parsers meet)
         raise DataError(f"{where}: damaged or not an image: {error}") from None
@@ -109,4 +121,6 @@ def _other(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
 
 def _check_size(height: int, width: int, where: str) -> None:
     if height * width > MAX_PIXELS or min(height, width) < 1:
-        raise DataError(f"{where}: found an image of {height} x {width}, expected at most {MAX_PIXELS} pixels")
+        raise DataError(
+            f"{where}: found an image of {height} x {width}, expected at most {MAX_PIXELS} pixels"
+        )

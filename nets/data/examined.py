@@ -1,5 +1,5 @@
-"""A look at a source before training: some samples are read as training will read them, so that damage is found early;
-and do its classes come one after the other?"""
+"""A look at a source before training: some samples are read as training will read them, so that
+damage is found early; and do its classes come one after the other?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ LEAST = 3  # samples, however large
 
 
 def examined(source: Source) -> tuple[NDArray[Any], ...]:
-    """Samples of a source, evenly spread and in order: all if they are few, or at hand. DataError for a damaged one.
+    """Samples of a source, evenly spread and in order: all if they are few, or at hand. DataError
+    for a damaged one.
 
     Of a source in memory nothing is copied.
     """

@@ -15,10 +15,11 @@ from nets.errors import DataError, did_you_mean
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is opened and which options it takes, each with its type; `needed` have no default.
+    """How a format is opened and which options it takes, each with its type; `needed` have no
+    default.
 
-    `open` returns a Source, or where it is `in_memory` the arguments of a MemorySource, whose planes have this `order`
-    and whose classes are called by these `names`.
+    `open` returns a Source, or where it is `in_memory` the arguments of a MemorySource, whose
+    planes have this `order` and whose classes are called by these `names`.
     """
 
     open: Callable[..., Any]
@@ -33,17 +34,23 @@ _SIZE = {"new_height": int, "new_width": int, "color": str}
 
 FORMATS = {
     "blank": Format(blank.open_blank, {"shape": list, "shapes": Sequence, "size": int}),
-    "cifar10": Format(cifar10.read, {"files": tuple}, ("files",), in_memory=True, order="rgb", names=cifar10.NAMES),
+    "cifar10": Format(
+        cifar10.read, {"files": tuple}, ("files",), in_memory=True, order="rgb", names=cifar10.NAMES
+    ),
     "digits": Format(digits.read, {"split": str}, in_memory=True, names=tuple("0123456789")),
     "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),
     "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels"), in_memory=True),
     "images": Format(images.open_images, {"source": str, "root_folder": str, **_SIZE}, ("source",)),
     "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_SIZE}, ("source",)),
     "synthetic": Format(
-        synthetic.make, {"shape": list, "classes": int, "size": int, "seed": int, "sample": int}, in_memory=True
+        synthetic.make,
+        {"shape": list, "classes": int, "size": int, "seed": int, "sample": int},
+        in_memory=True,
     ),
     "text": Format(
-        text.open_text, {"source": str, "streams": int, "length": int, "alphabet": str, "part": tuple}, ("source",)
+        text.open_text,
+        {"source": str, "streams": int, "length": int, "alphabet": str, "part": tuple},
+        ("source",),
     ),
 }
 
@@ -54,7 +61,8 @@ _WORDS: Mapping[type, str] = {
 
 
 def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
-    """Open the source `config` describes: `format` and that format's options; paths are relative to `base_dir`.
+    """Open the source `config` describes: `format` and that format's options; paths are relative to
+    `base_dir`.
 
     DataError lists every mistake of the configuration, or says what is wrong with the file.
     """
@@ -73,14 +81,19 @@ def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
 
     def read() -> MemorySource:
         found = MemorySource(str(kind), *chosen.open(base_dir=base_dir, **given))
-        found.order, found.class_names = chosen.order, chosen.names
+        found.order = chosen.order
+        found.class_names = chosen.names
         return found
 
     return once(str(kind), given, base_dir, read)
 
 
 def _mistakes(given: Mapping[str, Any], chosen: Format) -> list[str]:
-    found = [f"{key}: missing, expected {_WORDS[chosen.options[key]]}" for key in chosen.needed if key not in given]
+    found = [
+        (f"{key}: missing, expected {_WORDS[chosen.options[key]]}")
+        for key in chosen.needed
+        if key not in given
+    ]
     for key, value in given.items():
         if key not in chosen.options:
             found.append(f"{key}: unknown key{did_you_mean(key, chosen.options)}")

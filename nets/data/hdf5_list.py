@@ -19,8 +19,11 @@ LOOKED_AT = 256  # rows: h5py takes 0.1 ms for each
 MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe too holds a whole file
 
 
-def open_list(*, base_dir: Path, source: str, tops: Sequence[str] = ("data", "label")) -> Hdf5Source:
-    """Open the list file (or one .h5 file) `source`; paths in it are relative to its folder; `tops` name datasets."""
+def open_list(
+    *, base_dir: Path, source: str, tops: Sequence[str] = ("data", "label")
+) -> Hdf5Source:
+    """Open the list file (or one .h5 file) `source`; paths in it are relative to its folder; `tops`
+    name datasets."""
     path = base_dir / source
     if path.suffix in (".h5", ".hdf5"):
         return Hdf5Source([path], tops)
@@ -36,16 +39,23 @@ class Hdf5Source(Source):
     def __init__(self, paths: Sequence[Path], tops: Sequence[str]) -> None:
         if not tops:
             raise DataError("hdf5: tops: found none, expected the names of datasets")
-        self._paths, self._tops = list(paths), tuple(tops)
+        self._paths = list(paths)
+        self._tops = tuple(tops)
         shapes = [self._shapes(path) for path in self._paths]
         for path, mine in zip(self._paths, shapes, strict=True):
             if [shape[1:] for shape in mine] != [shape[1:] for shape in shapes[0]]:
-                raise DataError(f"{path.name}: found shapes {mine}, expected {shapes[0]} but for the number of rows")
+                raise DataError(
+                    f"{path.name}: found shapes {mine}, expected {shapes[0]} but "
+                    "for the number of rows"
+                )
         self._ends = np.cumsum([mine[0][0] for mine in shapes])
         self._kept: tuple[int, tuple[NDArray[np.float32], ...]] = (-1, ())
         sample = shapes[0][0][1:]
         if not sample or not self._ends[-1]:
-            raise DataError(f"{self._paths[0].name}: found shape {shapes[0][0]}, expected rows of two axes or more")
+            raise DataError(
+                f"{self._paths[0].name}: found shape {shapes[0][0]}, expected "
+                "rows of two axes or more"
+            )
         # Caffe's HDF5Data takes samples with any number of axes; elsewhere they are images
         super().__init__("hdf5", cast(tuple[int, int, int], sample))
         self.shapes = tuple(() if shape[1:] == (1,) else shape[1:] for shape in shapes[0])
@@ -54,11 +64,15 @@ class Hdf5Source(Source):
         return int(self._ends[-1])
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
-        """Return the rows of every top, float32, in the datasets' own shapes; a label (N, 1) becomes (N,)."""
-        return self._gathered(indices, lambda file, rows: [array[rows] for array in self._load(file)])
+        """Return the rows of every top, float32, in the datasets' own shapes; a label (N, 1)
+        becomes (N,)."""
+        return self._gathered(
+            indices, lambda file, rows: [array[rows] for array in self._load(file)]
+        )
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
-        """The same, and no whole file is held: all samples, or some hundreds of these, for each is read by itself."""
+        """The same, and no whole file is held: all samples, or some hundreds of these, for each is
+        read by itself."""
         few = indices if len(indices) == len(self) else indices[:: -(-len(indices) // LOOKED_AT)]
         return self._gathered(few, self._rows)
 
@@ -67,13 +81,17 @@ class Hdf5Source(Source):
         yield from (array.tobytes() for array in self.look(indices))
 
     def _gathered(
-        self, indices: NDArray[np.integer[Any]], rows_of: Callable[[int, NDArray[Any]], list[NDArray[Any]]]
+        self,
+        indices: NDArray[np.integer[Any]],
+        rows_of: Callable[[int, NDArray[Any]], list[NDArray[Any]]],
     ) -> tuple[NDArray[np.float32], ...]:
         files = np.searchsorted(self._ends, indices, side="right")
         result: list[NDArray[np.float32]] = []
         for file in np.unique(files):
             mine = files == file
-            for at, array in enumerate(rows_of(int(file), indices[mine] - (self._ends[file - 1] if file else 0))):
+            for at, array in enumerate(
+                rows_of(int(file), indices[mine] - (self._ends[file - 1] if file else 0))
+            ):
                 if at == len(result):
                     result.append(np.empty((len(files), *array.shape[1:]), np.float32))
                 result[at][mine] = array
@@ -93,13 +111,19 @@ class Hdf5Source(Source):
             shapes = [tuple(one.shape) for one in found]
             for one in found:
                 if one.size * 4 > MAX_BYTES:
-                    raise DataError(f"{path.name}: {one.name}: found {one.shape}, expected at most 2 GiB in float32")
+                    raise DataError(
+                        f"{path.name}: {one.name}: found {one.shape}, expected "
+                        "at most 2 GiB in float32"
+                    )
         if len({shape[:1] for shape in shapes}) > 1 or not all(shapes):
-            raise DataError(f"{path.name}: found shapes {shapes}, expected as many rows in each of {self._tops}")
+            raise DataError(
+                f"{path.name}: found shapes {shapes}, expected as many rows in each of {self._tops}"
+            )
         return shapes
 
     def _load(self, file: int) -> tuple[NDArray[np.float32], ...]:
-        kept = self._kept  # one tuple, replaced at once: another thread sees the old file or the new one
+        # one tuple, replaced at once: another thread sees the old file or the new one
+        kept = self._kept
         if kept[0] != file:
             path = self._paths[file]
             with hdf5.opened(path, DataError) as opened:

@@ -14,9 +14,11 @@ _held: WeakValueDictionary[Hashable, MemorySource] = WeakValueDictionary()
 _turn = threading.Lock()  # who asks while another reads the same waits for it
 
 
-def once(kind: str, options: Mapping[str, Any], base_dir: Path, read: Callable[[], MemorySource]) -> MemorySource:
-    """What somebody in this process holds of the same format, options and files, else what `read` returns. Nobody can
-    write over its arrays."""
+def once(
+    kind: str, options: Mapping[str, Any], base_dir: Path, read: Callable[[], MemorySource]
+) -> MemorySource:
+    """What somebody in this process holds of the same format, options and files, else what `read`
+    returns. Nobody can write over its arrays."""
     said = tuple(sorted((name, repr(value)) for name, value in options.items()))
     key = kind, said, str(base_dir.absolute()), tuple(_files(options, base_dir))
     with _turn:
@@ -30,7 +32,13 @@ def once(kind: str, options: Mapping[str, Any], base_dir: Path, read: Callable[[
 def _files(options: Mapping[str, Any], base_dir: Path) -> Iterator[tuple[str, int, int, int]]:
     """Those that options name: which, and what changes with what they hold."""
     for value in options.values():
-        for name in (value,) if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ():
+        for name in (
+            (value,)
+            if isinstance(value, str)
+            else value
+            if isinstance(value, (list, tuple))
+            else ()
+        ):
             if isinstance(name, str) and (base_dir / name).is_file():
                 stat = (base_dir / name).stat()
                 yield name, stat.st_ino, stat.st_size, stat.st_mtime_ns

@@ -1,4 +1,5 @@
-"""IDX files, MNIST's format: images (N, H, W) or (N, C, H, W) and labels (N,) of bytes, plain or gzipped.
+"""IDX files, MNIST's format: images (N, H, W) or (N, C, H, W) and labels (N,) of bytes, plain or
+gzipped.
 
 Header and length are checked; memory grows with what is read, not with what a header promises.
 """
@@ -16,23 +17,33 @@ from nets.errors import DataError
 
 UNSIGNED_BYTE = 0x08
 CHUNK = 1 << 20  # bytes read at a time
-MAX_BYTES = 640 << 20  # EMNIST has 547 million; larger sets fit lmdb or hdf5, which are not held in memory
+# EMNIST has 547 million; larger sets fit lmdb or hdf5, which are not held in memory
+MAX_BYTES = 640 << 20
 
 
-def read(*, base_dir: Path, images: str, labels: str) -> tuple[NDArray[Any], NDArray[np.int64], int]:
-    """Return images (N, C, H, W) uint8, labels (N,) and the number of classes (largest label + 1)."""
+def read(
+    *, base_dir: Path, images: str, labels: str
+) -> tuple[NDArray[Any], NDArray[np.int64], int]:
+    """Return images (N, C, H, W) uint8, labels (N,) and the number of classes (largest label +
+    1)."""
     pixels = read_idx(base_dir / images, axes=(3, 4))
     numbers = read_idx(base_dir / labels, axes=(1,))
     if len(pixels) != len(numbers):
-        raise DataError(f"{images} has {len(pixels)} images but {labels} has {len(numbers)} labels, expected as many")
+        raise DataError(
+            f"{images} has {len(pixels)} images but {labels} has {len(numbers)} "
+            "labels, expected as many"
+        )
     if not pixels.size:
-        raise DataError(f"{images}: found no pixels (shape {pixels.shape}), expected at least one image")
+        raise DataError(
+            f"{images}: found no pixels (shape {pixels.shape}), expected at least one image"
+        )
     shaped = pixels[:, None] if pixels.ndim == 3 else pixels
     return shaped, numbers.astype(np.int64), int(numbers.max()) + 1
 
 
 def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return the array in `path`, which must have one of `axes` axes; DataError names file, found and expected."""
+    """Return the array in `path`, which must have one of `axes` axes; DataError names file, found
+    and expected."""
     with opened(path) as (file, size):
         return _read(file, size, path.name, axes)
 
@@ -46,7 +57,10 @@ def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -
     shape = struct.unpack(f">{magic[3]}I", _header(file, name, 4 * magic[3], "sizes"))
     count = math.prod(shape)
     if math.prod(size or 1 for size in shape) > MAX_BYTES:  # numpy has a limit for empty arrays too
-        raise DataError(f"{name}: found shape {shape}, expected at most {MAX_BYTES} bytes, which are held in memory")
+        raise DataError(
+            f"{name}: found shape {shape}, expected at most {MAX_BYTES} bytes, "
+            "which are held in memory"
+        )
     rest = None if size is None else size - 4 - 4 * magic[3]
     if rest is None:
         data = np.empty(count, np.uint8)  # takes memory as it is filled
@@ -60,7 +74,8 @@ def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -
 
 
 def _fill(file: IO[bytes], data: NDArray[np.uint8]) -> int:
-    """Read into `data`; return how many bytes there were, one more than it takes if there were more."""
+    """Read into `data`; return how many bytes there were, one more than it takes if there were
+    more."""
     done = 0
     while done < len(data) and (chunk := file.read(min(CHUNK, len(data) - done))):
         data[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
@@ -71,5 +86,7 @@ def _fill(file: IO[bytes], data: NDArray[np.uint8]) -> int:
 def _header(file: IO[bytes], name: str, count: int, what: str) -> bytes:
     data = file.read(count)
     if len(data) < count:
-        raise DataError(f"{name}: the file ends in its {what}: found {len(data)} bytes, expected {count}")
+        raise DataError(
+            f"{name}: the file ends in its {what}: found {len(data)} bytes, expected {count}"
+        )
     return data

@@ -1,4 +1,5 @@
-"""Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder per class."""
+"""Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder per
+class."""
 
 from __future__ import annotations
 
@@ -29,30 +30,43 @@ def open_images(
     new_width: int = 0,
     color: str = "color",
 ) -> ImageSource:
-    """Open the list file `source`, whose paths begin at `root_folder` (default: the list's folder), or the folder
-    `source` with a folder of images per class, labelled 0, 1, ... in the order of their names.
+    """Open the list file `source`, whose paths begin at `root_folder` (default: the list's folder),
+    or the folder `source` with a folder of images per class, labelled 0, 1, ... in the order of
+    their names.
     """
-    path, size = base_dir / source, check_size("images", new_height, new_width, color)
+    path = base_dir / source
+    size = check_size("images", new_height, new_width, color)
     if path.is_dir():
         if root_folder:
             raise DataError(
-                f"images: root_folder: found '{root_folder}', but the source is a folder, not a list of paths"
+                f"images: root_folder: found '{root_folder}', but the source is a folder, "
+                "not a list of paths"
             )
         found = ImageSource(*read_folders(path), size, color, by_class=True)
         found.class_names = tuple(folder.name for folder in class_folders(path))
         return found
-    return ImageSource(*read_list(path, base_dir / root_folder if root_folder else path.parent), size, color)
+    return ImageSource(
+        *read_list(path, base_dir / root_folder if root_folder else path.parent), size, color
+    )
 
 
 def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int] | None:
-    """Return (height, width), or None when both are 0; DataError when only one is given or `color` is unknown."""
+    """Return (height, width), or None when both are 0; DataError when only one is given or `color`
+    is unknown."""
     problems = []
     if color not in decode.COLORS:
         near = did_you_mean(color, decode.COLORS)
-        problems.append(f"{what}: color: found '{color}', expected one of {', '.join(decode.COLORS)}{near}")
-    if min(height, width) < 0 or (height == 0) != (width == 0) or height * width > decode.MAX_PIXELS:
         problems.append(
-            f"{what}: new_height, new_width: found {height}, {width}, expected two integers >= 1 or neither"
+            f"{what}: color: found '{color}', expected one of {', '.join(decode.COLORS)}{near}"
+        )
+    if (
+        min(height, width) < 0
+        or (height == 0) != (width == 0)
+        or height * width > decode.MAX_PIXELS
+    ):
+        problems.append(
+            f"{what}: new_height, new_width: found {height}, {width}, expected two integers "
+            ">= 1 or neither"
         )
     if problems:
         raise DataError(problems)
@@ -62,7 +76,9 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
     """Return the paths and labels of a list; the label is what follows a line's last space."""
     lines = read_text(path, MAX_LIST, "a list of images").split("\n")
-    paths, labels, problems = [], [], []
+    paths = []
+    labels = []
+    problems = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -73,13 +89,20 @@ def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
         paths.append(root / name.strip())
         labels.append(int(label))
     if problems or not paths:
-        more = [f"{path.name}: and {len(problems) - 10} more such lines"] if len(problems) > 10 else []
-        raise DataError([*problems[:10], *more] or f"{path.name}: found no line, expected 'path label'")
+        more = (
+            [(f"{path.name}: and {len(problems) - 10} more such lines")]
+            if len(problems) > 10
+            else []
+        )
+        raise DataError(
+            [*problems[:10], *more] or (f"{path.name}: found no line, expected 'path label'")
+        )
     return paths, labels
 
 
 def read_folders(path: Path) -> tuple[list[Path], list[int]]:
-    """Return the images below `path`, one folder per class, and their labels, in the order of names."""
+    """Return the images below `path`, one folder per class, and their labels, in the order of
+    names."""
     classes = class_folders(path)
     found = [
         (file, label)
@@ -99,7 +122,8 @@ def class_folders(path: Path) -> list[Path]:
 
 
 class ImageSource(Source):
-    """Images decoded when they are read, in OpenCV's channel order (BGR); classes are 0 to the largest label."""
+    """Images decoded when they are read, in OpenCV's channel order (BGR); classes are 0 to the
+    largest label."""
 
     def __init__(
         self,
@@ -111,8 +135,10 @@ class ImageSource(Source):
         by_class: bool = False,
     ) -> None:
         self.by_class = by_class
-        self._paths, self._labels = list(paths), np.array(labels, np.int64)
-        self._size, self._color = size, color
+        self._paths = list(paths)
+        self._labels = np.array(labels, np.int64)
+        self._size = size
+        self._color = color
         super().__init__("images", self._one(0).shape, num_classes=int(self._labels.max()) + 1)
 
     def __len__(self) -> int:
@@ -121,7 +147,9 @@ class ImageSource(Source):
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return images (n, C, H, W) uint8 and labels (n,)."""
         names = [self._paths[index].name for index in indices]
-        return stacked((self._one(int(index)) for index in indices), names, self.shape), self._labels[indices]
+        return stacked(
+            (self._one(int(index)) for index in indices), names, self.shape
+        ), self._labels[indices]
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """The names and labels of all, the files of these."""
@@ -140,7 +168,8 @@ class ImageSource(Source):
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of an image file; DataError when it cannot be read or is larger than any image."""
+    """Return the bytes of an image file; DataError when it cannot be read or is larger than any
+    image."""
     try:
         return read_bytes(path, MAX_FILE)
     except FileNotFoundError:

@@ -1,4 +1,5 @@
-"""Several sources side by side, as Caffe's nets read them: every data layer its own, and all of them in step."""
+"""Several sources side by side, as Caffe's nets read them: every data layer its own, and all of
+them in step."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from nets.errors import DataError
 
 class JoinedSource(Source):
     """Sample n is sample n of every source. `parts`: data layer -> its source, and how many of the source's arrays are
-    tops of the layer. DataError for sources of other lengths, and for one that gives too few arrays.
+    tops of the layer. DataError for sources of other lengths, and for one that gives too few
+    arrays.
     """
 
     def __init__(self, parts: Mapping[str, tuple[Source, int]]) -> None:
@@ -25,19 +27,28 @@ class JoinedSource(Source):
         for name, (source, count) in parts.items():
             if (len(source), source.unit) != (len(first), first.unit):
                 found = (
-                    f"layer '{name}': found {_counted(source)}, but layer '{next(iter(parts))}' has {_counted(first)}"
+                    f"layer '{name}': found {_counted(source)}, but layer "
+                    f"'{next(iter(parts))}' has {_counted(first)}"
                 )
                 problems.append(f"{found}: the rows of all data layers stay in step")
             if count > len(source.shapes):
-                found = f"layer '{name}': found {len(source.shapes)} arrays a sample ({source.name})"
+                found = (
+                    f"layer '{name}': found {len(source.shapes)} arrays a sample ({source.name})"
+                )
                 problems.append(f"{found}, expected {count}, one for each top")
         if problems:
             raise DataError(problems)
-        classes = next((source.num_classes for source, _ in self._parts if source.num_classes is not None), None)
+        classes = next(
+            (source.num_classes for source, _ in self._parts if source.num_classes is not None),
+            None,
+        )
         name = " + ".join(source.name for source, _ in self._parts)
         super().__init__(name, first.shape, num_classes=classes, unit=first.unit)
-        self.order, self.class_names = first.order, first.class_names
-        self.shapes = tuple(shape for source, count in self._parts for shape in source.shapes[:count])
+        self.order = first.order
+        self.class_names = first.class_names
+        self.shapes = tuple(
+            shape for source, count in self._parts for shape in source.shapes[:count]
+        )
         self.firsts = (0, *itertools.accumulate(count for _, count in self._parts[:-1]))
 
     def __len__(self) -> int:
@@ -45,7 +56,9 @@ class JoinedSource(Source):
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """The arrays of all layers' tops, in the order of the layers."""
-        return tuple(array for source, count in self._parts for array in source.read(indices)[:count])
+        return tuple(
+            array for source, count in self._parts for array in source.read(indices)[:count]
+        )
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
         """Of every source."""

@@ -26,14 +26,18 @@ def open_lmdb(
 
 
 class LmdbSource(Source):
-    """The records of a database in key order; encoded images are decoded, in OpenCV's channel order (BGR).
+    """The records of a database in key order; encoded images are decoded, in OpenCV's channel order
+    (BGR).
 
     `size`: (height, width) to resize to, or None; `color`: "stored", "color" or "gray".
     """
 
-    def __init__(self, path: Path, size: tuple[int, int] | None = None, color: str = "stored") -> None:
+    def __init__(
+        self, path: Path, size: tuple[int, int] | None = None, color: str = "stored"
+    ) -> None:
         self._database = mdb.open_mdb(path)
-        self._size, self._color = size, color
+        self._size = size
+        self._color = color
         if not len(self._database):
             raise DataError(f"{path.name}: found an empty database, expected images")
         first, _ = self._one(0)

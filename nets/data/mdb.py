@@ -1,10 +1,12 @@
-"""Reads the file of an LMDB database (`data.mdb`) without the LMDB library: finds every record, in key order.
+"""Reads the file of an LMDB database (`data.mdb`) without the LMDB library: finds every record, in
+key order.
 
-Every number of the B+tree's pages is checked against the file before it is used, so a damaged file is an error and
-never a crash. No lock is taken: the file must not change meanwhile.
+Every number of the B+tree's pages is checked against the file before it is used, so a damaged file
+is an error and never a crash. No lock is taken: the file must not change meanwhile.
 
-Layout: LMDB 0.9, 64-bit little-endian: pages of `psize` bytes; pages 0 and 1 hold the two meta records, of which the
-one with the higher transaction number counts; a page is a header of 16 bytes, 2-byte offsets of its nodes, the nodes.
+Layout: LMDB 0.9, 64-bit little-endian: pages of `psize` bytes; pages 0 and 1 hold the two meta
+records, of which the one with the higher transaction number counts; a page is a header of 16 bytes,
+2-byte offsets of its nodes, the nodes.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from nets.errors import DataError
 from nets.reasons import reason
 from nets.regular import size_of
 
-MAGIC, VERSION = 0xBEEFC0DE, 1
-HEADER, META = 16, 136  # bytes of a page's header; of a meta record
-BRANCH, LEAF, OVERFLOW, LEAF2 = 0x01, 0x02, 0x04, 0x20
-BIG, SUB, DUPLICATES = 0x01, 0x02, 0x04
+MAGIC = 0xBEEFC0DE
+VERSION = 1
+HEADER = 16  # bytes of a page's header; of a meta record
+META = 136
+BRANCH = 0x01
+LEAF = 0x02
+OVERFLOW = 0x04
+LEAF2 = 0x20
+BIG = 0x01
+SUB = 0x02
+DUPLICATES = 0x04
 NO_PAGE = 2**64 - 1
-_NODE = struct.Struct("<HHHH")  # size low, size high, flags, key length; in a branch the first three are the child
+# size low, size high, flags, key length; in a branch the first three are the child
+_NODE = struct.Struct("<HHHH")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +74,12 @@ def open_mdb(path: Path) -> Mdb:
 
 
 class _Walk:
-    """One pass over the tree, left to right; every page at most once, so that it ends whatever the file says."""
+    """One pass over the tree, left to right; every page at most once, so that it ends whatever the
+    file says."""
 
     def __init__(self, data: mmap.mmap, name: str) -> None:
-        self.data, self.name = data, name
+        self.data = data
+        self.name = name
         self.root, self.entries, self.psize = self._meta()
         self.pages = len(data) // self.psize
         self.seen = np.zeros(self.pages, bool)
@@ -87,7 +99,9 @@ class _Walk:
             raise self._damaged(f"found {len(found) // 2} records, expected {self.entries}")
         pairs = np.array(found, np.int64).reshape(-1, 2)
         if (claimed := int(pairs[:, 1].sum())) > len(self.data):
-            raise self._damaged(f"its records have {claimed} bytes together, more than the file of {len(self.data)}")
+            raise self._damaged(
+                f"its records have {claimed} bytes together, more than the file of {len(self.data)}"
+            )
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
     def _damaged(self, text: str) -> DataError:
@@ -97,14 +111,20 @@ class _Walk:
         """Return (root page, number of records, page size) of the newer meta record."""
         psize = self._read("<I", HEADER + 24)[0]
         if not 512 <= psize <= 65536 or psize & (psize - 1):
-            raise self._damaged(f"found pages of {psize} bytes, expected a power of two from 512 to 65536")
+            raise self._damaged(
+                f"found pages of {psize} bytes, expected a power of two from 512 to 65536"
+            )
         best: tuple[int, int, int] | None = None
         for start in (HEADER, psize + HEADER):
             magic, version = self._read("<II", start)
             if magic != MAGIC or version != VERSION:
-                raise self._damaged(f"found magic {magic:#x} version {version}, expected {MAGIC:#x} version {VERSION}")
+                raise self._damaged(
+                    f"found magic {magic:#x} version {version}, expected "
+                    f"{MAGIC:#x} version {VERSION}"
+                )
             flags, entries, root, transaction = (
-                self._read(kind, start + at)[0] for kind, at in (("<H", 76), ("<Q", 104), ("<Q", 112), ("<Q", 128))
+                self._read(kind, start + at)[0]
+                for kind, at in (("<H", 76), ("<Q", 104), ("<Q", 112), ("<Q", 128))
             )
             if flags & DUPLICATES:
                 raise self._damaged("its keys have several values, expected one Datum per key")
@@ -123,9 +143,14 @@ class _Walk:
         start = number * self.psize
         own, _, flags, lower, upper = self._read("<QHHHH", start)
         if own != number or flags & (BRANCH | LEAF | OVERFLOW | LEAF2) not in (BRANCH, LEAF):
-            raise self._damaged(f"page {number}: found number {own} and flags {flags:#x}, expected a branch or a leaf")
+            raise self._damaged(
+                f"page {number}: found number {own} and flags {flags:#x}, "
+                "expected a branch or a leaf"
+            )
         if not HEADER <= lower <= upper <= self.psize or lower % 2:
-            raise self._damaged(f"page {number}: its free space is from {lower} to {upper} of {self.psize}")
+            raise self._damaged(
+                f"page {number}: its free space is from {lower} to {upper} of {self.psize}"
+            )
         offsets = struct.unpack_from(f"<{(lower - HEADER) // 2}H", self.data, start + HEADER)
         if offsets and not (min(offsets) >= upper and max(offsets) + _NODE.size <= self.psize):
             raise self._damaged(f"page {number}: a node lies outside it")
@@ -138,7 +163,8 @@ class _Walk:
     def _value(self, node: int) -> tuple[int, int]:
         """Return where the value of a leaf's node lies in the file and its size."""
         low, high, flags, key_size = _NODE.unpack_from(self.data, node)
-        start, size = node + _NODE.size + key_size, low | high << 16
+        start = node + _NODE.size + key_size
+        size = low | high << 16
         if flags & (SUB | DUPLICATES):
             raise self._damaged("it holds several databases, expected one")
         end = (node // self.psize + 1) * self.psize
@@ -148,7 +174,9 @@ class _Walk:
             first = self._read("<Q", start)[0]
             pages = -(-(HEADER + size) // self.psize)
             if not (first >= 2 and first + pages <= self.pages):
-                raise self._damaged(f"found a value on pages {first} to {first + pages - 1} of {self.pages}")
+                raise self._damaged(
+                    f"found a value on pages {first} to {first + pages - 1} of {self.pages}"
+                )
             if not self._read("<QHH", first * self.psize)[2] & OVERFLOW:
                 raise self._damaged(f"page {first}: expected a value's first page")
             return first * self.psize + HEADER, size

@@ -1,6 +1,8 @@
-"""Reads and transforms the next samples in a thread, so that the compute thread does not wait for it.
+"""Reads and transforms the next samples in a thread, so that the compute thread does not wait for
+it.
 
-One thread, and a bounded number of shares that were asked for and not fetched. The caller knows which share comes next.
+One thread, and a bounded number of shares that were asked for and not fetched. The caller knows
+which share comes next.
 """
 
 from __future__ import annotations
@@ -18,19 +20,22 @@ from nets.errors import DataError
 
 Share = tuple[int, int]  # samples [low, high), see Batches.samples
 Arrays = tuple[NDArray[Any], ...]
-Place = Callable[[NDArray[Any]], NDArray[Any]]  # brings an array to where whoever reads wants it; in the thread, too
+# brings an array to where whoever reads wants it; in the thread, too
+Place = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 class Prefetcher:
-    """`request` a share early, `get` it later. At most `depth` shares are held; a share not asked for early is read
-    when it is fetched. `place` puts what was read where it is wanted. All methods may be called from any thread; a
-    context manager closes it.
+    """`request` a share early, `get` it later. At most `depth` shares are held; a share not asked
+    for early is read when it is fetched. `place` puts what was read where it is wanted. All methods
+    may be called from any thread; a context manager closes it.
     """
 
     def __init__(self, batches: Batches, depth: int = 2, place: Place | None = None) -> None:
         if depth < 1:
             raise DataError(f"prefetch: depth: found {depth}, expected an integer >= 1")
-        self.batches, self.depth, self._place = batches, depth, place
+        self.batches = batches
+        self.depth = depth
+        self._place = place
         self._lock = threading.Lock()
         self._held: dict[Share, Future[Arrays]] = {}
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
@@ -38,10 +43,13 @@ class Prefetcher:
 
     def __repr__(self) -> str:
         ready = sum(future.done() for future in list(self._held.values()))
-        return f"<Prefetcher held={len(self._held)}/{self.depth} ready={ready} closed={self._closed}>"
+        return (
+            f"<Prefetcher held={len(self._held)}/{self.depth} ready={ready} closed={self._closed}>"
+        )
 
     def request(self, low: int, high: int) -> bool:
-        """Begin to read samples [low, high); False, and nothing happens, if `depth` shares are held."""
+        """Begin to read samples [low, high); False, and nothing happens, if `depth` shares are
+        held."""
         share = (low, high)
         with self._lock:
             self._check_open()
@@ -53,7 +61,8 @@ class Prefetcher:
             return True
 
     def get(self, low: int, high: int) -> Arrays:
-        """Return what `Batches.samples` returns for the share, waiting if need be; its errors are raised here.
+        """Return what `Batches.samples` returns for the share, waiting if need be; its errors are
+        raised here.
 
         DataError when the prefetcher is closed while waiting.
         """
@@ -69,8 +78,8 @@ class Prefetcher:
             raise DataError("prefetch: closed while a share was being waited for") from None
 
     def forget(self) -> None:
-        """Drop every share that was asked for and not fetched, for a change of plan; what is being read is dropped
-        once it is read.
+        """Drop every share that was asked for and not fetched, for a change of plan; what is being
+        read is dropped once it is read.
         """
         with self._lock:
             for future in self._held.values():
@@ -88,7 +97,10 @@ class Prefetcher:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

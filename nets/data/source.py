@@ -16,14 +16,16 @@ Labels = NDArray[np.int64]
 
 
 class Source(ABC):
-    """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be larger than memory.
+    """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be
+    larger than memory.
 
-    `by_class`: its samples come one class after the other, so they are shuffled unless one says otherwise. `order`
-    ("bgr", "rgb") and `class_names`, in the order of labels, are what the format knows of them.
-    `shape`: (C, H, W) of every sample's first array; `shapes`: of one sample of all arrays that `read` returns;
-    `firsts`: which of them are the first of a source, for a source may be several side by side (`joined`).
-    `num_classes`: None when unknown. `unit`: so many consecutive
-    samples belong together and are shuffled as one (1 for images). `read` may be called from any thread.
+    `by_class`: its samples come one class after the other, so they are shuffled unless one says
+    otherwise. `order` ("bgr", "rgb") and `class_names`, in the order of labels, are what the format
+    knows of them. `shape`: (C, H, W) of every sample's first array; `shapes`: of one sample of all
+    arrays that `read` returns; `firsts`: which of them are the first of a source, for a source may
+    be several side by side (`joined`). `num_classes`: None when unknown. `unit`: so many
+    consecutive samples belong together and are shuffled as one (1 for images). `read` may be called
+    from any thread.
     """
 
     by_class = False
@@ -31,9 +33,17 @@ class Source(ABC):
     class_names: tuple[str, ...] = ()
 
     def __init__(
-        self, name: str, shape: tuple[int, int, int], *, num_classes: int | None = None, unit: int = 1
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        num_classes: int | None = None,
+        unit: int = 1,
     ) -> None:
-        self.name, self.shape, self.num_classes, self.unit = name, shape, num_classes, unit
+        self.name = name
+        self.shape = shape
+        self.num_classes = num_classes
+        self.unit = unit
         self.shapes: tuple[tuple[int, ...], ...] = (shape, ())
         self.firsts: tuple[int, ...] = (0,)
 
@@ -46,18 +56,20 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or float32 and
-        labels (n,), or whatever the net's data layers want, in their order. DataError for a damaged sample.
+        """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or
+        float32 and labels (n,), or whatever the net's data layers want, in their order. DataError
+        for a damaged sample.
         """
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """The same arrays of these samples, in their order, before training begins; of more samples where that costs
-        nothing. The arrays may be the source's own."""
+        """The same arrays of these samples, in their order, before training begins; of more samples
+        where that costs nothing. The arrays may be the source's own."""
         return self.read(indices)
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """What tells these samples from others: their arrays, or their files as they are, which any version of a
-        decoder leaves alone; and what the source knows of all samples without reading them."""
+        """What tells these samples from others: their arrays, or their files as they are, which any
+        version of a decoder leaves alone; and what the source knows of all samples without reading
+        them."""
         for array in self.read(indices):
             yield np.ascontiguousarray(array).tobytes()
 
@@ -65,10 +77,13 @@ class Source(ABC):
 class MemorySource(Source):
     """Labelled images in memory: `images` (N, C, H, W) uint8 or float32, `labels` (N,) int64."""
 
-    def __init__(self, name: str, images: Images, labels: Labels, num_classes: int | None = None) -> None:
+    def __init__(
+        self, name: str, images: Images, labels: Labels, num_classes: int | None = None
+    ) -> None:
         _, channels, height, width = images.shape
         super().__init__(name, (channels, height, width), num_classes=num_classes)
-        self.images, self.labels = images, labels
+        self.images = images
+        self.labels = labels
 
     def __len__(self) -> int:
         return len(self.images)
@@ -87,9 +102,11 @@ class MemorySource(Source):
         yield self.labels.tobytes()
 
 
-def stacked(images: Iterable[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]) -> NDArray[Any]:
-    """Return images of one shape as (n, C, H, W); DataError names the first that differs from `shape`. No further image
-    is then decoded: each may be large, and a batch has many."""
+def stacked(
+    images: Iterable[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]
+) -> NDArray[Any]:
+    """Return images of one shape as (n, C, H, W); DataError names the first that differs from
+    `shape`. No further image is then decoded: each may be large, and a batch has many."""
     kept: list[NDArray[Any]] = []
     for image, name in zip(images, names, strict=True):
         if image.shape != shape:

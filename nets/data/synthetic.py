@@ -20,10 +20,13 @@ def make(
 ) -> tuple[NDArray[Any], NDArray[np.int64], int]:  # fmt: skip
     """Return images (size, *shape) float32, labels i % classes, and `classes`.
 
-    `seed` decides the patterns, `sample` the noise: a test set has the same seed and another sample.
+    `seed` decides the patterns, `sample` the noise: a test set has the same seed and another
+    sample.
     """
     if len(shape) != 3 or min(shape) < 1:
-        raise DataError(f"synthetic: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)")
+        raise DataError(
+            f"synthetic: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)"
+        )
     for name, value, least in (
         ("classes", classes, 1),
         ("size", size, 1),
@@ -35,7 +38,10 @@ def make(
     met = min(classes, size)  # of the classes, by the images there are
     values = (size + met) * math.prod(shape)
     if values > MAX_VALUES:
-        text = f"found {size} images and {met} patterns of shape {list(shape)}, {values} numbers in memory"
+        text = (
+            f"found {size} images and {met} patterns of shape {list(shape)}, {values} "
+            "numbers in memory"
+        )
         raise DataError(f"synthetic: {text}: expected at most {MAX_VALUES}")
     patterns = generator(seed, "pattern").standard_normal((met, *shape), dtype=np.float32)
     labels = np.arange(size, dtype=np.int64) % classes

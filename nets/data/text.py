@@ -1,8 +1,9 @@
 """Characters of a text for Caffe's recurrent layers: time first, `streams` texts side by side.
 
-A sample is one time step: data (streams,), cont (streams,), target (streams,). A batch of T samples is then what
-Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence of `length` steps, so sequences are
-independent. A batch may be cut between two of them, and shuffling moves them whole.
+A sample is one time step: data (streams,), cont (streams,), target (streams,). A batch of T samples
+is then what Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence of `length`
+steps, so sequences are independent. A batch may be cut between two of them, and shuffling moves
+them whole.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ MAX_BYTES = 1 << 28  # two and a half times enwik8; in memory a character takes 
 
 
 def open_text(
-    *, base_dir: Path, source: str, streams: int = 64, length: int = 32, alphabet: str = "", part: Sequence[str] = ()
+    *,
+    base_dir: Path,
+    source: str,
+    streams: int = 64,
+    length: int = 32,
+    alphabet: str = "",
+    part: Sequence[str] = (),
 ) -> TextSource:
-    """Open the UTF-8 text `source`; `alphabet`: its characters in the order of their numbers (default: all that occur,
-    sorted); `part`: first and last share of the text as decimals, such as ["0", "0.9"].
+    """Open the UTF-8 text `source`; `alphabet`: its characters in the order of their numbers
+    (default: all that occur, sorted); `part`: first and last share of the text as decimals, such as
+    ["0", "0.9"].
     """
     path = base_dir / source
     for name, value in (("streams", streams), ("length", length)):
@@ -35,13 +43,18 @@ def open_text(
     text = _read(path)
     letters = alphabet or "".join(sorted(set(text)))
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
-    return TextSource(path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length)
+    return TextSource(
+        path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length
+    )
 
 
 class TextSource(Source):
-    """Steps of `streams` equally long pieces of a text; the steps left over at the end are not used."""
+    """Steps of `streams` equally long pieces of a text; the steps left over at the end are not
+    used."""
 
-    def __init__(self, name: str, codes: NDArray[np.uint32], alphabet: str, streams: int, length: int) -> None:
+    def __init__(
+        self, name: str, codes: NDArray[np.uint32], alphabet: str, streams: int, length: int
+    ) -> None:
         wanted = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
         order = np.argsort(wanted)
         places = np.minimum(np.searchsorted(wanted, codes, sorter=order), len(wanted) - 1)
@@ -51,11 +64,14 @@ class TextSource(Source):
             raise DataError(f"{name}: character {chr(codes[strange[0]])!r} is not in the alphabet")
         sequences = (len(codes) - 1) // (streams * length)
         if sequences < 1:
-            raise DataError(f"{name}: found {len(codes)} characters, expected more than {streams} x {length}")
+            raise DataError(
+                f"{name}: found {len(codes)} characters, expected more than {streams} x {length}"
+            )
         steps = sequences * length
         pieces = [numbers[at : at + steps * streams].reshape(streams, steps).T for at in (0, 1)]
         self.data, self.target = (np.ascontiguousarray(piece) for piece in pieces)
-        self.alphabet, self.streams = alphabet, streams
+        self.alphabet = alphabet
+        self.streams = streams
         super().__init__("text", (1, 1, streams), num_classes=len(alphabet), unit=length)
         self.shapes = ((streams,),) * 3
 
@@ -63,10 +79,13 @@ class TextSource(Source):
         return len(self.data)
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """Return data, cont and target, each (n, streams) float32: numbers of characters; cont is 0 or 1."""
+        """Return data, cont and target, each (n, streams) float32: numbers of characters; cont is 0
+        or 1."""
         steps = np.asarray(indices)
         cont = np.broadcast_to((steps % self.unit != 0)[:, None], (len(steps), self.streams))
-        return tuple(array.astype(np.float32) for array in (self.data[steps], cont, self.target[steps]))
+        return tuple(
+            array.astype(np.float32) for array in (self.data[steps], cont, self.target[steps])
+        )
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """All there is, but for cont."""
@@ -77,7 +96,8 @@ def _part(part: Sequence[str]) -> tuple[float, float]:
     try:
         first, last = (float(share) for share in part or ("0", "1"))
     except ValueError:
-        first, last = 1.0, 0.0
+        first = 1.0
+        last = 0.0
     if not 0 <= first < last <= 1:
         raise DataError(f"text: part: found {list(part)}, expected two rising shares from 0 to 1")
     return first, last

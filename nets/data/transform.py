@@ -1,7 +1,7 @@
 """Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale.
 
-Where crops and mirrorings fall depends only on (seed, position of the sample in the run), so any split of a batch sees
-the same images.
+Where crops and mirrorings fall depends only on (seed, position of the sample in the run), so any
+split of a batch sees the same images.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a
 
 @dataclass(frozen=True)
 class Transform:
-    """What is done to each image; `mean` has one value, or one per channel, or none; `mean_image` is (C, H, W) of the
-    uncropped images; `channels` is what force_color (3) or force_gray (1) demand of the source, or None; `size` what
-    new_height and new_width demand. `phase` is the layer's own, which counts instead of the net's. `augment`: what is
-    done besides in training, before all else.
+    """What is done to each image; `mean` has one value, or one per channel, or none; `mean_image`
+    is (C, H, W) of the uncropped images; `channels` is what force_color (3) or force_gray (1)
+    demand of the source, or None; `size` what new_height and new_width demand. `phase` is the
+    layer's own, which counts instead of the net's. `augment`: what is done besides in training,
+    before all else.
     """
 
     scale: float = 1.0
@@ -47,16 +48,26 @@ class Transform:
 
     @classmethod
     def from_proto(
-        cls, p: caffe.TransformationParameter, where: Where = _NOWHERE, directory: Path | None = None
+        cls,
+        p: caffe.TransformationParameter,
+        where: Where = _NOWHERE,
+        directory: Path | None = None,
     ) -> Transform:
-        """Read a transform_param; `mean_file` is looked for here, from `directory`, and beside it, in this order.
+        """Read a transform_param; `mean_file` is looked for here, from `directory`, and beside it,
+        in this order.
 
         PrototxtError for contradictions and for a mean_file that does not exist or is damaged.
         """
         if p.mean_file and p.mean_value:
-            raise where.error("transform_param.mean_file", "given besides 'mean_value', expected only one of the two")
+            raise where.error(
+                "transform_param.mean_file",
+                ("given besides 'mean_value', expected only one of the two"),
+            )
         if p.force_color and p.force_gray:
-            raise where.error("transform_param.force_gray", "given besides 'force_color', expected only one of the two")
+            raise where.error(
+                "transform_param.force_gray",
+                ("given besides 'force_color', expected only one of the two"),
+            )
         mean_image = _read_mean(p.mean_file, where, directory or Path()) if p.mean_file else None
         channels = 3 if p.force_color else 1 if p.force_gray else None
         mean = tuple(p.mean_value)
@@ -64,7 +75,8 @@ class Transform:
 
     @classmethod
     def of_net(cls, spec: NetSpec, phase: str) -> Transform:
-        """Read the transform_param of the first data layer in `phase`; without one, images stay as they are."""
+        """Read the transform_param of the first data layer in `phase`; without one, images stay as
+        they are."""
         layer = first_transforming(spec.for_phase(phase).layers)
         return cls() if layer is None else cls.of_layer(layer, spec.path.parent)
 
@@ -73,7 +85,9 @@ class Transform:
         """Read a data layer's transform_param, if its type has one; `directory` is the net's."""
         if layer.proto.type not in _KINDS:
             return cls()
-        return replace(cls.from_proto(layer.proto.transform_param, layer.where, directory), **_demands(layer))
+        return replace(
+            cls.from_proto(layer.proto.transform_param, layer.where, directory), **_demands(layer)
+        )
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """What becomes of a sample of `shape`."""
@@ -84,11 +98,18 @@ class Transform:
         if self.augment is not None:
             self.augment.check(shape)
         if self.crop and self.crop > min(shape[1:], default=0):
-            raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
+            raise PrototxtError(
+                f"crop_size: found {self.crop}, expected at most "
+                f"{min(shape[1:])} for images {shape}"
+            )
         if len(self.mean) > 1 and len(self.mean) != shape[0]:
-            raise PrototxtError(f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel")
+            raise PrototxtError(
+                f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel"
+            )
         if self.mean_image is not None and self.mean_image.shape != shape:
-            raise PrototxtError(f"mean_file: found a mean of shape {self.mean_image.shape}, expected {shape}")
+            raise PrototxtError(
+                f"mean_file: found a mean of shape {self.mean_image.shape}, expected {shape}"
+            )
         if self.channels is not None and self.channels != shape[0]:
             key, value = ("force_color", "color") if self.channels == 3 else ("force_gray", "gray")
             raise PrototxtError(
@@ -98,14 +119,16 @@ class Transform:
         if self.size is not None and self.size != shape[1:]:
             high, wide = self.size
             raise PrototxtError(
-                f"new_height, new_width: found images {shape[1]} x {shape[2]}, expected {high} x {wide}: "
+                f"new_height, new_width: found images {shape[1]} x {shape[2]}, expected "
+                f"{high} x {wide}: "
                 f"give the data source new_height = {high} and new_width = {wide}"
             )
 
     def __call__(
         self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
     ) -> NDArray[np.float32]:
-        """Return new float32 images; crops and mirrorings are random in training, else centred and not mirrored.
+        """Return new float32 images; crops and mirrorings are random in training, else centred and
+        not mirrored.
 
         `positions_N`: the global position of each sample, counted over the whole run.
         """
@@ -115,7 +138,8 @@ class Transform:
         if augment:
             augment.recolor(result, positions_N, seed, clip=images_NCHW.dtype == np.uint8)
         if self.mean_image is not None:
-            # the mean of each pixel's own place, so it is cropped like the image and subtracted before mirroring
+            # the mean of each pixel's own place, so it is cropped like the image and subtracted
+            # before mirroring
             means = np.broadcast_to(self.mean_image, (len(result), *self.mean_image.shape))
             result -= self._cropped(means, positions_N, seed, train)
         if self.mean:
@@ -127,7 +151,9 @@ class Transform:
             result *= np.float32(self.scale)
         return result
 
-    def _cropped(self, images: NDArray[Any], positions: NDArray[np.int64], seed: int, train: bool) -> NDArray[Any]:
+    def _cropped(
+        self, images: NDArray[Any], positions: NDArray[np.int64], seed: int, train: bool
+    ) -> NDArray[Any]:
         if train and self.augment is not None and self.augment.scale is not None:
             size = (self.crop, self.crop) if self.crop else (images.shape[2], images.shape[3])
             return self.augment.cut(images, positions, seed, size)
@@ -137,15 +163,21 @@ class Transform:
         if not train:
             top, left = free // 2
             return images[:, :, top : top + self.crop, left : left + self.crop]
-        windows = np.lib.stride_tricks.sliding_window_view(images, (self.crop, self.crop), axis=(2, 3))
+        windows = np.lib.stride_tricks.sliding_window_view(
+            images, (self.crop, self.crop), axis=(2, 3)
+        )
         tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
-        chosen: NDArray[Any] = windows[np.arange(len(images)), :, tops.astype(int), lefts.astype(int)]
+        chosen: NDArray[Any] = windows[
+            np.arange(len(images)), :, tops.astype(int), lefts.astype(int)
+        ]
         return chosen
 
 
 def _demands(layer: LayerSpec) -> dict[str, Any]:
-    """What a data layer wants of its source besides its transform_param: channels, size; and its own phase."""
-    proto, found = layer.proto, dict[str, Any]()
+    """What a data layer wants of its source besides its transform_param: channels, size; and its
+    own phase."""
+    proto = layer.proto
+    found = dict[str, Any]()
     images = proto.image_data_param
     if proto.HasField("phase"):
         found["phase"] = caffe.Phase.Name(proto.phase)
@@ -154,7 +186,10 @@ def _demands(layer: LayerSpec) -> dict[str, Any]:
     if not images.is_color:
         found["channels"] = 1
     if bool(images.new_height) != bool(images.new_width):
-        text = f"found {images.new_height} and new_width {images.new_width}, expected two integers >= 1 or neither"
+        text = (
+            f"found {images.new_height} and new_width {images.new_width}, expected two "
+            "integers >= 1 or neither"
+        )
         raise layer.where.error("image_data_param.new_height", text)
     if images.new_height:
         found["size"] = (int(images.new_height), int(images.new_width))

@@ -29,7 +29,8 @@ Record = tuple[bytes, bytes]  # key, Datum
 def write_lmdb(path: Path, records: Iterable[Record]) -> int:
     """Write a new database folder `path` and return how many records it holds.
 
-    DataError when `path` exists or a key comes twice. While it is written the folder is called `.NAME.tmp`.
+    DataError when `path` exists or a key comes twice. While it is written the folder is called
+    `.NAME.tmp`.
     """
     lmdb = need("lmdb", f"{path.name}: writing LMDB")
     if path.exists():
@@ -72,8 +73,8 @@ def records_of_files(
     color: str = "color",
     encoded: bool = False,
 ) -> Iterator[Record]:
-    """Yield a record per image file, under keys as convert_imageset's (number and name); `encoded` keeps the file's
-    bytes, which `size` and `color` then do not change.
+    """Yield a record per image file, under keys as convert_imageset's (number and name); `encoded`
+    keeps the file's bytes, which `size` and `color` then do not change.
     """
     for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
         data = read_file(path)

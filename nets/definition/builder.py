@@ -5,13 +5,14 @@
     scores = net.InnerProduct("scores", data, num_output=10, weight_filler={"type": "xavier"})
     net.SoftmaxWithLoss("loss", scores, label)
 
-The method is the layer's type. Its first argument is the layer's name, the others are the blobs that it reads; it
-returns the blob that it makes, or a tuple of several. A keyword is a field of Caffe's LayerParameter (`include`,
-`param`, `transform_param`, ...) or of the layer's own options (`num_output` of `convolution_param`). Messages are
-dicts, repeated fields lists or single values, enum values names.
+The method is the layer's type. Its first argument is the layer's name, the others are the blobs
+that it reads; it returns the blob that it makes, or a tuple of several. A keyword is a field of
+Caffe's LayerParameter (`include`, `param`, `transform_param`, ...) or of the layer's own options
+(`num_output` of `convolution_param`). Messages are dicts, repeated fields lists or single values,
+enum values names.
 
-A mistake is a PrototxtError that names the script and the line of the call; so is what is found later, when the net is
-made or planned in this process.
+A mistake is a PrototxtError that names the script and the line of the call; so is what is found
+later, when the net is made or planned in this process.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Blobs = str | tuple[str, ...]
 
 
 class NetBuilder:
-    """A net that is being written; `str()` is its prototxt. `roles.training({"net": net})` trains it, and
-    `load_net(str(net))` reads it."""
+    """A net that is being written; `str()` is its prototxt. `roles.training({"net": net})` trains
+    it, and `load_net(str(net))` reads it."""
 
     def __init__(self, name: str = "") -> None:
         self._proto = caffe.NetParameter(name=name)
@@ -50,16 +51,20 @@ class NetBuilder:
         return f"<NetBuilder {self._proto.name!r}, {len(self._proto.layer)} layers>"
 
     def __str__(self) -> str:
-        beside = self._script.resolve().with_suffix(".prototxt")  # what the net names is looked for beside the script
+        # what the net names is looked for beside the script
+        beside = self._script.resolve().with_suffix(".prototxt")
         text = f"{WRITTEN}{beside}\n{text_format.MessageToString(self._proto)}"
         keep(text, self.spec())
         return text
 
     def __getattr__(self, kind: str) -> Callable[..., Blobs]:
-        """The method that adds a layer of this type of Caffe's; AttributeError names the nearest."""
+        """The method that adds a layer of this type of Caffe's; AttributeError names the
+        nearest."""
         if kind not in LAYER_TYPES:
             more = "; a type of another package is added by layer(type, name, ...)"
-            raise AttributeError(f"'{kind}' is no layer type of Caffe{did_you_mean(kind, LAYER_TYPES)}{more}")
+            raise AttributeError(
+                f"'{kind}' is no layer type of Caffe{did_you_mean(kind, LAYER_TYPES)}{more}"
+            )
 
         def add(name: str, *bottoms: str, **fields: Any) -> Blobs:
             return self.layer(kind, name, *bottoms, **fields)
@@ -67,12 +72,19 @@ class NetBuilder:
         return add
 
     def layer(
-        self, kind: str, name: str, *bottoms: str, tops: str | Sequence[str] | None = None, in_place: bool = False,
+        self,
+        kind: str,
+        name: str,
+        *bottoms: str,
+        tops: str | Sequence[str] | None = None,
+        in_place: bool = False,
         **fields: Any,
-    ) -> Blobs:  # fmt: skip
-        """Add a layer of this type, also of one that another package brings. Returns its top, or a tuple of several.
+    ) -> Blobs:
+        """Add a layer of this type, also of one that another package brings. Returns its top, or a
+        tuple of several.
 
-        `tops`: their names; without it there is one, called as the layer. `in_place`: the top is the bottom.
+        `tops`: their names; without it there is one, called as the layer. `in_place`: the top is
+        the bottom.
         """
         script, line = _caller()
         node = Node(line)
@@ -80,8 +92,18 @@ class NetBuilder:
         made = caffe.LayerParameter(name=_text(where, "name", name), type=kind)
         made.bottom.extend(_text(where, "bottom", bottom) for bottom in bottoms)
         if in_place and (tops is not None or len(bottoms) != 1):
-            raise where.error("", f"in_place: found {len(bottoms)} bottoms, expected one and no `tops`")
-        names = bottoms if in_place else (name,) if tops is None else (tops,) if isinstance(tops, str) else tops
+            raise where.error(
+                "", (f"in_place: found {len(bottoms)} bottoms, expected one and no `tops`")
+            )
+        names = (
+            bottoms
+            if in_place
+            else (name,)
+            if tops is None
+            else (tops,)
+            if isinstance(tops, str)
+            else tops
+        )
         made.top.extend(_text(where, "top", top) for top in names)
         problems: list[str] = []
         for key, value in fields.items():
@@ -103,9 +125,13 @@ class NetBuilder:
         copy.CopyFrom(self._proto)
         return copy
 
-    def _set(self, made: caffe.LayerParameter, kind: str, key: str, value: Any, where: Where) -> list[str]:
+    def _set(
+        self, made: caffe.LayerParameter, kind: str, key: str, value: Any, where: Where
+    ) -> list[str]:
         if key in SETS:
-            return [where.problem(key, "is said by the arguments before the keywords, or by `tops`")]
+            return [
+                where.problem(key, ("is said by the arguments before the keywords, or by `tops`"))
+            ]
         if key in FIELDS:
             return _fill(made, key, value, where, key)
         own = sorted(block for block in blocks_of(kind) if block in FIELDS)
@@ -113,24 +139,36 @@ class NetBuilder:
             if key in _names(block):
                 return _fill(getattr(made, block), key, value, where, key)
         names = [*FIELDS, *(name for block in own for name in _names(block))]
-        return [where.problem(key, f"a layer of type '{kind}' has no such field{did_you_mean(key, names)}")]
+        return [
+            where.problem(
+                key, (f"a layer of type '{kind}' has no such field{did_you_mean(key, names)}")
+            )
+        ]
 
 
 def _fill(message: Any, name: str, value: Any, where: Where, path: str) -> list[str]:
-    """Set a field of a message from plain data; a line per mistake. `path`: what the field is called for people."""
+    """Set a field of a message from plain data; a line per mistake. `path`: what the field is
+    called for people."""
     known = message.DESCRIPTOR.fields_by_name.get(name)
     if known is None:
         near = did_you_mean(name, message.DESCRIPTOR.fields_by_name)
         return [where.problem(path, f"unknown key '{name}' in {message.DESCRIPTOR.name}{near}")]
     if not known.is_repeated:
         return _one(
-            known, value, where, path, lambda made: setattr(message, name, made), lambda: getattr(message, name)
+            known,
+            value,
+            where,
+            path,
+            lambda made: setattr(message, name, made),
+            lambda: getattr(message, name),
         )
     found = getattr(message, name)
     several = list(value) if isinstance(value, list | tuple) else [value]
     problems = []
     for each in several:
-        problems += _one(known, each, where, path, found.append, found.add if known.message_type else None)
+        problems += _one(
+            known, each, where, path, found.append, found.add if known.message_type else None
+        )
     return problems
 
 
@@ -141,18 +179,31 @@ def _one(
     """One value: a message is filled, a scalar is put where it belongs."""
     if known.message_type is not None:
         if not isinstance(value, Mapping):
-            return [where.problem(path, f"found {value!r}, expected a dict of the fields of {known.message_type.name}")]
+            return [
+                where.problem(
+                    path,
+                    (
+                        f"found {value!r}, expected a dict of the fields of "
+                        f"{known.message_type.name}"
+                    ),
+                )
+            ]
         assert message is not None
         into = message()
         into.SetInParent()
-        return [text for key, each in value.items() for text in _fill(into, str(key), each, where, f"{path}.{key}")]
+        return [
+            text
+            for key, each in value.items()
+            for text in _fill(into, str(key), each, where, f"{path}.{key}")
+        ]
     plain = str(value) if isinstance(value, PurePath) else value
     if known.enum_type is not None and isinstance(plain, str):
         if plain not in known.enum_type.values_by_name:
             near = did_you_mean(plain, known.enum_type.values_by_name)
             return [where.problem(path, f"found {plain!r}, expected {expected(known)}{near}")]
         plain = known.enum_type.values_by_name[plain].number
-    of_its_kind = isinstance(plain, bool) is (known.cpp_type == FieldDescriptor.CPPTYPE_BOOL)  # protobuf mixes them
+    # protobuf mixes them
+    of_its_kind = isinstance(plain, bool) is (known.cpp_type == FieldDescriptor.CPPTYPE_BOOL)
     with suppress(TypeError, ValueError):
         if of_its_kind:
             put(plain)
@@ -167,7 +218,9 @@ def _names(block: str) -> list[str]:
 
 def _text(where: Where, key: str, value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise where.error(key, f"found {value!r}, expected the name of a {'layer' if key == 'name' else 'blob'}")
+        raise where.error(
+            key, (f"found {value!r}, expected the name of a {'layer' if key == 'name' else 'blob'}")
+        )
     return value
 
 

@@ -37,10 +37,12 @@ def unused(message: Message, where: Where) -> list[Note]:
 
 
 def misplaced(layer: caffe.LayerParameter, where: Where) -> list[Note]:
-    """A note for each block of options that layers of this type do not read. Types of other packages may read any."""
+    """A note for each block of options that layers of this type do not read. Types of other
+    packages may read any."""
     if layer.type not in LAYER_TYPES:
         return []
-    read, refused = blocks_of(layer.type), FIELDS["LayerParameter"].refused
+    read = blocks_of(layer.type)
+    refused = FIELDS["LayerParameter"].refused
     return [
         Note(where, field.name, f"layers of type '{layer.type}' do not read it")
         for field, _ in layer.ListFields()
@@ -57,7 +59,8 @@ def warnings(notes: Iterable[Note]) -> tuple[str, ...]:
 
 
 def _line(why: str, notes: list[Note]) -> str:
-    where, first = notes[0].where, notes[0].key
+    where = notes[0].where
+    first = notes[0].key
     keys = dict.fromkeys(note.key for note in notes if note.key != first)
     others = len({id(note.where) for note in notes}) - 1
     also = f" (also {', '.join(map(repr, keys))})" if keys else ""
@@ -73,7 +76,11 @@ def _of(message: Message, fate: str, path: str = "") -> Iterator[tuple[str, str]
         why = getattr(FIELDS[kind], fate).get(field.name) if kind in FIELDS else None
         if why and _says_something(kind, field, value):
             yield key, why
-        elif field.message_type is not None and field.message_type.name in FIELDS and not _is_net(field):
+        elif (
+            field.message_type is not None
+            and field.message_type.name in FIELDS
+            and not _is_net(field)
+        ):
             for one in value if field.is_repeated else [value]:
                 yield from _of(one, fate, f"{key}.")
 

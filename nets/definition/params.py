@@ -1,6 +1,8 @@
-"""The learnable arrays of a net before training: their names, shapes, multipliers and first values (Caffe's fillers).
+"""The learnable arrays of a net before training: their names, shapes, multipliers and first values
+(Caffe's fillers).
 
-First values depend only on (seed, layer name, blob index), so any part of a net on any machine starts from the same.
+First values depend only on (seed, layer name, blob index), so any part of a net on any machine
+starts from the same.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ FloatArray = NDArray[np.float64]
 class ParamSpec:
     """One parameter array: `index` counts the layer's blobs from 0, `name` is "weight", "bias", ...
 
-    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the fraction of its old
-    value that remains at an update: w' = keep * w + g. Its "gradient" g is what one pass adds, weighted by the pass's
-    share of the whole batch: summing over workers and applying by a parameter server are those of gradients.
+    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the
+    fraction of its old value that remains at an update: w' = keep * w + g. Its "gradient" g is what
+    one pass adds, weighted by the pass's share of the whole batch: summing over workers and
+    applying by a parameter server are those of gradients.
     """
 
     layer: str
@@ -40,9 +43,12 @@ class ParamSpec:
     keep: float | None = None
 
     def initial(self, seed: int, dtype: Any = np.float32) -> NDArray[Any]:
-        """Return the first values, an array of `shape`; the same for the same (seed, layer, index)."""
+        """Return the first values, an array of `shape`; the same for the same (seed, layer,
+        index)."""
         fill = FILLERS[self.filler.type]
-        return np.asarray(fill(self.shape, self.filler, generator(seed, self.layer, self.index)), dtype)
+        return np.asarray(
+            fill(self.shape, self.filler, generator(seed, self.layer, self.index)), dtype
+        )
 
 
 def generator(seed: int, *key: str | int) -> np.random.Generator:
@@ -52,7 +58,9 @@ def generator(seed: int, *key: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
-def check_filler(filler: caffe.FillerParameter, shape: tuple[int, ...], where: Where, key: str) -> None:
+def check_filler(
+    filler: caffe.FillerParameter, shape: tuple[int, ...], where: Where, key: str
+) -> None:
     """Raise NetError when `filler` is unknown or cannot fill `shape`."""
     if filler.type not in FILLERS:
         expected = f"expected one of {', '.join(FILLERS)}{did_you_mean(filler.type, FILLERS)}"
@@ -67,28 +75,38 @@ def check_filler(filler: caffe.FillerParameter, shape: tuple[int, ...], where: W
         raise NetError(where.problem(f"{key}.min", text))
     if filler.type == "bilinear" and (len(shape) != 4 or shape[2] != shape[3]):
         raise NetError(
-            where.problem(key, f"filler 'bilinear' on shape {shape}, expected four axes and a square kernel")
+            where.problem(
+                key, (f"filler 'bilinear' on shape {shape}, expected four axes and a square kernel")
+            )
         )
 
 
 def fan(shape: tuple[int, ...], filler: caffe.FillerParameter) -> float:
-    """Return Caffe's divisor: size per output (FAN_IN), per input channel (FAN_OUT), or their mean."""
+    """Return Caffe's divisor: size per output (FAN_IN), per input channel (FAN_OUT), or their
+    mean."""
     count = math.prod(shape)
-    fan_in, fan_out = count / shape[0], count / shape[1] if len(shape) > 1 else count
+    fan_in = count / shape[0]
+    fan_out = count / shape[1] if len(shape) > 1 else count
     norms = caffe.FillerParameter
     chosen = {norms.FAN_IN: fan_in, norms.FAN_OUT: fan_out, norms.AVERAGE: (fan_in + fan_out) / 2}
     return float(chosen[filler.variance_norm])
 
 
-def _constant(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+def _constant(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
     return np.full(shape, f.value)
 
 
-def _uniform(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+def _uniform(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
     return rng.uniform(f.min, f.max, shape)
 
 
-def _gaussian(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+def _gaussian(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
     """N(mean, std); with sparse >= 0 each weight survives with probability sparse / shape[0]."""
     values = rng.normal(f.mean, f.std, shape)
     if f.sparse >= 0:
@@ -96,7 +114,9 @@ def _gaussian(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.G
     return values
 
 
-def _xavier(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+def _xavier(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
     limit = math.sqrt(3.0 / fan(shape, f))
     return rng.uniform(-limit, limit, shape)
 
@@ -105,14 +125,18 @@ def _msra(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Gener
     return rng.normal(0.0, math.sqrt(2.0 / fan(shape, f)), shape)
 
 
-def _positive_unitball(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+def _positive_unitball(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
     """Uniform in [0, 1), then every output's weights divided by their sum."""
     rows = rng.random(shape).reshape(shape[0], -1)
     shares: FloatArray = rows / rows.sum(axis=1, keepdims=True)
     return shares.reshape(shape)
 
 
-def _bilinear(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+def _bilinear(
+    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
+) -> FloatArray:
     """The interpolation kernel that makes a Deconvolution enlarge by ceil(width / 2)."""
     factor = math.ceil(shape[3] / 2)
     centre = (shape[3] - 1) / (2.0 * factor)
@@ -121,7 +145,9 @@ def _bilinear(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.G
     return np.broadcast_to(plane, shape).copy()
 
 
-FILLERS: dict[str, Callable[[tuple[int, ...], caffe.FillerParameter, np.random.Generator], FloatArray]] = {
+FILLERS: dict[
+    str, Callable[[tuple[int, ...], caffe.FillerParameter, np.random.Generator], FloatArray]
+] = {
     "constant": _constant,
     "uniform": _uniform,
     "gaussian": _gaussian,

@@ -1,4 +1,5 @@
-"""Learning rates over time: Caffe's rate policies, the keys that each of them takes, and what they refuse."""
+"""Learning rates over time: Caffe's rate policies, the keys that each of them takes, and what they
+refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Mistake = tuple[str, str]  # key, what is wrong with it
 
 @dataclass(frozen=True)
 class Policy:
-    """`rate(solver, iteration)`, iterations from 0; the `keys` it takes; what becomes of the rate `without` one."""
+    """`rate(solver, iteration)`, iterations from 0; the `keys` it takes; what becomes of the rate
+    `without` one."""
 
     rate: Callable[[caffe.SolverParameter, int], float]
     keys: tuple[str, ...] = ()
@@ -35,7 +37,8 @@ def _poly(p: caffe.SolverParameter, i: int) -> float:
 
 def _sigmoid(p: caffe.SolverParameter, i: int) -> float:
     exponent = -p.gamma * (i - p.stepsize)
-    return p.base_lr / (1.0 + math.exp(exponent)) if exponent < 700 else 0.0  # exp overflows a double at 710
+    # exp overflows a double at 710
+    return p.base_lr / (1.0 + math.exp(exponent)) if exponent < 700 else 0.0
 
 
 def _zero(p: caffe.SolverParameter, key: str) -> str:
@@ -50,7 +53,9 @@ POLICIES = {
     "inv": Policy(lambda p, i: p.base_lr * (1.0 + p.gamma * i) ** -p.power, ("gamma", "power")),
     "multistep": Policy(_multistep, ("gamma", "stepvalue"), _zero),
     "poly": Policy(_poly, ("power",)),
-    "sigmoid": Policy(_sigmoid, ("gamma", "stepsize"), lambda p, key: "is half of base_lr and never changes"),
+    "sigmoid": Policy(
+        _sigmoid, ("gamma", "stepsize"), lambda p, key: "is half of base_lr and never changes"
+    ),
 }
 KEYS = tuple(dict.fromkeys(key for policy in POLICIES.values() for key in policy.keys))
 
@@ -67,18 +72,28 @@ def mistakes(p: caffe.SolverParameter) -> Iterator[Mistake]:
     if "gamma" in taken and not p.gamma >= 0:
         yield "gamma", f"found {p.gamma:g}, expected a number >= 0"
     if "stepsize" in taken and p.stepsize < 1:
-        yield "stepsize", f"{given(p, 'stepsize')}, expected an integer >= 1 for lr_policy '{p.lr_policy}'"
+        yield (
+            "stepsize",
+            (f"{given(p, 'stepsize')}, expected an integer >= 1 for lr_policy '{p.lr_policy}'"),
+        )
     if list(p.stepvalue) != sorted(p.stepvalue):
         yield "stepvalue", f"found {list(p.stepvalue)}, expected rising iterations"
 
 
 def unwanted(p: caffe.SolverParameter) -> Iterator[Mistake]:
-    """Keys that the policy lacks, so that the rate surely is not what was meant, and keys that it does not take."""
+    """Keys that the policy lacks, so that the rate surely is not what was meant, and keys that it
+    does not take."""
     policy = POLICIES[p.lr_policy]
     said = {field.name for field, _ in p.ListFields()}
     for key in KEYS:
         if key in policy.keys and key not in said:
-            yield "lr_policy", f"'{p.lr_policy}' without '{key}': the rate {policy.without(p, key)}, as in Caffe"
+            yield (
+                "lr_policy",
+                (
+                    f"'{p.lr_policy}' without '{key}': the rate "
+                    f"{policy.without(p, key)}, as in Caffe"
+                ),
+            )
         elif key in said and key not in policy.keys:
             yield key, f"not used: lr_policy '{p.lr_policy}' does not take it"
 

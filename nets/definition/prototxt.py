@@ -1,7 +1,7 @@
 """Reads text-format messages and remembers on which line each field stood.
 
-One walk over the text finds every misspelt field, wrong value and wrong name. The tree of lines (`Node`) lets later
-checks say where.
+One walk over the text finds every misspelt field, wrong value and wrong name. The tree of lines
+(`Node`) lets later checks say where.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 @dataclass
 class Node:
-    """One message in the text: the line it starts on (1-based) and the nodes of its fields, in order."""
+    """One message in the text: the line it starts on (1-based) and the nodes of its fields, in
+    order."""
 
     line: int
     fields: dict[str, list[Node]] = field(default_factory=dict)
 
     def find(self, *path: str | int) -> Node:
-        """Return the node at `path` (names, each perhaps followed by an index) or its nearest ancestor."""
-        node, steps = self, list(path)
+        """Return the node at `path` (names, each perhaps followed by an index) or its nearest
+        ancestor."""
+        node = self
+        steps = list(path)
         while steps:
             name = steps.pop(0)
             index = steps.pop(0) if steps and isinstance(steps[0], int) else 0
@@ -45,15 +48,21 @@ class Node:
 
 @dataclass(frozen=True)
 class Where:
-    """A place in a prototxt: the file, the tree of lines below it, and a label such as "layer 'conv1'"."""
+    """A place in a prototxt: the file, the tree of lines below it, and a label such as "layer
+    'conv1'"."""
 
     file: str
     node: Node
     label: str = ""
 
     def problem(self, key: str, text: str) -> str:
-        """Return "file:line: label: key 'x': text"; `key` may be dotted ("pooling_param.stride") or empty."""
-        at = f"{self.file}:{self.node.find(*key.split('.')).line}" if key else f"{self.file}:{self.node.line}"
+        """Return "file:line: label: key 'x': text"; `key` may be dotted ("pooling_param.stride") or
+        empty."""
+        at = (
+            f"{self.file}:{self.node.find(*key.split('.')).line}"
+            if key
+            else f"{self.file}:{self.node.line}"
+        )
         parts = [at, self.label, f"key '{key}'" if key else "", text]
         return ": ".join(part for part in parts if part)
 
@@ -63,7 +72,8 @@ class Where:
 
 
 def parse(text: str, message: M, file: str) -> tuple[M, Node]:
-    """Fill `message` from `text`; PrototxtError has one line per mistake, each beginning with file:line."""
+    """Fill `message` from `text`; PrototxtError has one line per mistake, each beginning with
+    file:line."""
     walker = _Walker(text, file)
     root = walker.walk(cast(Descriptor, message.DESCRIPTOR))
     if walker.problems:
@@ -75,12 +85,15 @@ def parse(text: str, message: M, file: str) -> tuple[M, Node]:
         raise PrototxtError(f"{file}:{line}: {_reason(error)}") from None
     missing = cast(Any, message).FindInitializationErrors()
     if missing:
-        raise PrototxtError([f"{file}:1: key '{key}': missing, expected a value" for key in missing])
+        raise PrototxtError(
+            [(f"{file}:1: key '{key}': missing, expected a value") for key in missing]
+        )
     return message, root
 
 
 def _reason(error: text_format.ParseError) -> str:
-    """Return the parser's sentence without its "line:column : 'text of the line': " prefix, on one line."""
+    """Return the parser's sentence without its "line:column : 'text of the line': " prefix, on one
+    line."""
     return " ".join(str(error).split(" : ", 1)[-1].rsplit("': ", 1)[-1].split())
 
 
@@ -113,12 +126,16 @@ class _Walker:
         self.problems.append(f"{self.file}:{line}: {text}")
 
     def _message(self, node: Node, descriptor: Descriptor | None, end: str) -> None:
-        """Read fields up to `end` ("" = end of file); no `descriptor`: what is below an unknown key."""
+        """Read fields up to `end` ("" = end of file); no `descriptor`: what is below an unknown
+        key."""
         opened = node.line
         while not (end and self.tokens.TryConsume(end)):
             if self.tokens.AtEnd():
                 if end:
-                    self._note(opened, f"found the end of the file, expected '{end}' for the block opened here")
+                    self._note(
+                        opened,
+                        (f"found the end of the file, expected '{end}' for the block opened here"),
+                    )
                 return
             self._field(node, descriptor)
 
@@ -132,7 +149,9 @@ class _Walker:
         known = descriptor.fields_by_name.get(name) if descriptor else None
         if descriptor and known is None:
             names = descriptor.fields_by_name.keys()
-            self._note(line, f"unknown key '{name}' in {descriptor.name}{did_you_mean(name, names)}")
+            self._note(
+                line, (f"unknown key '{name}' in {descriptor.name}{did_you_mean(name, names)}")
+            )
         seen = node.fields.setdefault(name, [])
         if known is not None and seen and not known.is_repeated:
             self._note(line, f"key '{name}': given twice, first on line {seen[0].line}")
@@ -151,7 +170,10 @@ class _Walker:
         for opening, end in (("{", "}"), ("<", ">")):
             if self.tokens.TryConsume(opening):
                 if known is not None and known.message_type is None:
-                    self._note(node.line, f"key '{known.name}': found a block, expected {expected(known)}")
+                    self._note(
+                        node.line,
+                        (f"key '{known.name}': found a block, expected {expected(known)}"),
+                    )
                 self.depth += 1
                 if self.depth > MAX_DEPTH:
                     self._note(node.line, f"found blocks more than {MAX_DEPTH} deep")
@@ -174,7 +196,10 @@ class _Walker:
             _CONSUME[known.cpp_type](self.tokens, known)
         except (text_format.ParseError, ValueError):
             hint = did_you_mean(token, known.enum_type.values_by_name) if known.enum_type else ""
-            self._note(line, f"key '{known.name}': found {self._token()}, expected {expected(known)}{hint}")
+            self._note(
+                line,
+                (f"key '{known.name}': found {self._token()}, expected {expected(known)}{hint}"),
+            )
             if self.tokens.token == token:
                 self._skip_scalar()
 
@@ -203,7 +228,10 @@ def _consume_enum(tokens: Any, known: FieldDescriptor) -> None:
 def _consume_integer(tokens: Any, lowest: int, end: int) -> None:
     """Accept an integer in [lowest, end); ParseError leaves the token where it is."""
     token = tokens.token
-    if not _INTEGER.fullmatch(token) or not lowest <= int(token, 0 if "x" in token.lower() else 10) < end:
+    if (
+        not _INTEGER.fullmatch(token)
+        or not lowest <= int(token, 0 if "x" in token.lower() else 10) < end
+    ):
         raise text_format.ParseError("")
     tokens.NextToken()
 

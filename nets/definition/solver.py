@@ -1,4 +1,5 @@
-"""How a net is trained: the solver prototxt, checked, the learning rate at each iteration, the update of a parameter.
+"""How a net is trained: the solver prototxt, checked, the learning rate at each iteration, the
+update of a parameter.
 
 Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types in `rules`.
 """
@@ -26,12 +27,15 @@ from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend, Parameter
 
 # The parameters of a layer, as `update` takes each of them: what they are, w, g, history, out.
-OneLayer = tuple[Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]]
+OneLayer = tuple[
+    Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]
+]
 
 
 @dataclass(frozen=True)
 class SolverSpec:
-    """A checked solver; iterations count from 0, rates and decay are Caffe's `base_lr` and `weight_decay`."""
+    """A checked solver; iterations count from 0, rates and decay are Caffe's `base_lr` and
+    `weight_decay`."""
 
     proto: caffe.SolverParameter
     path: Path
@@ -54,28 +58,40 @@ class SolverSpec:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the file says and nothing here does, and rates that surely are not what was meant: a line each."""
+        """What the file says and nothing here does, and rates that surely are not what was meant: a
+        line each."""
         return told(self.proto, self.where)
 
     @property
     def weights(self) -> tuple[str, ...]:
         """Files of first weights as written; of a layer in several of them the last one counts."""
-        return tuple(name.strip() for names in self.proto.weights for name in names.split(",") if name.strip())
+        return tuple(
+            name.strip()
+            for names in self.proto.weights
+            for name in names.split(",")
+            if name.strip()
+        )
 
     @property
     def average_loss(self) -> int | None:
-        """Over how many iterations the loss that is told is averaged, or None where the file does not say."""
+        """Over how many iterations the loss that is told is averaged, or None where the file does
+        not say."""
         return int(self.proto.average_loss) if self.proto.HasField("average_loss") else None
 
     @property
     def test_iters(self) -> tuple[int, ...]:
-        """How many batches each test net runs, 0 for all there are: one number per test net, of which there is one
-        where the file says nothing."""
+        """How many batches each test net runs, 0 for all there are: one number per test net, of
+        which there is one where the file says nothing."""
         return tuple(int(count) for count in self.proto.test_iter) or (0,)
 
     def state(self, phase: str, test: int = 0) -> tuple[int | None, tuple[str, ...]]:
-        """(level, stages) that train_state, or the test_state of test net number `test`, asks of the net in `phase`."""
-        states = [self.proto.train_state] if phase == "TRAIN" else list(self.proto.test_state)[test : test + 1]
+        """(level, stages) that train_state, or the test_state of test net number `test`, asks of
+        the net in `phase`."""
+        states = (
+            [self.proto.train_state]
+            if phase == "TRAIN"
+            else list(self.proto.test_state)[test : test + 1]
+        )
         for state in states:
             return int(state.level) if state.HasField("level") else None, tuple(state.stage)
         return None, ()
@@ -86,11 +102,13 @@ class SolverSpec:
         return int(self.proto.random_seed) if self.proto.random_seed >= 0 else None
 
     def rate(self, iteration: int) -> float:
-        """Return the learning rate of `iteration` (from 0), as Caffe's SGDSolver::GetLearningRate."""
+        """Return the learning rate of `iteration` (from 0), as Caffe's
+        SGDSolver::GetLearningRate."""
         return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
 
     def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
-        """Return the arrays this solver keeps beside a parameter, zero at first; none beside a running statistic."""
+        """Return the arrays this solver keeps beside a parameter, zero at first; none beside a
+        running statistic."""
         return tuple(ops.zeros(param.shape, dtype) for _ in range(self.histories(param)))
 
     def histories(self, param: ParamSpec) -> int:
@@ -107,11 +125,11 @@ class SolverSpec:
         history: History,
         out: Array | None = None,
     ) -> tuple[Array, History]:
-        """Return (w', history') after the update of `iteration` (from 0). g stays; w' is `out`, which may be w, or new;
-        history is written over.
+        """Return (w', history') after the update of `iteration` (from 0). g stays; w' is `out`,
+        which may be w, or new; history is written over.
 
-        g is the gradient of the whole batch's mean loss, as Caffe's after its division by iter_size. A running
-        statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
+        g is the gradient of the whole batch's mean loss, as Caffe's after its division by
+        iter_size. A running statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
         """
         if param.keep is not None:
             new = ops.xp.multiply(w, param.keep, out=out)
@@ -126,7 +144,8 @@ class SolverSpec:
         return new, tuple(kept)
 
     def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
-        """Update the parameters of many layers, each as `update` does it; in one operation of a backend that has it."""
+        """Update the parameters of many layers, each as `update` does it; in one operation of a
+        backend that has it."""
         parameters = [each for of in layers for each in zip(*of, strict=True)]
         if not ops.updates_together:
             for param, w, g, history, out in parameters:
@@ -138,14 +157,19 @@ class SolverSpec:
                 Parameter(w, g, history, out, param.lr_mult, param.decay_mult, param.keep)
                 for param, w, g, history, out in parameters
             ],
-            rate=self.rate(iteration), decay=self.weight_decay, regularization=self.proto.regularization_type,
-            numbers={name: getattr(self.proto, name) for name in RULES[self.type].numbers}, step=iteration + 1,
-        )  # fmt: skip
+            rate=self.rate(iteration),
+            decay=self.weight_decay,
+            regularization=self.proto.regularization_type,
+            numbers={name: getattr(self.proto, name) for name in RULES[self.type].numbers},
+            step=iteration + 1,
+        )
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
-        """Return what all gradients are multiplied by so that their common norm is at most `clip_gradients`.
+        """Return what all gradients are multiplied by so that their common norm is at most
+        `clip_gradients`.
 
-        Give every learned parameter's gradient at once. Caffe compares the sum over iter_size batches; these are means.
+        Give every learned parameter's gradient at once. Caffe compares the sum over iter_size
+        batches; these are means.
         """
         if not self.clips:
             return 1.0
@@ -153,7 +177,8 @@ class SolverSpec:
         return self.proto.clip_gradients / norm if norm > self.proto.clip_gradients else 1.0
 
     def override(self, values: Mapping[str, float]) -> SolverSpec:
-        """The same solver with other values (max_iter, base_lr, momentum); PrototxtError if they make no sense."""
+        """The same solver with other values (max_iter, base_lr, momentum); PrototxtError if they
+        make no sense."""
         proto = caffe.SolverParameter()
         proto.CopyFrom(self.proto)
         for key, value in values.items():
@@ -161,8 +186,9 @@ class SolverSpec:
         return _checked(SolverSpec(proto, self.path, self.where))
 
     def load_net(self, test: int | None = None) -> NetSpec:
-        """Read the training net, or test net number `test`: inline, or a path from here, from the solver's folder, or
-        beside it. Test nets that have files of their own come first, as in Caffe."""
+        """Read the training net, or test net number `test`: inline, or a path from here, from the
+        solver's folder, or beside it. Test nets that have files of their own come first, as in
+        Caffe."""
         own = [("test_net_param", at) for at in range(len(self.proto.test_net_param))]
         own += [("test_net", at) for at in range(len(self.proto.test_net))]
         if test is not None and test < len(own):
@@ -206,8 +232,8 @@ class SolverSpec:
         return place.problem("", text)
 
     def located(self, name: str) -> Path | None:
-        """The file that a solver means by `name`: a path from here, from the solver's folder, or beside it; a bare name
-        may also be the zoo's."""
+        """The file that a solver means by `name`: a path from here, from the solver's folder, or
+        beside it; a bare name may also be the zoo's."""
         named = Path(name)
         candidates = [named, self.path.parent / named, self.path.parent / named.name]
         candidates += [ZOO / named] if named.name == name else []
@@ -215,7 +241,8 @@ class SolverSpec:
 
 
 def load_solver(source: str | Path) -> SolverSpec:
-    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"); PrototxtError lists every mistake."""
+    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"); PrototxtError lists
+    every mistake."""
     path = locate(source, suffixes=("_solver", ""))
     return _parsed(read_text(path), path)
 

@@ -12,7 +12,11 @@ from nets.errors import did_you_mean
 from nets.schema import caffe_pb2 as caffe
 
 TRAIN_NETS = ("train_net_param", "train_net", "net_param", "net")  # where a training net may stand
-_ONLY = {"delta": ("AdaGrad", "RMSProp", "AdaDelta", "Adam"), "rms_decay": ("RMSProp",), "momentum2": ("Adam",)}
+_ONLY = {
+    "delta": ("AdaGrad", "RMSProp", "AdaDelta", "Adam"),
+    "rms_decay": ("RMSProp",),
+    "momentum2": ("Adam",),
+}
 
 
 def solver_type(p: caffe.SolverParameter) -> str:
@@ -37,7 +41,10 @@ def told(p: caffe.SolverParameter, where: Where) -> tuple[str, ...]:
         for key, kinds in _ONLY.items()
         if p.HasField(key) and kind not in kinds
     ]
-    return (*warnings(unused(p, where)), *(where.problem(key, text) for key, text in (*unwanted(p), *found)))
+    return (
+        *warnings(unused(p, where)),
+        *(where.problem(key, text) for key, text in (*unwanted(p), *found)),
+    )
 
 
 def _kind(p: caffe.SolverParameter) -> Iterator[Mistake]:
@@ -45,7 +52,10 @@ def _kind(p: caffe.SolverParameter) -> Iterator[Mistake]:
     if p.HasField("type") and p.HasField("solver_type"):
         yield "solver_type", f"given besides type '{p.type}', expected only one of the two"
     if kind not in RULES:
-        yield "type", f"found '{kind}', expected one of {', '.join(RULES)}{did_you_mean(kind, RULES)}"
+        yield (
+            "type",
+            (f"found '{kind}', expected one of {', '.join(RULES)}{did_you_mean(kind, RULES)}"),
+        )
     if kind in ("AdaGrad", "RMSProp") and p.momentum:
         yield "momentum", f"found {p.momentum:g}, but {kind} has none, expected 0"
     if kind == "RMSProp" and not 0 <= p.rms_decay < 1:
@@ -76,12 +86,17 @@ def _nets(p: caffe.SolverParameter) -> Iterator[Mistake]:
     several = [key for key in TRAIN_NETS if p.HasField(key)]
     if len(several) > 1:
         yield several[0], f"given besides '{several[1]}', expected only one training net"
-    own, iters, states = len(p.test_net_param) + len(p.test_net), len(p.test_iter), len(p.test_state)
+    own = len(p.test_net_param) + len(p.test_net)
+    iters = len(p.test_iter)
+    states = len(p.test_state)
     generic = p.HasField("net") or p.HasField("net_param")
     if iters < own or (own and iters > own and not generic):
         yield "test_iter", f"found {iters}, expected {own}, one per test net"
     elif states not in (0, iters or 1):
         yield "test_state", f"found {states}, expected none or {iters or 1}, one per test net"
-    for key, expected, found in (("train_state", "TRAIN", [p.train_state]), ("test_state", "TEST", p.test_state)):
+    for key, expected, found in (
+        ("train_state", "TRAIN", [p.train_state]),
+        ("test_state", "TEST", p.test_state),
+    ):
         if any(s.HasField("phase") and s.phase != caffe.Phase.Value(expected) for s in found):
             yield f"{key}.phase", f"found another phase than {expected}: leave it away"

@@ -23,8 +23,10 @@ MOST_BYTES = 1 << 20  # of a prototxt: five times ResNet-152
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
 WRITTEN = "# a net from Python, as if it stood in "  # how a source begins that is the text of a net
 ZOO = Path(__file__).parents[1] / "zoo"
-_SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")  # a line up to its comment
-_FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as "surrogateescape" reads them
+# a line up to its comment
+_SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")
+# bytes that are not UTF-8, as "surrogateescape" reads them
+_FOREIGN = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class LayerSpec:
 class NetSpec:
     """A whole net: `proto` with its layers in today's format, the `path` it came from, its layers.
 
-    `phase`: whose rules have chosen the layers ("TRAIN" or "TEST"), or "" where all are here. `notes`: what the file
-    says and nothing here does.
+    `phase`: whose rules have chosen the layers ("TRAIN" or "TEST"), or "" where all are here.
+    `notes`: what the file says and nothing here does.
     """
 
     proto: caffe.NetParameter
@@ -61,21 +63,28 @@ class NetSpec:
         return self.told(sources_read=False)
 
     def told(self, *, sources_read: bool) -> tuple[str, ...]:
-        """What the file says and nothing here does, a line each. `sources_read`: its data layers read what they
-        name."""
+        """What the file says and nothing here does, a line each. `sources_read`: its data layers
+        read what they name."""
         return warnings(note for note in self.notes if not (sources_read and note.why == SOURCE))
 
-    def for_phase(self, phase: str, *, level: int | None = None, stages: tuple[str, ...] = ()) -> NetSpec:
-        """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level` and `stages`.
+    def for_phase(
+        self, phase: str, *, level: int | None = None, stages: tuple[str, ...] = ()
+    ) -> NetSpec:
+        """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level`
+        and `stages`.
 
-        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's Net::FilterNet. A
-        net whose layers have been chosen stays as it is. PrototxtError where the net's own state is of the other phase.
+        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's
+        Net::FilterNet. A net whose layers have been chosen stays as it is. PrototxtError where the
+        net's own state is of the other phase.
         """
         if self.phase == phase:
             return self
         own = self.proto.state
         if own.HasField("phase") and own.phase != caffe.Phase.Value(phase):
-            text = f"found {caffe.Phase.Name(own.phase)}, but the net is wanted for {phase}: leave the phase away"
+            text = (
+                f"found {caffe.Phase.Name(own.phase)}, but the net is wanted for {phase}: "
+                "leave the phase away"
+            )
             raise self.where.error("state.phase", text)
         state = caffe.NetState(phase=phase, level=own.level if level is None else level)
         state.stage.extend({*stages, *own.stage})
@@ -84,16 +93,19 @@ class NetSpec:
 
 
 def load_net(source: str | Path) -> NetSpec:
-    """Read a net from a prototxt path or a name of the zoo ("lenet"), or of the text that a NetBuilder gives;
-    PrototxtError lists every mistake."""
+    """Read a net from a prototxt path or a name of the zoo ("lenet"), or of the text that a
+    NetBuilder gives; PrototxtError lists every mistake."""
     if isinstance(source, str) and is_text(source):
-        return _kept.get(source) or _parsed(source, Path(source.partition("\n")[0].removeprefix(WRITTEN)))
+        return _kept.get(source) or _parsed(
+            source, Path(source.partition("\n")[0].removeprefix(WRITTEN))
+        )
     path = locate(source, suffixes=("",))
     return _parsed(read_text(path), path)
 
 
 def net_of_text(text: str, path: Path) -> NetSpec:
-    """Read a net from its prototxt text; `path` is what errors call it. PrototxtError lists every mistake."""
+    """Read a net from its prototxt text; `path` is what errors call it. PrototxtError lists every
+    mistake."""
     proto, root = parse(text, caffe.NetParameter(), path.name)
     return net_from_proto(proto, root, path)
 
@@ -124,12 +136,17 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
     top = Where(path.name, root)
     upgraded, nodes = upgrade(proto, top)
     layers = tuple(
-        LayerSpec(layer, Where(path.name, node, f"layer '{layer.name}'" if layer.name else "layer without name"))
+        LayerSpec(
+            layer,
+            Where(path.name, node, f"layer '{layer.name}'" if layer.name else "layer without name"),
+        )
         for layer, node in zip(upgraded.layer, nodes, strict=True)
     )
     if len(layers) > MOST_LAYERS:
         raise top.error("", f"found {len(layers)} layers, expected at most {MOST_LAYERS}")
-    problems = refusals(upgraded, top) + [problem for layer in layers for problem in _mistakes(layer)]
+    problems = refusals(upgraded, top) + [
+        problem for layer in layers for problem in _mistakes(layer)
+    ]
     if not layers:
         problems.append(top.problem("", "the net has no layer"))
     if problems:
@@ -159,8 +176,8 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """Return the file's text; PrototxtError when it cannot be read or is not UTF-8. Comments may be in any encoding:
-    their other bytes become question marks."""
+    """Return the file's text; PrototxtError when it cannot be read or is not UTF-8. Comments may be
+    in any encoding: their other bytes become question marks."""
     try:
         content = read_bytes(path, MOST_BYTES)
     except OSError as error:
@@ -170,13 +187,16 @@ def read_text(path: Path) -> str:
         said = _SAID.match(line)
         end = said.end() if said else 0
         if _FOREIGN.search(line, 0, end):
-            raise PrototxtError(f"{path.name}:{number}: found bytes that are not UTF-8, expected text")
+            raise PrototxtError(
+                f"{path.name}:{number}: found bytes that are not UTF-8, expected text"
+            )
         lines[number - 1] = line[:end] + _FOREIGN.sub("?", line[end:])
     return "\n".join(lines)
 
 
 def _admitted(layer: caffe.LayerParameter, state: caffe.NetState) -> bool:
-    """Whether the layer takes part: any include rule met, or without include rules no exclude rule met."""
+    """Whether the layer takes part: any include rule met, or without include rules no exclude rule
+    met."""
     if layer.include:
         return any(_meets(state, rule) for rule in layer.include)
     return not any(_meets(state, rule) for rule in layer.exclude)
@@ -199,5 +219,9 @@ def _mistakes(layer: LayerSpec) -> list[str]:
     if not layer.proto.type:
         found.append(layer.where.problem("type", "missing, expected a layer type"))
     if layer.proto.include and layer.proto.exclude:
-        found.append(layer.where.problem("exclude", "given besides 'include', expected only one of the two"))
+        found.append(
+            layer.where.problem(
+                "exclude", ("given besides 'include', expected only one of the two")
+            )
+        )
     return found

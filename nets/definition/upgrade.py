@@ -1,7 +1,8 @@
 """Brings nets of older Caffe formats to the present one, without a change of meaning.
 
-V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of a net, transform keys inside
-data parameters, BatchNorm's three `param`s. The first format is in `upgrade_v0`.
+V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of a net,
+transform keys inside data parameters, BatchNorm's three `param`s. The first format is in
+`upgrade_v0`.
 """
 
 from nets.definition.prototxt import Node, Where
@@ -24,8 +25,13 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
     if proto.layers:
         if proto.layer:
             raise top.error("layers", "given besides 'layer', expected only one of the two formats")
-        wheres = [_where(old, node, top) for old, node in zip(proto.layers, top.node.fields["layers"], strict=True)]
-        pairs = merge_padding(list(zip(proto.layers, top.node.fields["layers"], strict=True)), wheres)
+        wheres = [
+            _where(old, node, top)
+            for old, node in zip(proto.layers, top.node.fields["layers"], strict=True)
+        ]
+        pairs = merge_padding(
+            list(zip(proto.layers, top.node.fields["layers"], strict=True)), wheres
+        )
         nodes = [node for _, node in pairs]
         del net.layers[:]
         net.layer.extend(_from_old(old, _where(old, node, top)) for old, node in pairs)
@@ -59,11 +65,14 @@ def _from_old(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter
 
 
 def _from_v1(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
-    """Copy the fields both formats share by name; type, blobs_lr and weight_decay become type and param."""
+    """Copy the fields both formats share by name; type, blobs_lr and weight_decay become type and
+    param."""
     kind = caffe.V1LayerParameter.LayerType.Name(old.type)
     name = _V1_TYPES.get(kind.replace("_", "").lower())
     if name is None:
-        raise where.error("type", f"found {kind}, expected the name of a layer type such as CONVOLUTION")
+        raise where.error(
+            "type", (f"found {kind}, expected the name of a layer type such as CONVOLUTION")
+        )
     new = caffe.LayerParameter(type=name)
     for field, value in old.ListFields():
         if field.name in ("type", "blobs_lr", "weight_decay", "param", "blob_share_mode"):
@@ -111,7 +120,11 @@ def _input_layer(proto: caffe.NetParameter, top: Where) -> caffe.LayerParameter:
         shapes = [list(proto.input_dim[at : at + 4]) for at in range(0, len(proto.input_dim), 4)]
     if len(shapes) != len(proto.input) or (proto.input_dim and len(proto.input_dim) % 4):
         found = f"found {len(proto.input)} inputs and {len(shapes)} shapes"
-        raise PrototxtError(top.problem("input", f"{found}, expected one input_shape (or four input_dim) per input"))
+        raise PrototxtError(
+            top.problem(
+                "input", (f"{found}, expected one input_shape (or four input_dim) per input")
+            )
+        )
     for shape in shapes:
         layer.input_param.shape.add(dim=shape)
     return layer

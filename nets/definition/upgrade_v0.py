@@ -1,7 +1,7 @@
 """Brings layers of Caffe's first format (V0) to today's.
 
-These are `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, with all options in one
-message and padding as a layer of its own.
+These are `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, with all
+options in one message and padding as a layer of its own.
 """
 
 from __future__ import annotations
@@ -12,20 +12,44 @@ from nets.definition.prototxt import Where
 from nets.schema import caffe_pb2 as caffe
 
 TYPES = {
-    "accuracy": "Accuracy", "bnll": "BNLL", "concat": "Concat", "conv": "Convolution", "data": "Data",
-    "dropout": "Dropout", "euclidean_loss": "EuclideanLoss", "flatten": "Flatten", "hdf5_data": "HDF5Data",
-    "hdf5_output": "HDF5Output", "im2col": "Im2col", "images": "ImageData", "infogain_loss": "InfogainLoss",
-    "innerproduct": "InnerProduct", "lrn": "LRN", "multinomial_logistic_loss": "MultinomialLogisticLoss",
-    "pool": "Pooling", "relu": "ReLU", "sigmoid": "Sigmoid", "softmax": "Softmax",
-    "softmax_loss": "SoftmaxWithLoss", "split": "Split", "tanh": "TanH", "window_data": "WindowData",
-}  # fmt: skip
+    "accuracy": "Accuracy",
+    "bnll": "BNLL",
+    "concat": "Concat",
+    "conv": "Convolution",
+    "data": "Data",
+    "dropout": "Dropout",
+    "euclidean_loss": "EuclideanLoss",
+    "flatten": "Flatten",
+    "hdf5_data": "HDF5Data",
+    "hdf5_output": "HDF5Output",
+    "im2col": "Im2col",
+    "images": "ImageData",
+    "infogain_loss": "InfogainLoss",
+    "innerproduct": "InnerProduct",
+    "lrn": "LRN",
+    "multinomial_logistic_loss": "MultinomialLogisticLoss",
+    "pool": "Pooling",
+    "relu": "ReLU",
+    "sigmoid": "Sigmoid",
+    "softmax": "Softmax",
+    "softmax_loss": "SoftmaxWithLoss",
+    "split": "Split",
+    "tanh": "TanH",
+    "window_data": "WindowData",
+}
 
-# Where each old key went, by the new type (None: all types). A key that is missing for a type means nothing to it.
-_CONV, _DENSE, _POOL = "convolution_param", "inner_product_param", "pooling_param"
+# Where each old key went, by the new type (None: all types). A key that is missing for a type means
+# nothing to it.
+_CONV = "convolution_param"
+_DENSE = "inner_product_param"
+_POOL = "pooling_param"
 KEYS: dict[str, dict[str | None, str]] = {
     "num_output": {"Convolution": f"{_CONV}.num_output", "InnerProduct": f"{_DENSE}.num_output"},
     "biasterm": {"Convolution": f"{_CONV}.bias_term", "InnerProduct": f"{_DENSE}.bias_term"},
-    "weight_filler": {"Convolution": f"{_CONV}.weight_filler", "InnerProduct": f"{_DENSE}.weight_filler"},
+    "weight_filler": {
+        "Convolution": f"{_CONV}.weight_filler",
+        "InnerProduct": f"{_DENSE}.weight_filler",
+    },
     "bias_filler": {"Convolution": f"{_CONV}.bias_filler", "InnerProduct": f"{_DENSE}.bias_filler"},
     "pad": {"Convolution": f"{_CONV}.pad", "Pooling": f"{_POOL}.pad"},
     "kernelsize": {"Convolution": f"{_CONV}.kernel_size", "Pooling": f"{_POOL}.kernel_size"},
@@ -38,12 +62,17 @@ KEYS: dict[str, dict[str | None, str]] = {
     "beta": {"LRN": "lrn_param.beta"},
     "k": {"LRN": "lrn_param.k"},
     "source": {
-        "Data": "data_param.source", "ImageData": "image_data_param.source", "HDF5Data": "hdf5_data_param.source",
-        "WindowData": "window_data_param.source", "InfogainLoss": "infogain_loss_param.source",
+        "Data": "data_param.source",
+        "ImageData": "image_data_param.source",
+        "HDF5Data": "hdf5_data_param.source",
+        "WindowData": "window_data_param.source",
+        "InfogainLoss": "infogain_loss_param.source",
     },
     "batchsize": {
-        "Data": "data_param.batch_size", "ImageData": "image_data_param.batch_size",
-        "HDF5Data": "hdf5_data_param.batch_size", "WindowData": "window_data_param.batch_size",
+        "Data": "data_param.batch_size",
+        "ImageData": "image_data_param.batch_size",
+        "HDF5Data": "hdf5_data_param.batch_size",
+        "WindowData": "window_data_param.batch_size",
     },
     "scale": {None: "transform_param.scale"},
     "meanfile": {None: "transform_param.mean_file"},
@@ -60,12 +89,13 @@ KEYS: dict[str, dict[str | None, str]] = {
     "det_fg_fraction": {"WindowData": "window_data_param.fg_fraction"},
     "det_context_pad": {"WindowData": "window_data_param.context_pad"},
     "det_crop_mode": {"WindowData": "window_data_param.crop_mode"},
-}  # fmt: skip
+}
 KEPT = ("name", "type", "blobs", "blobs_lr", "weight_decay")
 
 
 def from_v0(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
-    """Return the layer in today's format; PrototxtError for a type or key that has no place there."""
+    """Return the layer in today's format; PrototxtError for a type or key that has no place
+    there."""
     inner = old.layer
     if inner.type not in TYPES:
         raise where.error("layer.type", f"found '{inner.type}', expected one of {', '.join(TYPES)}")
@@ -82,7 +112,9 @@ def from_v0(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
         places = KEYS.get(field.name, {})
         place = places.get(new.type, places.get(None))
         if place is None:
-            raise where.error(f"layer.{field.name}", f"means nothing to a layer of type '{inner.type}'")
+            raise where.error(
+                f"layer.{field.name}", (f"means nothing to a layer of type '{inner.type}'")
+            )
         _put(new, place, value)
     for rate, decay in _pairs(list(inner.blobs_lr), list(inner.weight_decay)):
         new.param.add(lr_mult=rate, decay_mult=decay)
@@ -105,11 +137,15 @@ def _put(message: Any, place: str, value: Any) -> None:
 
 def _pairs(rates: list[float], decays: list[float]) -> list[tuple[float, float]]:
     count = max(len(rates), len(decays))
-    return [(rates[at] if at < len(rates) else 1.0, decays[at] if at < len(decays) else 1.0) for at in range(count)]
+    return [
+        (rates[at] if at < len(rates) else 1.0, decays[at] if at < len(decays) else 1.0)
+        for at in range(count)
+    ]
 
 
 def merge_padding(layers: list[tuple[Any, Any]], wheres: list[Where]) -> list[tuple[Any, Any]]:
-    """Take the layers of type "padding" out of (V1 layer, line node) pairs; their readers get the pad.
+    """Take the layers of type "padding" out of (V1 layer, line node) pairs; their readers get the
+    pad.
 
     PrototxtError where a layer that is no convolution or pooling reads one.
     """
@@ -121,7 +157,10 @@ def merge_padding(layers: list[tuple[Any, Any]], wheres: list[Where]) -> list[tu
         source = pads.get(old.bottom[0]) if old.bottom else None
         if source is not None:
             if old.layer.type not in ("conv", "pool"):
-                raise where.error("bottom", f"padding '{source.layer.name}' is read by a layer of '{old.layer.type}'")
+                raise where.error(
+                    "bottom",
+                    (f"padding '{source.layer.name}' is read by a layer of '{old.layer.type}'"),
+                )
             changed = caffe.V1LayerParameter()
             changed.CopyFrom(old)
             changed.layer.pad, changed.bottom[0] = source.layer.pad, source.bottom[0]

@@ -1,4 +1,5 @@
-"""Whole files in and out: read with a limit, written so that a crash leaves the old file or the new one."""
+"""Whole files in and out: read with a limit, written so that a crash leaves the old file or the new
+one."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LIMIT = 2**31 - 1  # protobuf's own limit of a message
 
 
 def read_message(path: Path, message: type[M], what: str, kind: type[NetError] = NetError) -> M:
-    """Return the binary `message` in `path`; an error of `kind` when it is missing, too large or damaged."""
+    """Return the binary `message` in `path`; an error of `kind` when it is missing, too large or
+    damaged."""
     try:
         data = read_bytes(path, LIMIT)
     except FileNotFoundError:
@@ -40,18 +42,20 @@ def write_message(path: Path, message: Message) -> None:
     try:
         data = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError):
-        raise NetError(f"{path.name}: too large, expected at most {LIMIT} bytes: use HDF5 instead") from None
+        raise NetError(
+            f"{path.name}: too large, expected at most {LIMIT} bytes: use HDF5 instead"
+        ) from None
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what shall stand at `path`: a file beside it. What was written there is then flushed to the disk
-    and renamed, and the directory is flushed.
+    """Where to write what shall stand at `path`: a file beside it. What was written there is then
+    flushed to the disk and renamed, and the directory is flushed.
 
-    OSError passes through (full disk, no such directory); the temporary file is then gone. One that a killed process
-    has left is removed first: it is locked as long as its writer lives.
+    OSError passes through (full disk, no such directory); the temporary file is then gone. One that
+    a killed process has left is removed first: it is locked as long as its writer lives.
     """
     sweep_temporaries(path.parent, path.name)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -75,8 +79,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sweep_temporaries(directory: Path, name: str) -> None:
-    """Remove the temporary files that writers of `name` (or of a pattern) have left in a directory when they were
-    killed; those of living writers, and what may not be removed, stay."""
+    """Remove the temporary files that writers of `name` (or of a pattern) have left in a directory
+    when they were killed; those of living writers, and what may not be removed, stay."""
     for left in directory.glob(f".{name}.*.tmp"):
         with suppress(OSError), open(left, "rb", opener=_at_once) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -1,4 +1,5 @@
-"""Caffe's BlobProto and NumPy arrays, both ways: older four-number shapes, and when two shapes mean the same."""
+"""Caffe's BlobProto and NumPy arrays, both ways: older four-number shapes, and when two shapes mean
+the same."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from nets.schema import caffe_pb2 as caffe
 
 OLD_KEYS = ("num", "channels", "height", "width")
 MAX_AXES = 32  # Caffe's kMaxBlobAxes
-_DATA_TAG, _DOUBLE_TAG = b"\x2a", b"\x42"  # fields 5 and 8, packed
+_DATA_TAG = b"\x2a"  # fields 5 and 8, packed
+_DOUBLE_TAG = b"\x42"
 
 
 def to_array(blob: caffe.BlobProto, what: str) -> NDArray[Any]:
-    """Return the blob's data, float32 or float64, in its own shape; NetError when they do not fit each other."""
+    """Return the blob's data, float32 or float64, in its own shape; NetError when they do not fit
+    each other."""
     shape = shape_of(blob)
     name, dtype = ("double_data", "<f8") if blob.double_data else ("data", "<f4")
     count = len(getattr(blob, name))
@@ -29,7 +32,8 @@ def to_array(blob: caffe.BlobProto, what: str) -> NDArray[Any]:
     for field, _ in blob.ListFields():
         if field.name != name:
             only.ClearField(field.name)
-    raw = only.SerializeToString()  # tag, length, then the numbers themselves: no number becomes a Python object
+    # tag, length, then the numbers themselves: no number becomes a Python object
+    raw = only.SerializeToString()
     size = count * np.dtype(dtype).itemsize
     array = np.frombuffer(raw, dtype, count, offset=len(raw) - size)
     return array.astype(dtype[1:], copy=True).reshape(shape)
@@ -39,7 +43,9 @@ def from_array(array: NDArray[Any]) -> caffe.BlobProto:
     """Return a blob with today's shape; float64 stays double, everything else becomes float."""
     double = array.dtype == np.float64
     raw = np.ascontiguousarray(array, "<f8" if double else "<f4").tobytes()
-    blob = caffe.BlobProto.FromString((_DOUBLE_TAG if double else _DATA_TAG) + _varint(len(raw)) + raw)
+    blob = caffe.BlobProto.FromString(
+        (_DOUBLE_TAG if double else _DATA_TAG) + _varint(len(raw)) + raw
+    )
     blob.shape.dim.extend(array.shape)
     return blob
 
@@ -52,8 +58,8 @@ def shape_of(blob: caffe.BlobProto) -> tuple[int, ...]:
 
 
 def same_shape(found: Sequence[int], expected: Sequence[int]) -> bool:
-    """Whether a blob of shape `found` is one of shape `expected`: equal, or equal once ones are put before a shape
-    of up to four axes (Caffe's Blob::ShapeEquals for blobs of the older format).
+    """Whether a blob of shape `found` is one of shape `expected`: equal, or equal once ones are put
+    before a shape of up to four axes (Caffe's Blob::ShapeEquals for blobs of the older format).
     """
     if tuple(found) == tuple(expected):
         return True

@@ -1,4 +1,5 @@
-"""Caffe's `.caffemodel`: the weights of a net, by layer, as a binary NetParameter, `layer` or the older `layers`.
+"""Caffe's `.caffemodel`: the weights of a net, by layer, as a binary NetParameter, `layer` or the
+older `layers`.
 
 Which weights a net wants is decided in `weights`.
 """
@@ -20,11 +21,17 @@ from nets.schema import caffe_pb2 as caffe
 
 
 def read_caffemodel(path: Path) -> Weights:
-    """Return the blobs of every layer that has some, in the file's order and shapes; NetError lists every damage."""
+    """Return the blobs of every layer that has some, in the file's order and shapes; NetError lists
+    every damage."""
     net = read_message(path, caffe.NetParameter, "a .caffemodel")
-    layers: list[tuple[str, Sequence[caffe.BlobProto]]] = [(layer.name, layer.blobs) for layer in net.layer]
+    layers: list[tuple[str, Sequence[caffe.BlobProto]]] = [
+        (layer.name, layer.blobs) for layer in net.layer
+    ]
     # V1 has them in the layer, V0 in the layer inside it
-    layers += [(old.name, old.blobs) if old.blobs else (old.layer.name, old.layer.blobs) for old in net.layers]
+    layers += [
+        (old.name, old.blobs) if old.blobs else (old.layer.name, old.layer.blobs)
+        for old in net.layers
+    ]
     if not layers:
         raise NetError(f"{path.name}: found no layer, expected a .caffemodel")
     found: Weights = {}
@@ -36,7 +43,8 @@ def read_caffemodel(path: Path) -> Weights:
             problems.append(f"{path.name}: layer '{name}': found twice, expected once")
         try:
             found[name] = tuple(
-                to_array(blob, f"{path.name}: layer '{name}': blob {at}") for at, blob in enumerate(blobs)
+                to_array(blob, (f"{path.name}: layer '{name}': blob {at}"))
+                for at, blob in enumerate(blobs)
             )
         except NetError as error:
             problems += error.problems
@@ -45,16 +53,25 @@ def read_caffemodel(path: Path) -> Weights:
     return found
 
 
-def write_caffemodel(path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None) -> None:
-    """Write `weights` as Caffe's snapshot does; `net` adds its name and the type, bottoms and tops of its layers.
+def write_caffemodel(
+    path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None
+) -> None:
+    """Write `weights` as Caffe's snapshot does; `net` adds its name and the type, bottoms and tops
+    of its layers.
 
-    Layers of `net` without weights are written too; NetError names weights that belong to no layer of it.
+    Layers of `net` without weights are written too; NetError names weights that belong to no layer
+    of it.
     """
     message = caffe.NetParameter(name=net.name if net else path.stem)
     described = {layer.proto.name: layer.proto for layer in net.layers} if net else {}
     strange = sorted(set(weights) - set(described)) if net else []
     if strange:
-        raise NetError([f"{path.name}: layer '{name}': net '{message.name}' has no such layer" for name in strange])
+        raise NetError(
+            [
+                (f"{path.name}: layer '{name}': net '{message.name}' has no such layer")
+                for name in strange
+            ]
+        )
     for name in described or weights:
         layer = message.layer.add(name=name)
         if name in described:

@@ -1,7 +1,7 @@
 """Named arrays in one safetensors file, written so that a crash leaves the old file or the new one.
 
-The metadata hold a SHA-256 of everything else: what a disk or a copy has changed is refused. Files of version "1" have
-none and are read without that check.
+The metadata hold a SHA-256 of everything else: what a disk or a copy has changed is refused. Files
+of version "1" have none and are read without that check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from nets.files.binary import replacing
 from nets.reasons import reason
 from nets.regular import size_of
 
-VERSION, UNCHECKED = "2", "1"
+VERSION = "2"
+UNCHECKED = "1"
 KEY = "convoy_checkpoint"
 SUM = "sha256"
 PIECE = 8 << 20  # bytes that are written and flushed at a time: the slowest disks do it in a second
@@ -33,8 +34,8 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def save(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-    """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename, fsync of the
-    directory.
+    """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename,
+    fsync of the directory.
 
     OSError: no such directory, the disk is full; the temporary file is then gone.
     """
@@ -42,7 +43,8 @@ def save(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
 
 
 def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[None]:
-    """`save`, piece by piece: it is done when the iterator ends. Who closes it before leaves nothing of the new file.
+    """`save`, piece by piece: it is done when the iterator ends. Who closes it before leaves
+    nothing of the new file.
 
     Nothing of a piece that takes long holds the interpreter's lock: checksum, write, flush.
     """
@@ -63,7 +65,8 @@ def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[
 
 
 def in_memory(arrays: Arrays, metadata: Mapping[str, str]) -> int:
-    """The same file without a name, in memory: its descriptor. It is gone when nobody has it open any more. Linux only.
+    """The same file without a name, in memory: its descriptor. It is gone when nobody has it open
+    any more. Linux only.
 
     OSError: no memory is left.
     """
@@ -80,7 +83,10 @@ def in_memory(arrays: Arrays, metadata: Mapping[str, str]) -> int:
 
 def _parts(arrays: Arrays, metadata: Mapping[str, str]) -> list[memoryview]:
     """What the file is made of, one behind the other."""
-    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in sorted(arrays.items())}
+    contiguous = {
+        name: np.ascontiguousarray(array).reshape(array.shape)
+        for name, array in sorted(arrays.items())
+    }
     # one key only: equal checkpoints shall be equal files
     said = {"version": VERSION, **metadata}
     facts = json.dumps({**said, SUM: _sum_of(contiguous.items(), said)}, sort_keys=True)
@@ -88,12 +94,18 @@ def _parts(arrays: Arrays, metadata: Mapping[str, str]) -> list[memoryview]:
 
 
 def _header(arrays: Arrays, facts: str) -> memoryview:
-    """What a safetensors file begins with: the length of what follows, then each array's type, shape and place."""
+    """What a safetensors file begins with: the length of what follows, then each array's type,
+    shape and place."""
     said: dict[str, Any] = {"__metadata__": {KEY: facts}}
     end = 0
     for name, array in arrays.items():
-        begin, end = end, end + array.nbytes
-        kind = "BOOL" if array.dtype == bool else f"{KINDS[array.dtype.kind]}{array.dtype.itemsize * 8}"
+        begin = end
+        end = end + array.nbytes
+        kind = (
+            "BOOL"
+            if array.dtype == bool
+            else f"{KINDS[array.dtype.kind]}{array.dtype.itemsize * 8}"
+        )
         said[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (begin, end)}
     text = json.dumps(said, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of 8
@@ -101,7 +113,8 @@ def _header(arrays: Arrays, facts: str) -> memoryview:
 
 
 def _write(file: int, data: memoryview) -> None:
-    """All of it, and to the disk: what waits in memory for one long flush at the end holds up everybody's."""
+    """All of it, and to the disk: what waits in memory for one long flush at the end holds up
+    everybody's."""
     while len(data):
         data = data[os.write(file, data) :]
     os.fdatasync(file)
@@ -112,7 +125,8 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or foreign."""
+    """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing,
+    damaged or foreign."""
     arrays: dict[str, NDArray[Any]] = {}
     metadata = _read(path, arrays.__setitem__)
     return arrays, metadata
@@ -132,16 +146,20 @@ def metadata(path: Path) -> dict[str, str]:
 def _read(path: Path, take: Callable[[str, NDArray[Any]], None]) -> dict[str, str]:
     """Hand every array to `take`; the metadata, if what was written is what is there."""
     with _opened(path) as (file, said):
-        version, written = said["version"], said.pop(SUM, "")
+        version = said["version"]
+        written = said.pop(SUM, "")
         if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:
-            raise CheckpointError(f"{path.name}: damaged: its content does not fit its SHA-256; use another one")
+            raise CheckpointError(
+                f"{path.name}: damaged: its content does not fit its SHA-256; use another one"
+            )
         del said["version"]
         return said
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
-    """A file of a version that is known, and its metadata. CheckpointError for whatever is wrong while it is read."""
+    """A file of a version that is known, and its metadata. CheckpointError for whatever is wrong
+    while it is read."""
     try:
         if not size_of(path):
             raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
@@ -151,18 +169,26 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
             version = said.get("version")
             if version not in (VERSION, UNCHECKED):
                 found = "none" if version is None else f"'{version}'"
-                raise CheckpointError(f"{path.name}: found {KEY} version {found}, expected '{VERSION}'")
+                raise CheckpointError(
+                    f"{path.name}: found {KEY} version {found}, expected '{VERSION}'"
+                )
             yield file, said
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
     except OSError as error:
-        why = f"cannot be read: {reason(error)}" if error.strerror else f"damaged or not a checkpoint: {error}"
+        why = (
+            f"cannot be read: {reason(error)}"
+            if error.strerror
+            else f"damaged or not a checkpoint: {error}"
+        )
         raise CheckpointError(f"{path.name}: {why}") from None
     except (SafetensorError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
 
 
-def _arrays_of(file: Any, take: Callable[[str, NDArray[Any]], None]) -> Iterator[tuple[str, NDArray[Any]]]:
+def _arrays_of(
+    file: Any, take: Callable[[str, NDArray[Any]], None]
+) -> Iterator[tuple[str, NDArray[Any]]]:
     for name in sorted(file.keys()):
         array = file.get_tensor(name)
         take(name, array)
@@ -179,7 +205,8 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def _sum_of(arrays: Iterable[tuple[str, NDArray[Any]]], metadata: Mapping[str, str]) -> str:
-    """Of the metadata and each array's name, type, shape and bytes, in the order of names. 500 MB take 0.7 s."""
+    """Of the metadata and each array's name, type, shape and bytes, in the order of names. 500 MB
+    take 0.7 s."""
     found = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name, array in arrays:
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())

@@ -1,11 +1,18 @@
-"""Packages that only some files need: imported when such a file is met, with a sentence that says what to install."""
+"""Packages that only some files need: imported when such a file is met, with a sentence that says
+what to install."""
 
 from importlib import import_module
 from typing import Any
 
 from nets.errors import DataError
 
-EXTRAS = {"lmdb": "caffe", "h5py": "caffe", "simplejpeg": "images", "PIL.Image": "images", "onnx": "onnx"}
+EXTRAS = {
+    "lmdb": "caffe",
+    "h5py": "caffe",
+    "simplejpeg": "images",
+    "PIL.Image": "images",
+    "onnx": "onnx",
+}
 
 
 def need(module: str, purpose: str) -> Any:

@@ -1,4 +1,5 @@
-"""The one place that opens HDF5 files: Caffe's weights and solver states in that format, and numbered datasets.
+"""The one place that opens HDF5 files: Caffe's weights and solver states in that format, and
+numbered datasets.
 
 Sizes are checked before memory is taken, h5py's errors are translated.
 """
@@ -19,13 +20,15 @@ from nets.files.extras import need
 from nets.reasons import reason
 from nets.regular import size_of
 
-RATIO = 1100  # deflate cannot shrink by more than 1032: datasets that claim more than this, one or all, are a lie
+# deflate cannot shrink by more than 1032: datasets that claim more than this, one or all, are a lie
+RATIO = 1100
 MOST_TEXT = 1 << 16  # bytes of a string
 
 
 @contextmanager
 def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
-    """Give the open file; anything h5py raises inside becomes an error of `kind` that names the file."""
+    """Give the open file; anything h5py raises inside becomes an error of `kind` that names the
+    file."""
     h5py = need("h5py", f"{path.name}: HDF5")
     try:
         if not size_of(path):
@@ -39,56 +42,81 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
     except OSError as error:
         if error.strerror and error.errno:  # h5py's own have neither
             raise kind(f"{path.name}: cannot be read: {reason(error)}") from None
-        raise kind(f"{path.name}: damaged or not an HDF5 file: {' '.join(str(error).split())}") from None
-    except (RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
+        raise kind(
+            f"{path.name}: damaged or not an HDF5 file: {' '.join(str(error).split())}"
+        ) from None
+    except (
+        RuntimeError,
+        LookupError,
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        MemoryError,
+    ) as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise kind(f"{path.name}: damaged or not an HDF5 file: {text}") from None
 
 
 def dataset(group: Any, name: str, path: Path) -> Any:
-    """Return the dataset `name` of numbers; NetError when it is absent, of another type or larger than its file."""
+    """Return the dataset `name` of numbers; NetError when it is absent, of another type or larger
+    than its file."""
     h5py = need("h5py", f"{path.name}: HDF5")
     where = f"{path.name}: {group.name.rstrip('/')}/{name}"
     if group.get(name, getlink=True) is None:
         raise NetError(f"{where}: missing, expected a dataset")
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink) or not isinstance(group[name], h5py.Dataset):
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink) or not isinstance(
+        group[name], h5py.Dataset
+    ):
         raise NetError(f"{where}: found a group or a link, expected a dataset")
     found = group[name]
     if found.dtype.kind not in "fiu" or found.dtype.itemsize > 8:
         raise NetError(f"{where}: found numbers of type {found.dtype}, expected float or integer")
     if found.external or found.is_virtual:
         raise NetError(f"{where}: its data lie in other files, expected them in this one")
-    for what, shape in (("shape", found.shape), ("chunks of shape", found.chunks or ())):  # a chunk is read as a whole
+    # a chunk is read as a whole
+    for what, shape in (("shape", found.shape), ("chunks of shape", found.chunks or ())):
         if math.prod(shape) * found.dtype.itemsize > RATIO * path.stat().st_size:
-            raise NetError(f"{where}: found {what} {shape}, too large for a file of {path.stat().st_size} bytes")
+            raise NetError(
+                f"{where}: found {what} {shape}, too large for a file of "
+                f"{path.stat().st_size} bytes"
+            )
     return found
 
 
 def datasets(wanted: Iterable[tuple[Any, str]], path: Path) -> list[Any]:
-    """Return the `dataset` of each (group, name), all of which are to be read; NetError also when they are larger than
-    their file together. Of many names for one dataset each counts, since each is read."""
+    """Return the `dataset` of each (group, name), all of which are to be read; NetError also when
+    they are larger than their file together. Of many names for one dataset each counts, since each
+    is read."""
     found: list[Any] = []
-    claimed, most = 0, RATIO * path.stat().st_size
+    claimed = 0
+    most = RATIO * path.stat().st_size
     for group, name in wanted:
         found.append(dataset(group, name, path))
         claimed += found[-1].size * found[-1].dtype.itemsize
         if claimed > most:
             text = f"found {len(found)} datasets or more that claim {claimed} bytes together"
-            raise NetError(f"{path.name}: {text}, too large for a file of {path.stat().st_size} bytes")
+            raise NetError(
+                f"{path.name}: {text}, too large for a file of {path.stat().st_size} bytes"
+            )
     return found
 
 
 def numbered(group: Any, path: Path) -> tuple[NDArray[Any], ...]:
-    """Return the datasets "0", "1", ... of a group, each float32 or float64; NetError when a number is missing."""
+    """Return the datasets "0", "1", ... of a group, each float32 or float64; NetError when a number
+    is missing."""
     return tuple(map(_array, datasets(((group, str(index)) for index in range(len(group))), path)))
 
 
 def read_weights(path: Path) -> dict[str, dict[int, NDArray[Any]]]:
-    """Return the weights of a `.caffemodel.h5` (group `data`, a group per layer, datasets 0, 1, ...) by number; what a
-    layer borrows from another is not among them."""
+    """Return the weights of a `.caffemodel.h5` (group `data`, a group per layer, datasets 0, 1,
+    ...) by number; what a layer borrows from another is not among them."""
     with opened(path) as file:
         layers = _group(file, "data", path)
-        wanted = [(layer, name) for layer in layers for name in _numbers(_group(layers, layer, path), path)]
+        wanted = [
+            (layer, name)
+            for layer in layers
+            for name in _numbers(_group(layers, layer, path), path)
+        ]
         found = datasets(((layers[layer], name) for layer, name in wanted), path)
         weights: dict[str, dict[int, NDArray[Any]]] = {}
         for (layer, name), one in zip(wanted, found, strict=True):
@@ -111,7 +139,8 @@ def _array(one: Any) -> NDArray[Any]:
 
 
 def write_weights(path: Path, weights: Mapping[str, Mapping[int, NDArray[Any]]]) -> None:
-    """Write a `.caffemodel.h5` as Caffe does. OSError passes through; a failed write leaves no file."""
+    """Write a `.caffemodel.h5` as Caffe does. OSError passes through; a failed write leaves no
+    file."""
     with _new(path) as file:
         data = file.create_group("data", track_order=False)
         for layer, arrays in weights.items():
@@ -124,10 +153,17 @@ def read_state(path: Path) -> tuple[int, int, str, tuple[NDArray[Any], ...]]:
     """Return (iter, current_step, learned_net, history) of a `.solverstate.h5`."""
     with opened(path) as file:
         iteration, step = (_number(file, key, path) for key in ("iter", "current_step"))
-        return iteration, step, _text(file, "learned_net", path), numbered(_group(file, "history", path), path)
+        return (
+            iteration,
+            step,
+            _text(file, "learned_net", path),
+            numbered(_group(file, "history", path), path),
+        )
 
 
-def write_state(path: Path, iteration: int, step: int, learned_net: str, history: Sequence[NDArray[Any]]) -> None:
+def write_state(
+    path: Path, iteration: int, step: int, learned_net: str, history: Sequence[NDArray[Any]]
+) -> None:
     """Write a `.solverstate.h5` as Caffe does."""
     with _new(path) as file:
         for key, value in (("iter", iteration), ("current_step", step)):
@@ -145,15 +181,24 @@ def _number(file: Any, name: str, path: Path) -> int:
 
 
 def _text(file: Any, name: str, path: Path) -> str:
-    """The only string of a dataset, "" if it is not there; NetError when it lies elsewhere or is no string."""
+    """The only string of a dataset, "" if it is not there; NetError when it lies elsewhere or is no
+    string."""
     h5py = need("h5py", f"{path.name}: HDF5")
     if file.get(name, getlink=True) is None:
         return ""
     found = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
     if not isinstance(found, h5py.Dataset) or found.external or found.is_virtual:
-        raise NetError(f"{path.name}: /{name}: found a group or a link, expected a string in this file")
-    if found.size != 1 or h5py.check_string_dtype(found.dtype) is None or found.dtype.itemsize > MOST_TEXT:
-        raise NetError(f"{path.name}: /{name}: found {found.dtype} of shape {found.shape}, expected one string")
+        raise NetError(
+            f"{path.name}: /{name}: found a group or a link, expected a string in this file"
+        )
+    if (
+        found.size != 1
+        or h5py.check_string_dtype(found.dtype) is None
+        or found.dtype.itemsize > MOST_TEXT
+    ):
+        raise NetError(
+            f"{path.name}: /{name}: found {found.dtype} of shape {found.shape}, expected one string"
+        )
     text = found[()]
     text = text.item() if isinstance(text, np.ndarray) else text
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
@@ -166,7 +211,9 @@ def _put(group: Any, arrays: Sequence[NDArray[Any]]) -> None:
 
 def _group(parent: Any, name: str, path: Path) -> Any:
     h5py = need("h5py", f"{path.name}: HDF5")
-    if not isinstance(parent.get(name, getlink=True), h5py.HardLink) or not isinstance(parent[name], h5py.Group):
+    if not isinstance(parent.get(name, getlink=True), h5py.HardLink) or not isinstance(
+        parent[name], h5py.Group
+    ):
         raise NetError(f"{path.name}: {parent.name.rstrip('/')}/{name}: missing or not a group")
     return parent[name]
 

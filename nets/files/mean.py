@@ -18,7 +18,8 @@ from nets.schema import caffe_pb2 as caffe
 
 
 def read_mean(path: Path) -> NDArray[np.float32]:
-    """Return the mean image (C, H, W); DataError when the file is damaged or not one image of finite numbers."""
+    """Return the mean image (C, H, W); DataError when the file is damaged or not one image of
+    finite numbers."""
     blob = read_message(path, caffe.BlobProto, "a mean image", DataError)
     try:
         array = to_array(blob, path.name)
@@ -27,8 +28,11 @@ def read_mean(path: Path) -> NDArray[np.float32]:
     if array.ndim == 4 and len(array) == 1:
         array = array[0]
     if array.ndim != 3 or not array.size:
-        raise DataError(f"{path.name}: found shape {array.shape}, expected (C, H, W) or (1, C, H, W)")
-    with np.errstate(over="ignore"):  # a double too large for float32 becomes infinite and is refused
+        raise DataError(
+            f"{path.name}: found shape {array.shape}, expected (C, H, W) or (1, C, H, W)"
+        )
+    # a double too large for float32 becomes infinite and is refused
+    with np.errstate(over="ignore"):
         mean = array.astype(np.float32)
     if not np.isfinite(mean).all():
         raise DataError(f"{path.name}: found numbers that are not finite, expected a mean image")
@@ -36,9 +40,13 @@ def read_mean(path: Path) -> NDArray[np.float32]:
 
 
 def write_mean(path: Path, mean_CHW: NDArray[Any]) -> None:
-    """Write a mean image (C, H, W) as Caffe's compute_image_mean does: a blob of shape (1, C, H, W), older form."""
+    """Write a mean image (C, H, W) as Caffe's compute_image_mean does: a blob of shape (1, C, H,
+    W), older form."""
     channels, height, width = mean_CHW.shape
     blob = from_array(np.asarray(mean_CHW, np.float32))
     blob.ClearField("shape")
-    blob.num, blob.channels, blob.height, blob.width = 1, channels, height, width
+    blob.num = 1
+    blob.channels = channels
+    blob.height = height
+    blob.width = width
     write_message(path, blob)

@@ -1,8 +1,9 @@
 """Parameters that layers share by name, in Caffe's files and in ours.
 
-Our nets and checkpoints hold a shared parameter once, at its owner, and count a layer's own parameters. A .caffemodel
-has every blob of every layer, shared ones in full (Caffe's Net::ToProto); Caffe's HDF5 leaves out what a layer borrows
-and counts on (Net::ToHDF5). Whichever stands in a file is read, the last as Caffe does.
+Our nets and checkpoints hold a shared parameter once, at its owner, and count a layer's own
+parameters. A .caffemodel has every blob of every layer, shared ones in full (Caffe's Net::ToProto);
+Caffe's HDF5 leaves out what a layer borrows and counts on (Net::ToHDF5). Whichever stands in a file
+is read, the last as Caffe does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Shapes = Mapping[Slot, tuple[int, ...]]  # of blobs that have another shape than
 
 
 def lent(layers: Sequence[LayerSpec]) -> dict[Slot, Slot]:
-    """Who borrows from whom in a net, as one state leaves it: the first layer that names a parameter owns it."""
+    """Who borrows from whom in a net, as one state leaves it: the first layer that names a
+    parameter owns it."""
     first: dict[str, Slot] = {}
     found: dict[Slot, Slot] = {}
     for layer in layers:
@@ -41,8 +43,8 @@ def numbered(weights: Mapping[str, Sequence[NDArray[Any]]]) -> Numbered:
 
 
 def owned(blobs: Numbered, shared: Lent, file: str) -> Weights:
-    """The blobs of a file of Caffe's as our nets hold them; NetError names layers of which one is missing, and blobs
-    that cannot be the owner's."""
+    """The blobs of a file of Caffe's as our nets hold them; NetError names layers of which one is
+    missing, and blobs that cannot be the owner's."""
     found: Numbered = {}
     problems = []
     for layer, mine in blobs.items():
@@ -52,11 +54,15 @@ def owned(blobs: Numbered, shared: Lent, file: str) -> Weights:
             if known.size == array.size:
                 found.setdefault(owner, {})[place] = array.reshape(known.shape)
             else:
-                text = f"blob {at} has shape {array.shape}, but {known.shape} at its owner '{owner}'"
+                text = (
+                    f"blob {at} has shape {array.shape}, but {known.shape} at its owner '{owner}'"
+                )
                 problems.append(f"{file}: layer '{layer}': {text}")
         wanted = [at for at in range(max(mine, default=-1) + 1) if (layer, at) not in shared]
         if missing := [at for at in wanted if at not in mine]:
-            problems.append(f"{file}: layer '{layer}': found blobs {sorted(mine)}, but not {missing}")
+            problems.append(
+                f"{file}: layer '{layer}': found blobs {sorted(mine)}, but not {missing}"
+            )
     if problems:
         raise NetError(problems)
     return {layer: tuple(of[at] for at in sorted(of)) for layer, of in found.items()}
@@ -70,7 +76,8 @@ def as_caffe(
     *,
     whole: bool,
 ) -> Numbered:
-    """Our weights as a file of Caffe's has them: by number, what is borrowed too if they are `whole`.
+    """Our weights as a file of Caffe's has them: by number, what is borrowed too if they are
+    `whole`.
 
     NetError for what is borrowed in a shape of its own (PERMISSIVE) that is not among `shapes`.
     """
@@ -82,11 +89,14 @@ def as_caffe(
     for (layer, at), (owner, place) in shared.items() if whole else ():
         if place not in found.get(owner, {}):
             continue  # the owner's are not written
-        array, shape = found[owner][place], shapes.get((layer, at))
+        array = found[owner][place]
+        shape = shapes.get((layer, at))
         if shape is None:
             if (layer, at) in _loose(layers):
                 text = f"blob {at} is shared in a shape of its own, which only the whole net tells"
-                raise NetError(f"{file}: layer '{layer}': {text}: convert a checkpoint, with --state")
+                raise NetError(
+                    f"{file}: layer '{layer}': {text}: convert a checkpoint, with --state"
+                )
             shape = array.shape
         found.setdefault(layer, {})[at] = array.reshape(shape)
     return {layer: dict(sorted(of.items())) for layer, of in found.items()}

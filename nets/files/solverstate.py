@@ -1,4 +1,5 @@
-"""Caffe's `.solverstate`: the iteration and the solver's history, so that training goes on where Caffe stopped.
+"""Caffe's `.solverstate`: the iteration and the solver's history, so that training goes on where
+Caffe stopped.
 
 Both formats of the file, binary and HDF5, and the order of the history.
 """
@@ -41,14 +42,20 @@ def read_solverstate(path: Path) -> SolverState:
     found = read_message(path, caffe.SolverState, "a .solverstate")
     if not found.HasField("iter"):
         raise NetError(f"{path.name}: found no iteration, expected a .solverstate")
-    history = [to_array(blob, f"{path.name}: history {at}") for at, blob in enumerate(found.history)]
-    return _checked(SolverState(found.iter, tuple(history), found.learned_net, found.current_step), path)
+    history = [
+        to_array(blob, f"{path.name}: history {at}") for at, blob in enumerate(found.history)
+    ]
+    return _checked(
+        SolverState(found.iter, tuple(history), found.learned_net, found.current_step), path
+    )
 
 
 def write_solverstate(path: Path, state: SolverState) -> None:
     """Write a `.solverstate`, or a `.solverstate.h5` by its suffix."""
     if path.suffix == ".h5":
-        hdf5.write_state(path, state.iteration, state.current_step, state.learned_net, state.history)
+        hdf5.write_state(
+            path, state.iteration, state.current_step, state.learned_net, state.history
+        )
         return
     message = caffe.SolverState(
         iter=state.iteration, learned_net=state.learned_net, current_step=state.current_step
@@ -58,31 +65,48 @@ def write_solverstate(path: Path, state: SolverState) -> None:
 
 
 def split_history(state: SolverState, params: Mapping[str, Sequence[ParamSpec]]) -> History:
-    """Return the history by layer and blob, in the blobs' shapes; NetError when it is not this net's.
+    """Return the history by layer and blob, in the blobs' shapes; NetError when it is not this
+    net's.
 
-    Caffe keeps one array per blob, in the net's order (SGD, Nesterov, AdaGrad, RMSProp), or all first ones and then
-    all second ones (AdaDelta, Adam).
+    Caffe keeps one array per blob, in the net's order (SGD, Nesterov, AdaGrad, RMSProp), or all
+    first ones and then all second ones (AdaDelta, Adam).
     """
     flat = [param for blobs in params.values() for param in blobs]
-    found, count = len(state.history), len(flat)
+    found = len(state.history)
+    count = len(flat)
     if not count or found not in (count, 2 * count):
-        raise NetError(f"solver state: found {found} arrays of history, expected {count} or {2 * count}")
+        raise NetError(
+            f"solver state: found {found} arrays of history, expected {count} or {2 * count}"
+        )
     problems = [
-        f"solver state: history {at} (layer '{param.layer}'): found shape {array.shape}, expected {param.shape}"
-        for at, (array, param) in enumerate(zip(state.history, flat * (found // count), strict=True))
+        (
+            f"solver state: history {at} (layer '{param.layer}'): found shape {array.shape}, "
+            f"expected {param.shape}"
+        )
+        for at, (array, param) in enumerate(
+            zip(state.history, flat * (found // count), strict=True)
+        )
         if not same_shape(array.shape, param.shape)
     ]
     if problems:
         raise NetError(problems)
     arrays = [tuple(state.history[at::count]) for at in range(count)]
-    shaped = iter([tuple(a.reshape(p.shape) for a in mine) for mine, p in zip(arrays, flat, strict=True)])
+    shaped = iter(
+        [tuple(a.reshape(p.shape) for a in mine) for mine, p in zip(arrays, flat, strict=True)]
+    )
     return {layer: tuple(next(shaped) for _ in blobs) for layer, blobs in params.items()}
 
 
-def join_history(history: Mapping[str, Sequence[Sequence[NDArray[Any]]]]) -> tuple[NDArray[Any], ...]:
+def join_history(
+    history: Mapping[str, Sequence[Sequence[NDArray[Any]]]],
+) -> tuple[NDArray[Any], ...]:
     """Return the arrays in Caffe's order: the inverse of `split_history`."""
     blobs = [tuple(arrays) for layer in history.values() for arrays in layer]
-    return tuple(np.asarray(array) for at in range(len(blobs[0]) if blobs else 0) for array in (b[at] for b in blobs))
+    return tuple(
+        np.asarray(array)
+        for at in range(len(blobs[0]) if blobs else 0)
+        for array in (b[at] for b in blobs)
+    )
 
 
 def _checked(state: SolverState, path: Path) -> SolverState:

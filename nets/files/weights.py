@@ -1,4 +1,5 @@
-"""Weights from a file into a net: matched by layer name, as Caffe's `--weights` does. The suffix chooses the format."""
+"""Weights from a file into a net: matched by layer name, as Caffe's `--weights` does. The suffix
+chooses the format."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """`blobs`: what the net gets, in its own shapes; `missing`: its layers the file does not have; `extra`: the
-    file's layers the net does not have.
+    """`blobs`: what the net gets, in its own shapes; `missing`: its layers the file does not have;
+    `extra`: the file's layers the net does not have.
     """
 
     blobs: Weights = field(repr=False)
@@ -36,9 +37,11 @@ class Matched:
 
 
 def read_weights(path: Path, shared: Lent = NONE) -> Weights:
-    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors), told apart by the suffix.
+    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors), told apart by
+    the suffix.
 
-    `shared`: what the layers of a net borrow (`shared.lent`); the file's blobs then become those that layers own.
+    `shared`: what the layers of a net borrow (`shared.lent`); the file's blobs then become those
+    that layers own.
     """
     if path.suffix in (".h5", ".hdf5"):
         return owned(hdf5.read_weights(path), shared, path.name)
@@ -48,7 +51,9 @@ def read_weights(path: Path, shared: Lent = NONE) -> Weights:
         return found if SHARES in facts else owned(numbered(found), shared, path.name)
     if path.suffix == ".caffemodel":
         return owned(numbered(read_caffemodel(path)), shared, path.name)
-    raise NetError(f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
+    raise NetError(
+        f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}"
+    )
 
 
 def read_each(paths: Iterable[str], shared: Lent = NONE) -> Weights:
@@ -60,35 +65,47 @@ def read_each(paths: Iterable[str], shared: Lent = NONE) -> Weights:
 
 
 def write_weights(
-    path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None, shapes: Shapes = NONE
+    path: Path,
+    weights: Mapping[str, Sequence[NDArray[Any]]],
+    net: NetSpec | None = None,
+    shapes: Shapes = NONE,
 ) -> None:
     """Write weights, those that layers own, in the format of the suffix.
 
-    `net`, as one state leaves it, describes the layers of a .caffemodel, and says what each layer borrows; `shapes` are
-    those of borrowed blobs, for layers that share in another shape.
+    `net`, as one state leaves it, describes the layers of a .caffemodel, and says what each layer
+    borrows; `shapes` are those of borrowed blobs, for layers that share in another shape.
     """
     layers = net.layers if net else ()
     if path.suffix in (".h5", ".hdf5"):
-        empty: Numbered = {layer.proto.name: {} for layer in layers}  # Caffe writes these groups, too
+        # Caffe writes these groups, too
+        empty: Numbered = {layer.proto.name: {} for layer in layers}
         hdf5.write_weights(path, empty | as_caffe(weights, layers, shapes, path.name, whole=False))
     elif path.suffix == ".safetensors":
-        arrays = {f"{layer}.{at}": array for layer, blobs in weights.items() for at, array in enumerate(blobs)}
+        arrays = {
+            f"{layer}.{at}": array
+            for layer, blobs in weights.items()
+            for at, array in enumerate(blobs)
+        }
         facts = {"net": net.name if net else path.stem}
         checkpoint.save(path, arrays, facts | shares(lent(layers)))
     elif path.suffix == ".caffemodel":
         whole = as_caffe(weights, layers, shapes, path.name, whole=True)
         write_caffemodel(path, {layer: tuple(of.values()) for layer, of in whole.items()}, net)
     else:
-        raise NetError(f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
+        raise NetError(
+            f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}"
+        )
 
 
 def shares(shared: Lent) -> dict[str, str]:
-    """What a checkpoint says of a net whose layers share parameters: it holds each of these once, at its owner."""
+    """What a checkpoint says of a net whose layers share parameters: it holds each of these once,
+    at its owner."""
     return {SHARES: "yes"} if shared else {}
 
 
 def from_checkpoint(arrays: Mapping[str, NDArray[Any]], file: str) -> Weights:
-    """Return the weights among a checkpoint's arrays: those named `layer.index`; the history stays out."""
+    """Return the weights among a checkpoint's arrays: those named `layer.index`; the history stays
+    out."""
     found: dict[str, dict[int, NDArray[Any]]] = {}
     for name, array in arrays.items():
         layer, _, index = name.rpartition(".")
@@ -105,21 +122,29 @@ def from_checkpoint(arrays: Mapping[str, NDArray[Any]], file: str) -> Weights:
 
 
 def match(
-    weights: Mapping[str, Sequence[NDArray[Any]]], params: Mapping[str, Sequence[ParamSpec]], file: str
+    weights: Mapping[str, Sequence[NDArray[Any]]],
+    params: Mapping[str, Sequence[ParamSpec]],
+    file: str,
 ) -> Matched:
-    """Fit `weights` to a net's `params`; NetError lists every layer whose blobs have other numbers or shapes."""
+    """Fit `weights` to a net's `params`; NetError lists every layer whose blobs have other numbers
+    or shapes."""
     problems: list[str] = []
     blobs: Weights = {}
     for layer in (layer for layer in params if layer in weights):
         expected = [param.shape for param in params[layer]]
         found = [tuple(array.shape) for array in weights[layer]]
-        fits = len(found) == len(expected) and all(same_shape(f, e) for f, e in zip(found, expected, strict=True))
+        fits = len(found) == len(expected) and all(
+            same_shape(f, e) for f, e in zip(found, expected, strict=True)
+        )
         if fits:
             blobs[layer] = tuple(
-                np.asarray(array).reshape(shape) for array, shape in zip(weights[layer], expected, strict=True)
+                np.asarray(array).reshape(shape)
+                for array, shape in zip(weights[layer], expected, strict=True)
             )
         else:
-            problems.append(f"{file}: layer '{layer}': found blobs of shapes {found}, expected {expected}")
+            problems.append(
+                f"{file}: layer '{layer}': found blobs of shapes {found}, expected {expected}"
+            )
     if problems:
         raise NetError(problems)
     missing = tuple(layer for layer in params if layer not in weights)
@@ -127,11 +152,17 @@ def match(
     if not blobs and params:
         names = f"{', '.join(list(weights)[:8])}"
         near = did_you_mean(missing[0], weights)
-        raise NetError(f"{file}: no layer of the net is in it{near}; it has {names}, expected {', '.join(missing[:8])}")
+        raise NetError(
+            f"{file}: no layer of the net is in it{near}; it has {names}, "
+            f"expected {', '.join(missing[:8])}"
+        )
     return Matched(blobs, missing, extra)
 
 
-def load_weights(path: Path, params: Mapping[str, Sequence[ParamSpec]], shared: Lent = NONE) -> Matched:
-    """Read `path` and fit it to `params` (a net's `params`); layers of the net that are not in it are `missing`.
-    `shared`: what its layers borrow, of a net that shares parameters (`shared.lent`)."""
+def load_weights(
+    path: Path, params: Mapping[str, Sequence[ParamSpec]], shared: Lent = NONE
+) -> Matched:
+    """Read `path` and fit it to `params` (a net's `params`); layers of the net that are not in it
+    are `missing`. `shared`: what its layers borrow, of a net that shares parameters
+    (`shared.lent`)."""
     return match(read_weights(path, shared), params, path.name)

@@ -1,10 +1,10 @@
 """A net that runs.
 
-graph  emulated     Net: one pass, stage by stage; the same with shapes alone
+graph  emulated_net     Net: one pass, stage by stage; the same with shapes alone
 wiring  borders     which layer reads what; where a part of a net begins and ends
 stages  sharing     the unit in which parameters are pulled; parameters that layers share
 gradients  scores   the gradients of one pass, summed; its losses and accuracies
-memory              where the arrays of a pass lie
+net_memory              where the arrays of a pass lie
 inputs              what a net is fed: its data layers, and whether a batch fits them
 in_place  fusion    who may write over what; which layers are one operation of the backend
 classes             inputs that are numbers of classes or words

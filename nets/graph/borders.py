@@ -1,7 +1,8 @@
-"""Where a part of a net begins and ends: what it is fed, what it hands on, what crosses to its neighbours.
+"""Where a part of a net begins and ends: what it is fed, what it hands on, what crosses to its
+neighbours.
 
-Values are indices and names here. Where the phases are cut is decided in `wiring`, where a chain is in
-`sharding.chain`.
+Values are indices and names here. Where the phases are cut is decided in `wiring`, where a chain is
+in `sharding.chain`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ PARTS = ("all", "conv", "fc", "link")
 class Borders:
     """The borders of a part; a value is an index into `Wiring.values`.
 
-    `inputs`: what is fed, by name. `boundary`: values that cross to other parts. `names`: the last value of each blob.
-    `outputs`: names of what this part makes and none of its layers reads.
+    `inputs`: what is fed, by name. `boundary`: values that cross to other parts. `names`: the last
+    value of each blob. `outputs`: names of what this part makes and none of its layers reads.
     """
 
     inputs: dict[str, int]
@@ -34,8 +35,11 @@ def takes(node: Node, part: str) -> bool:
     return not node.layer.is_source and (part in ("all", "link") or node.in_fc == (part == "fc"))
 
 
-def find_borders(wiring: Wiring, nodes: Sequence[Node], part: str, through: Collection[str], net: str) -> Borders:
-    """The borders of `nodes`, the layers of a part; `through`: inputs of a link whose gradients are wanted."""
+def find_borders(
+    wiring: Wiring, nodes: Sequence[Node], part: str, through: Collection[str], net: str
+) -> Borders:
+    """The borders of `nodes`, the layers of a part; `through`: inputs of a link whose gradients are
+    wanted."""
     values = wiring.values
     sources = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
     boundary = _ends(wiring, nodes, sources, through) if part == "link" else wiring.boundary
@@ -49,14 +53,18 @@ def find_borders(wiring: Wiring, nodes: Sequence[Node], part: str, through: Coll
     return Borders(inputs, boundary, inputs | {values[i].name: i for i in made}, outputs)
 
 
-def _ends(wiring: Wiring, nodes: Sequence[Node], sources: Sequence[int], through: Collection[str]) -> list[int]:
-    """Both ends of a link: inputs that want a gradient, and the columns of the InnerProduct it ends with."""
+def _ends(
+    wiring: Wiring, nodes: Sequence[Node], sources: Sequence[int], through: Collection[str]
+) -> list[int]:
+    """Both ends of a link: inputs that want a gradient, and the columns of the InnerProduct it ends
+    with."""
     last = [i for node in nodes if node.layer.is_dense for i in node.tops]
     return [*(i for i in sources if wiring.values[i].name in through), *last]
 
 
 def first_rows(wiring: Wiring, inputs: Mapping[str, int], net: str) -> int:
-    """The batch size: the length of the first input along axis 0, else of what the net begins with."""
+    """The batch size: the length of the first input along axis 0, else of what the net begins
+    with."""
     made = [i for node in wiring.nodes if not node.bottoms for i in node.tops]
     shapes = [shape for i in (*inputs.values(), *made) if (shape := wiring.values[i].shape)]
     if not shapes:

@@ -30,14 +30,16 @@ class Numbers:
             return ""
         number = found[wrong].reshape(-1)[0].item()
         return (
-            f"'{self.blob}' holds {number:g}, but layer '{self.layer}' takes whole numbers from 0 to {self.count - 1}"
+            f"'{self.blob}' holds {number:g}, but layer '{self.layer}' takes whole numbers "
+            f"from 0 to {self.count - 1}"
         )
 
 
 def numbers_of(net: Net) -> Iterator[Numbers]:
     """Those of a whole net."""
     for layer in (node.layer for stage in net.stages for node in stage.nodes):
-        at, count = getattr(layer, "labels", None), getattr(layer, "classes", None)
+        at = getattr(layer, "labels", None)
+        count = getattr(layer, "classes", None)
         if at is not None and count is not None:
             yield Numbers(layer.name, layer.proto.bottom[at], count, getattr(layer, "ignore", None))
         elif layer.proto.type == "Embed":
@@ -46,5 +48,9 @@ def numbers_of(net: Net) -> Iterator[Numbers]:
 
 def unknown_numbers(net: Net, samples: Mapping[str, NDArray[Any]]) -> list[str]:
     """What of these samples, by input, the net's layers would refuse."""
-    texts = (numbers.mistake(samples[numbers.blob]) for numbers in numbers_of(net) if numbers.blob in samples)
+    texts = (
+        numbers.mistake(samples[numbers.blob])
+        for numbers in numbers_of(net)
+        if numbers.blob in samples
+    )
     return list(dict.fromkeys(filter(None, texts)))

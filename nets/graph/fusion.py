@@ -2,10 +2,11 @@
 
 - BatchNorm, its Scale, the sum with a shortcut and the ReLU: the Scale does the work of all
   (`ops.norm_scale_forward`), the others hand on what they are given.
-- A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling, since what is not
-  positive is nobody's maximum (`rectify` of `ops.pool_forward`).
+- A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling, since
+  what is not positive is nobody's maximum (`rectify` of `ops.pool_forward`).
 
-No blob is lost that can be read by its name: between two joined layers the name is used again, or memory is reused.
+No blob is lost that can be read by its name: between two joined layers the name is used again, or
+memory is reused.
 """
 
 from __future__ import annotations
@@ -23,14 +24,23 @@ from nets.layers.pool import Pooling
 def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
     """Join the layers of `nodes`: into every Scale over a BatchNorm, and into every MAX Pooling.
 
-    Call it after `allow_in_place`. `reused`: arrays share memory, so no blob between two layers is read by its name.
+    Call it after `allow_in_place`. `reused`: arrays share memory, so no blob between two layers is
+    read by its name.
     """
     mine = {node.index: node for node in nodes}
     for node in nodes:
-        if isinstance(node.layer, Pooling) and node.layer.geometry.mode == "MAX" and len(node.tops) == 1:
+        if (
+            isinstance(node.layer, Pooling)
+            and node.layer.geometry.mode == "MAX"
+            and len(node.tops) == 1
+        ):
             _join_pool(wiring, mine, node)
         below = mine.get(wiring.values[node.bottoms[0]].producer) if node.bottoms else None
-        if below is None or not isinstance(node.layer, Scale) or not isinstance(below.layer, BatchNorm):
+        if (
+            below is None
+            or not isinstance(node.layer, Scale)
+            or not isinstance(below.layer, BatchNorm)
+        ):
             continue
         learns = wiring.values[below.bottoms[0]].needs_grad
         if learns and node.layer.per_channel and _next(wiring, mine, below, reused) is node:
@@ -52,7 +62,12 @@ def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> No
 def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> None:
     """Join the sum of the Scale's top and a value that is computed before it."""
     after = _next(wiring, mine, node, reused)
-    if after is None or not isinstance(after.layer, Eltwise) or not after.layer.plain_sum or len(after.bottoms) != 2:
+    if (
+        after is None
+        or not isinstance(after.layer, Eltwise)
+        or not after.layer.plain_sum
+        or len(after.bottoms) != 2
+    ):
         return
     at = after.bottoms.index(node.tops[0])
     other = after.bottoms[1 - at]
@@ -63,7 +78,11 @@ def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -
 
 def _rectifier(node: Node | None) -> ReLU | None:
     """The node's layer, if it is a plain ReLU."""
-    return node.layer if node is not None and isinstance(node.layer, ReLU) and node.layer.slope == 0 else None
+    return (
+        node.layer
+        if node is not None and isinstance(node.layer, ReLU) and node.layer.slope == 0
+        else None
+    )
 
 
 def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
@@ -79,7 +98,8 @@ def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
 def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
     """Join a plain ReLU that only the pooling reads, or that follows it in place."""
     below = mine.get(wiring.values[node.bottoms[0]].producer)
-    before, after = _rectifier(below), _rectifier(_next(wiring, mine, node, False))
+    before = _rectifier(below)
+    after = _rectifier(_next(wiring, mine, node, False))
     if below is not None and before is not None and _next(wiring, mine, below, True) is node:
         node.layer.rectify = True
         before.hand_on()

@@ -1,4 +1,5 @@
-"""The gradients of one pass: of values, summed over their readers, and of parameters, summed over who shares them."""
+"""The gradients of one pass: of values, summed over their readers, and of parameters, summed over
+who shares them."""
 
 from __future__ import annotations
 
@@ -13,10 +14,14 @@ from ops import Array, Backend
 
 
 class Gradients:
-    """What a backward pass has found so far. `sums` are places for sums of values' gradients, by the value's index."""
+    """What a backward pass has found so far. `sums` are places for sums of values' gradients, by
+    the value's index."""
 
     def __init__(self, wiring: Wiring, sharing: Sharing, ops: Backend, dtype: Any) -> None:
-        self._wiring, self._sharing, self._ops, self._dtype = wiring, sharing, ops, dtype
+        self._wiring = wiring
+        self._sharing = sharing
+        self._ops = ops
+        self._dtype = dtype
         self.sums: dict[int, Array] = {}
         self._of: dict[int, Array] = {}
         self._seeds: dict[int, Array] = {}
@@ -24,14 +29,16 @@ class Gradients:
 
     def begin(self) -> None:
         """Forget those of the pass before."""
-        self._of, self._borrowed = {}, {}
+        self._of = {}
+        self._borrowed = {}
 
     def of(self, i: int) -> Array | None:
         """The gradient of value `i`, if backward has reached it."""
         return self._of.get(i)
 
     def add(self, i: int, grad: Array) -> None:
-        """Add a gradient to value `i`; the first is kept by reference, the sum of two is another array."""
+        """Add a gradient to value `i`; the first is kept by reference, the sum of two is another
+        array."""
         known = self._of.get(i)
         self._of[i] = grad if known is None else self._ops.add(known, grad, out=self.sums.get(i))
 
@@ -39,16 +46,23 @@ class Gradients:
         """Give the tops that are part of the loss their weight as gradient."""
         for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
             if weight:
-                seed, shape = self._seeds.get(i), self._wiring.values[i].shape
+                seed = self._seeds.get(i)
+                shape = self._wiring.values[i].shape
                 if seed is None or seed.shape != shape:
-                    alone = shape == () and self.of(i) is None  # then the host keeps it: no device is asked for it
-                    seed = np.zeros((), self._dtype) if alone else self._ops.zeros(shape, self._dtype)
+                    # then the host keeps it: no device is asked for it
+                    alone = shape == () and self.of(i) is None
+                    seed = (
+                        np.zeros((), self._dtype) if alone else self._ops.zeros(shape, self._dtype)
+                    )
                     seed += weight
                     self._seeds[i] = seed
                 self.add(i, seed)
 
-    def settle(self, node: Node, params: Sequence[Array], out: Sequence[Array] | None) -> tuple[Array, ...]:
-        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus what was kept."""
+    def settle(
+        self, node: Node, params: Sequence[Array], out: Sequence[Array] | None
+    ) -> tuple[Array, ...]:
+        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus
+        what was kept."""
         result: list[Array] = []
         for at, grad in enumerate(params):
             owner = self._sharing.owner.get((node.index, at))

@@ -1,11 +1,12 @@
 """A net that runs: the whole, its conv phase or its FC phase, stage by stage, forward and backward.
 
-One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the stages reversed.
-Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so they may
-travel. Every other array is valid until the next pass.
+One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward`
+the stages reversed. Arrays are handed over by reference. Parameter gradients and what crosses the
+cut are new in every pass, so they may travel. Every other array is valid until the next pass.
 
-A parameter that several layers share belongs to the first of them: it is loaded only there, and its gradient, the sum
-of all, comes out only there. The gradient of a running statistic is what the pass adds to it (`ParamSpec.keep`).
+A parameter that several layers share belongs to the first of them: it is loaded only there, and its
+gradient, the sum of all, comes out only there. The gradient of a running statistic is what the pass
+adds to it (`ParamSpec.keep`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from nets.graph.borders import PARTS, find_borders, first_rows, takes
 from nets.graph.fusion import join
 from nets.graph.gradients import Gradients
 from nets.graph.in_place import allow_in_place, owners, readers
-from nets.graph.memory import MemoryPlan, Planner
+from nets.graph.net_memory import MemoryPlan, Planner
 from nets.graph.scores import scores
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module
@@ -36,18 +37,20 @@ MEMORY = ("kept", "reused")
 
 
 class Net:
-    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every mistake.
+    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every
+    mistake.
 
-    `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two passes;
-    `input_shape` is the data source's (C, H, W). The FC
-    phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
-    ("conv") is the rest. `nodes` are its part's layers in their order, `wiring` what the layers of all parts read and
-    write. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through` come out,
-    and that of what it ends with is given. `time_first` says that recurrent layers take the rows for steps of time.
+    `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two
+    passes; `input_shape` is the data source's (C, H, W). The FC phase ("fc") is every InnerProduct,
+    Embed and recurrent layer, what depends on one, and the losses; the conv phase ("conv") is the
+    rest. `nodes` are its part's layers in their order, `wiring` what the layers of all parts read
+    and write. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through`
+    come out, and that of what it ends with is given. `time_first` says that recurrent layers take
+    the rows for steps of time.
 
-    With `memory` "reused" arrays that are never needed together share a place in one block, planned before the first
-    pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be read after a pass; with "kept" every
-    blob stays valid until the next pass.
+    With `memory` "reused" arrays that are never needed together share a place in one block, planned
+    before the first pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be
+    read after a pass; with "kept" every blob stays valid until the next pass.
     """
 
     def __init__(
@@ -69,19 +72,28 @@ class Net:
         _check_choice("part", part, PARTS)
         _check_choice("memory", memory, MEMORY)
         self.spec = spec.for_phase(phase, level=level, stages=stages)
-        self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
+        self.phase = phase
+        self.part = part
+        self.ops = ops
+        self.seed = seed
+        self.dtype = np.dtype(dtype)
         self._input_shape = input_shape
         setup = Setup(phase, batch, input_shape)
         force = part == "all" and self.spec.proto.force_backward
-        self.wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force)
+        self.wiring = wire(
+            self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force
+        )
         self.time_first = any(node.layer.time_first for node in self.wiring.nodes)
         self._sharing = share([node.layer for node in self.wiring.nodes])
         self.nodes = [node for node in self.wiring.nodes if takes(node, part)]
         if part in ("conv", "fc"):
             check_cut(self._sharing, self.wiring.nodes)
         borders = find_borders(self.wiring, self.nodes, part, through, self.spec.name)
-        self._boundary, self._inputs, self._names = borders.boundary, borders.inputs, borders.names
-        self.boundary, self.inputs = [self._value(i).name for i in self._boundary], list(self._inputs)
+        self._boundary = borders.boundary
+        self._inputs = borders.inputs
+        self._names = borders.names
+        self.boundary = [self._value(i).name for i in self._boundary]
+        self.inputs = list(self._inputs)
         self.outputs = borders.outputs
         allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
         if ops.joins:
@@ -92,13 +104,16 @@ class Net:
         self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self.nodes}
         self.stages = cut(self.nodes, self._owned)
         owners_of = [(n.layer, self._owned[n.index]) for n in self.nodes if self._owned[n.index]]
-        self.params = {layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of}
+        self.params = {
+            layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of
+        }
         self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name)
         self._arrays: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
         self._gradients = Gradients(self.wiring, self._sharing, ops, self.dtype)
         self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
-        self._reuses, self._block = memory == "reused", self.ops.empty((0,), np.uint8)
+        self._reuses = memory == "reused"
+        self._block = self.ops.empty((0,), np.uint8)
         self._placed = False
 
     def __repr__(self) -> str:
@@ -130,18 +145,26 @@ class Net:
         return self._value(self._index(name)).shape
 
     def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
-        """Return the first parameters of this part or of some of its layers, the same numbers whatever the part."""
+        """Return the first parameters of this part or of some of its layers, the same numbers
+        whatever the part."""
         return {
-            layer: tuple(self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer])
+            layer: tuple(
+                self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer]
+            )
             for layer in (self.params if layers is None else layers)
         }
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is allocated."""
-        sent, received = (frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers))
+        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is
+        allocated."""
+        sent, received = (
+            frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers)
+        )
         given = frozenset(self._boundary if self.part in ("conv", "link") else ())
-        return Planner(self.wiring, self.nodes, self.phase == "TRAIN", self.dtype, sent, received, given).plan()
+        return Planner(
+            self.wiring, self.nodes, self.phase == "TRAIN", self.dtype, sent, received, given
+        ).plan()
 
     @property
     def scratch(self) -> int:
@@ -149,12 +172,15 @@ class Net:
         return max((self._scratch_of(node) for node in self.nodes), default=0)
 
     def _scratch_of(self, node: Node) -> int:
-        return node.layer.scratch([self._value(i).shape for i in node.bottoms], self.phase == "TRAIN")
+        return node.layer.scratch(
+            [self._value(i).shape for i in node.bottoms], self.phase == "TRAIN"
+        )
 
     # one pass
 
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
-        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all), and `more` such."""
+        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all),
+        and `more` such."""
         spans = (rows or (0, self.batch), *more)
         for low, high in spans:
             if not 0 <= low < high <= self.batch:
@@ -162,11 +188,13 @@ class Net:
         count = sum(high - low for low, high in spans)
         if count != self._rows:
             self.wiring.reshape(Setup(self.phase, count, self._input_shape))
-            self._rows, self._placed = count, False
+            self._rows = count
+            self._placed = False
         if self._reuses and not self._placed:
             self._place()
         self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
-        self._arrays, self._blobs = {}, {}
+        self._arrays = {}
+        self._blobs = {}
         self._gradients.begin()
         for node in self._senders:
             node.layer.forget("top")
@@ -190,10 +218,13 @@ class Net:
         self._placed = True
 
     def feed(self, name: str, array: Any) -> None:
-        """Give the input blob `name`; converted to the net's dtype if it has another, else kept by reference."""
+        """Give the input blob `name`; converted to the net's dtype if it has another, else kept by
+        reference."""
         if name not in self._inputs:
             near = did_you_mean(name, self._inputs)
-            raise NetError(f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}")
+            raise NetError(
+                f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}"
+            )
         given = self.ops.fed(array, self.dtype)
         expected = self._value(self._inputs[name]).shape
         if tuple(given.shape) != expected:
@@ -204,11 +235,15 @@ class Net:
         """Give a layer's parameters for this pass, by reference; they are never written to."""
         if layer not in self.params:
             near = did_you_mean(layer, self.params)
-            raise NetError(f"layer '{layer}': no layer of this part has parameters and that name{near}")
+            raise NetError(
+                f"layer '{layer}': no layer of this part has parameters and that name{near}"
+            )
         found = [tuple(blob.shape) for blob in blobs]
         expected = [param.shape for param in self.params[layer]]
         if found != expected:
-            raise NetError(f"layer '{layer}': found parameters of shapes {found}, expected {expected}")
+            raise NetError(
+                f"layer '{layer}': found parameters of shapes {found}, expected {expected}"
+            )
         self._blobs[layer] = tuple(blobs)
 
     def forward(self, stage: Stage) -> None:
@@ -216,13 +251,16 @@ class Net:
         for node in stage.nodes:
             bottoms = [self._given(i) for i in (*node.bottoms, *node.also)]
             try:
-                tops = node.layer.forward(bottoms, self._parameters(node), node.layer.seen(self._run))
+                tops = node.layer.forward(
+                    bottoms, self._parameters(node), node.layer.seen(self._run)
+                )
             except OpsError as error:
                 raise node.layer.error("", str(error)) from None
             self._arrays.update(zip(node.tops, tops, strict=True))
 
     def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> tuple[Array, ...]:
-        """Run `stage` backward and return its parameters' gradients, newly allocated or written to `out`."""
+        """Run `stage` backward and return its parameters' gradients, newly allocated or written to
+        `out`."""
         result: tuple[Array, ...] = ()
         for node in reversed(stage.nodes):
             gradients = self._backward_node(node, out if self._owned[node.index] else None)
@@ -230,7 +268,8 @@ class Net:
         return result
 
     def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
-        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see there)."""
+        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see
+        there)."""
         for node in self.nodes:
             if isinstance(node.layer, InnerProduct):
                 node.layer.unit_parts = cut(node.layer.top_shape[-1])
@@ -244,37 +283,47 @@ class Net:
         i = self._index(name)
         if self._reuses and name not in (*self.outputs, *self.inputs, *self.boundary):
             raise NetError(
-                f"blob '{name}': its memory is reused in the pass; build the net with memory='kept' to read it"
+                f"blob '{name}': its memory is reused in the pass; build the net with "
+                "memory='kept' to read it"
             )
         return self._given(i)
 
     def grad(self, name: str) -> Array:
-        """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros if none did."""
+        """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros
+        if none did."""
         i = self._inputs[name] if name in self._inputs else self._index(name)
         found = self._gradients.of(i)
         return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found
 
     def set_grad(self, name: str, array: Any) -> None:
-        """Give the gradient of boundary blob `name` to a conv part, before its backward; by reference."""
+        """Give the gradient of boundary blob `name` to a conv part, before its backward; by
+        reference."""
         if name not in self.boundary_grads:
             expected = ", ".join(self.boundary_grads) or "none"
-            raise NetError(f"gradient of '{name}': no gradient crosses here, expected one of: {expected}")
+            raise NetError(
+                f"gradient of '{name}': no gradient crosses here, expected one of: {expected}"
+            )
         given = self.ops.asarray(array, self.dtype)
         given = self.ops.images(given) if given.ndim == 4 else given
         index = next(i for i in self._boundary if self._value(i).name == name)
         if tuple(given.shape) != self._value(index).shape:
             expected_shape = self._value(index).shape
-            raise NetError(f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}")
+            raise NetError(
+                f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}"
+            )
         self._gradients.add(index, given)
 
     def scalars(self) -> dict[str, float]:
-        """Return every loss and accuracy computed in this pass, and their weighted total under "loss".
+        """Return every loss and accuracy computed in this pass, and their weighted total under
+        "loss".
 
         Any top with a loss weight counts: the sum of its numbers, as in Caffe.
         """
         return scores(self.nodes, self.wiring.values, self._arrays, self.ops)
 
-    def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
+    def run(
+        self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0
+    ) -> dict[str, float]:
         """Run the whole part forward on the whole batch and return `scalars()`."""
         self.begin(step)
         for name, array in inputs.items():
@@ -292,7 +341,8 @@ class Net:
         grads = [self._gradients.of(i) for i in node.tops]
         statistics = any(param.keep is not None for param in node.layer.params)
         if not statistics and all(grad is None for grad in grads):
-            zeros = [self.ops.zeros(param.shape, self.dtype) for param in node.layer.params]  # no loss depends on it
+            # no loss depends on it
+            zeros = [self.ops.zeros(param.shape, self.dtype) for param in node.layer.params]
             return self._gradients.settle(node, zeros, out)
         values = Values(
             [self._given(i) for i in node.bottoms],
@@ -300,7 +350,9 @@ class Net:
             self._parameters(node),
         )
         direct = out if len(self._owned[node.index]) == len(node.layer.params) else None
-        bottoms, params = node.layer.backward(grads, values, node.layer.seen(self._run), node.wanted, direct)
+        bottoms, params = node.layer.backward(
+            grads, values, node.layer.seen(self._run), node.wanted, direct
+        )
         for i, grad in zip(node.bottoms, bottoms, strict=True):
             if grad is not None:
                 self._gradients.add(i, grad)
@@ -311,7 +363,9 @@ class Net:
 
     def _index(self, name: str) -> int:
         if name not in self._names:
-            raise NetError(f"blob '{name}': this part has no such blob{did_you_mean(name, self._names)}")
+            raise NetError(
+                f"blob '{name}': this part has no such blob{did_you_mean(name, self._names)}"
+            )
         return self._names[name]
 
     def _given(self, i: int) -> Array:
@@ -322,7 +376,8 @@ class Net:
 
     def _parameters(self, node: Node) -> Sequence[Array]:
         """The layer's own parameters and those it borrows, in its order."""
-        name, owned = node.layer.name, self._owned[node.index]
+        name = node.layer.name
+        owned = self._owned[node.index]
         if owned and name not in self._blobs:
             raise NetError(f"layer '{name}': run before its parameters were loaded in this pass")
         if len(owned) == len(node.layer.params):
@@ -332,7 +387,9 @@ class Net:
             index, place = self._sharing.owner.get((node.index, at), (node.index, at))
             lender = self.wiring.nodes[index].layer.name
             if lender not in self._blobs:
-                raise NetError(f"layer '{lender}': its parameters are shared and were not loaded in this pass")
+                raise NetError(
+                    f"layer '{lender}': its parameters are shared and were not loaded in this pass"
+                )
             found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
         return found
 

@@ -1,4 +1,5 @@
-"""Which layers may write over their bottoms, and which do the work of the next one as they write."""
+"""Which layers may write over their bottoms, and which do the work of the next one as they
+write."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from nets.layers.elementwise import ReLU
 
 
 def allow_in_place(wiring: Wiring, nodes: Sequence[Node], fed: set[int]) -> None:
-    """Let a layer write over its bottom where nobody else reads the old value; `fed`: values that come from outside."""
+    """Let a layer write over its bottom where nobody else reads the old value; `fed`: values that
+    come from outside."""
     for node in nodes:
         names = (list(node.layer.proto.bottom), list(node.layer.proto.top))
         if not node.layer.in_place_ok or names[0] != names[1] or node.bottoms[0] in fed:
@@ -22,7 +24,8 @@ def allow_in_place(wiring: Wiring, nodes: Sequence[Node], fed: set[int]) -> None
 
 
 def _absorb(maker: Node, node: Node) -> None:
-    """Let a product rectify as it writes, for a plain ReLU in place over it: one pass over memory less."""
+    """Let a product rectify as it writes, for a plain ReLU in place over it: one pass over memory
+    less."""
     layer = node.layer
     if isinstance(layer, ReLU) and layer.in_place and layer.slope == 0 and maker.layer.rectifies:
         maker.layer.rectify = layer.absorbed = True

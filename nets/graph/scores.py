@@ -1,4 +1,5 @@
-"""The losses and accuracies of a pass, as Python's numbers: whatever device has them is waited for once."""
+"""The losses and accuracies of a pass, as Python's numbers: whatever device has them is waited for
+once."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ def scores(
 ) -> dict[str, float]:
     """Every score of the layers that have run, and the weighted total of the losses under "loss".
 
-    Any top with a loss weight counts: the sum of its numbers, as in Caffe. NetError where a layer was given a label
-    that it does not know, and could not say so while it ran.
+    Any top with a loss weight counts: the sum of its numbers, as in Caffe. NetError where a layer
+    was given a label that it does not know, and could not say so while it ran.
     """
     wanted = [
         (node.layer, i, weight)
@@ -23,11 +24,14 @@ def scores(
         if i in arrays and ((place == 0 and node.layer.scores) or weight)
     ]
     judges = [(layer, layer.verdict) for layer, _, _ in wanted if layer.verdict is not None]
-    numbers = ops.sums([*(arrays[i] for _, i, _ in wanted), *(verdict[1:2] for _, verdict in judges)])
+    numbers = ops.sums(
+        [*(arrays[i] for _, i, _ in wanted), *(verdict[1:2] for _, verdict in judges)]
+    )
     for (layer, _), number in zip(judges, numbers[len(wanted) :], strict=True):
         if text := layer.told(number):
             raise layer.error("", text)
-    found, total = dict[str, float](), 0.0
+    found = dict[str, float]()
+    total = 0.0
     for (_, i, weight), number in zip(wanted, numbers, strict=False):
         found[values[i].name] = number
         total += weight * number

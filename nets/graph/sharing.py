@@ -1,4 +1,5 @@
-"""Parameters that several layers share by name (Caffe's `param { name: "w" }`): who owns each, and the checks.
+"""Parameters that several layers share by name (Caffe's `param { name: "w" }`): who owns each, and
+the checks.
 
 The first layer that names a parameter owns it: it alone has values, a history and an update.
 """
@@ -29,10 +30,11 @@ class Sharing:
 
 
 def share(layers: Sequence[Layer]) -> Sharing:
-    """Find the owners; multipliers that only a borrower gives become the owner's. NetError lists every mistake.
+    """Find the owners; multipliers that only a borrower gives become the owner's. NetError lists
+    every mistake.
 
-    The rules are those of Caffe's Net::AppendParam. Shapes are equal, or only sizes if the borrower says
-    `share_mode: PERMISSIVE`. Multipliers that both give must agree.
+    The rules are those of Caffe's Net::AppendParam. Shapes are equal, or only sizes if the borrower
+    says `share_mode: PERMISSIVE`. Multipliers that both give must agree.
     """
     first: dict[str, Slot] = {}
     owner: dict[Slot, Slot] = {}
@@ -60,17 +62,24 @@ def _named(layers: Sequence[Layer]) -> Iterator[tuple[Slot, str]]:
 
 def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None:
     """Check a borrower against the owner and give the owner its multipliers."""
-    owner, borrower = layers[mine[0]], layers[theirs[0]]
-    spec, other = owner.params[mine[1]], borrower.params[theirs[1]]
+    owner = layers[mine[0]]
+    borrower = layers[theirs[0]]
+    spec = owner.params[mine[1]]
+    other = borrower.params[theirs[1]]
     loose = borrower.proto.param[theirs[1]].share_mode == caffe.ParamSpec.PERMISSIVE
     same = math.prod(spec.shape) == math.prod(other.shape) if loose else spec.shape == other.shape
     if not same:
         text = f"'{name}' has shape {other.shape} here, but {spec.shape} in layer '{owner.name}'"
-        raise borrower.error("param.name", f"{text}, expected {'as many numbers' if loose else 'one shape'}")
+        raise borrower.error(
+            "param.name", (f"{text}, expected {'as many numbers' if loose else 'one shape'}")
+        )
     for key in ("lr_mult", "decay_mult"):
         told = [layers[i].proto.param[at].HasField(key) for i, at in (mine, theirs)]
         if all(told) and getattr(spec, key) != getattr(other, key):
-            text = f"found {getattr(other, key):g} for shared '{name}', but {getattr(spec, key):g} in '{owner.name}'"
+            text = (
+                f"found {getattr(other, key):g} for shared '{name}', but "
+                f"{getattr(spec, key):g} in '{owner.name}'"
+            )
             raise borrower.error(f"param.{key}", text)
         if told == [False, True]:
             spec = replace(spec, **{key: getattr(other, key)})
@@ -78,9 +87,13 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
 
 
 def check_cut(sharing: Sharing, nodes: Sequence[Node]) -> None:
-    """Refuse a parameter that the two phases of a net share: they may run on different machines. NetError."""
+    """Refuse a parameter that the two phases of a net share: they may run on different machines.
+    NetError."""
     for borrowed, owner in sharing.owner.items():
-        mine, other = nodes[borrowed[0]], nodes[owner[0]]
+        mine = nodes[borrowed[0]]
+        other = nodes[owner[0]]
         if mine.in_fc != other.in_fc:
-            text = f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
+            text = (
+                f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
+            )
             raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")

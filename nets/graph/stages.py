@@ -1,4 +1,5 @@
-"""A net in stages: consecutive layers with at most one that has parameters, the unit in which parameters are pulled."""
+"""A net in stages: consecutive layers with at most one that has parameters, the unit in which
+parameters are pulled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which layer reads what: blob names resolved to values, each written once.
 
-Checks a net's connections, and tells which layers form the FC phase, what crosses the cut and which values need
-gradients.
+Checks a net's connections, and tells which layers form the FC phase, what crosses the cut and which
+values need gradients.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from nets.layers.base import Shape
 
 @dataclass
 class Value:
-    """What a blob name means between two writes: an in-place layer makes a new value of the same name."""
+    """What a blob name means between two writes: an in-place layer makes a new value of the same
+    name."""
 
     name: str
     shape: Shape
@@ -28,10 +29,11 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values).
+    """One layer, its place in the order, and the values it reads and writes (indices into
+    Wiring.values).
 
-    `wanted`: for each bottom whether a gradient has to flow into it. `also`: further values that its forward takes,
-    bottoms of a later layer whose work it does (`nets.graph.fusion`).
+    `wanted`: for each bottom whether a gradient has to flow into it. `also`: further values that
+    its forward takes, bottoms of a later layer whose work it does (`nets.graph.fusion`).
     """
 
     index: int
@@ -52,11 +54,14 @@ class Wiring:
 
     @property
     def boundary(self) -> list[int]:
-        """Values the conv phase makes (or is fed) and the FC phase reads, in the order they are made."""
+        """Values the conv phase makes (or is fed) and the FC phase reads, in the order they are
+        made."""
         return [i for i, value in enumerate(self.values) if self._crosses(value)]
 
     def _crosses(self, value: Value) -> bool:
-        return not self.nodes[value.producer].in_fc and any(self.nodes[c].in_fc for c in value.consumers)
+        return not self.nodes[value.producer].in_fc and any(
+            self.nodes[c].in_fc for c in value.consumers
+        )
 
     def reshape(self, setup: Setup) -> None:
         """Give every layer and value the shapes that follow from `setup`."""
@@ -73,12 +78,14 @@ def wire(
     through: Collection[str] = (),
     force: bool = False,
 ) -> Wiring:
-    """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has any.
+    """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has
+    any.
 
-    `through`: inputs whose gradients are wanted, because the layers that made them learn. `force`: gradients flow back
-    to every input, but not to labels (Caffe's force_backward).
+    `through`: inputs whose gradients are wanted, because the layers that made them learn. `force`:
+    gradients flow back to every input, but not to labels (Caffe's force_backward).
     """
-    wiring, problems = Wiring([], []), list(_repeated_names(specs))
+    wiring = Wiring([], [])
+    problems = list(_repeated_names(specs))
     current: dict[str, int] = {}
     broken: set[str] = set()  # tops of layers with a mistake: their readers are not blamed
     for spec in specs:
@@ -102,11 +109,14 @@ def _add(
     through: Collection[str],
     force: bool,
 ) -> None:
-    layer, proto = make(spec), spec.proto
+    layer = make(spec)
+    proto = spec.proto
     for name in proto.bottom:
         if name not in current and name not in broken:
             near = did_you_mean(name, [*current, *broken])
-            raise spec.where.error("bottom", f"found '{name}', but no layer above has such a top{near}")
+            raise spec.where.error(
+                "bottom", (f"found '{name}', but no layer above has such a top{near}")
+            )
     for name in proto.top:
         if name in current and name not in proto.bottom:
             maker = wiring.nodes[wiring.values[current[name]].producer].layer.name
@@ -124,7 +134,9 @@ def _add(
     _mark(wiring, node)
     _ask(wiring, node, force)
     node.wanted = _wanted(wiring, node)
-    needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(node.wanted))
+    needs = layer.differentiable and (
+        any(param.lr_mult for param in layer.params) or any(node.wanted)
+    )
     for name, shape in zip(proto.top, shapes, strict=True):
         current[name] = len(wiring.values)
         node.tops.append(len(wiring.values))
@@ -135,30 +147,40 @@ def _add(
 def _mark(wiring: Wiring, node: Node) -> None:
     """Put the node into the FC phase if it is a dense or scoring layer, or depends on one."""
     after_fc = any(wiring.nodes[wiring.values[i].producer].in_fc for i in node.bottoms)
-    node.in_fc = after_fc or node.layer.is_dense or node.layer.scores or any(node.layer.loss_weights)
+    node.in_fc = (
+        after_fc or node.layer.is_dense or node.layer.scores or any(node.layer.loss_weights)
+    )
 
 
 def _check_labels(wiring: Wiring, node: Node) -> None:
     """Refuse labels that depend on parameters: no loss has a gradient for them."""
-    at, down = node.layer.labels, list(node.layer.proto.propagate_down)
+    at = node.layer.labels
+    down = list(node.layer.proto.propagate_down)
     if at is None or not node.layer.differentiable or at >= len(node.bottoms):
         return
     value = wiring.values[node.bottoms[at]]
     learned = value.needs_grad and not wiring.nodes[value.producer].layer.is_source
     if learned and not (len(down) > at and not down[at]):
         text = f"labels '{value.name}' depend on parameters, and no gradient reaches labels; "
-        raise node.layer.error("bottom", text + "set propagate_down: false for them if that is meant")
+        raise node.layer.error(
+            "bottom", text + ("set propagate_down: false for them if that is meant")
+        )
 
 
 def _ask(wiring: Wiring, node: Node, force: bool) -> None:
-    """Let gradients flow to the bottoms for which the file asks for them: by force_backward, or by propagate_down."""
-    layer, down = node.layer, list(node.layer.proto.propagate_down)
+    """Let gradients flow to the bottoms for which the file asks for them: by force_backward, or by
+    propagate_down."""
+    layer = node.layer
+    down = list(node.layer.proto.propagate_down)
     for at, i in enumerate(node.bottoms if layer.differentiable else ()):
         asked = down[at] if down else force
         if asked and at != layer.labels:
             wiring.values[i].needs_grad = True
         elif asked and down:
-            text = f"found true for '{wiring.values[i].name}', but no gradient reaches labels, expected false"
+            text = (
+                f"found true for '{wiring.values[i].name}', but no gradient reaches "
+                "labels, expected false"
+            )
             raise layer.error("propagate_down", text)
 
 
@@ -166,13 +188,17 @@ def _wanted(wiring: Wiring, node: Node) -> list[bool]:
     down = list(node.layer.proto.propagate_down)
     allowed = down or [True] * len(node.bottoms)
     return [
-        node.layer.differentiable and allow and at != node.layer.labels and wiring.values[i].needs_grad
+        node.layer.differentiable
+        and allow
+        and at != node.layer.labels
+        and wiring.values[i].needs_grad
         for at, (i, allow) in enumerate(zip(node.bottoms, allowed, strict=True))
     ]
 
 
 def _scores(spec: LayerSpec) -> bool:
-    """Whether the layer is a loss or an accuracy: two of these may have one name, their tops differ."""
+    """Whether the layer is a loss or an accuracy: two of these may have one name, their tops
+    differ."""
     kind = kind_of(spec)
     return kind is not None and kind.scores
 
@@ -184,5 +210,9 @@ def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:
         seen = first.setdefault(spec.proto.name, spec)
         if seen is not spec and not (_scores(seen) and _scores(spec)):
             line = seen.where.node.line
-            problems.append(spec.where.problem("name", f"found '{spec.proto.name}' twice, first on line {line}"))
+            problems.append(
+                spec.where.problem(
+                    "name", (f"found '{spec.proto.name}' twice, first on line {line}")
+                )
+            )
     return problems

@@ -1,6 +1,7 @@
-"""The layer kinds, one file per family; `make_layer` finds the class of a prototxt layer by its type.
+"""The layer kinds, one file per family; `make_layer` finds the class of a prototxt layer by its
+type.
 
-base  table  windows     what every layer is; the table in the docs; kernel, stride and pad as Caffe writes them
+base  layer_table  windows     what every layer is; the table in the docs; kernel, stride and pad as Caffe writes them
 data  constant           tops fed from outside; tops that a layer makes itself
 conv  pool  dense        convolution, pooling, InnerProduct and Embed
 recurrent                LSTM, RNN

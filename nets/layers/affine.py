@@ -1,4 +1,5 @@
-"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second bottom."""
+"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second
+bottom."""
 
 from typing import Any
 
@@ -10,7 +11,8 @@ from ops import Array
 
 
 def _covered(layer: Layer, block: str, shapes: list[Shape]) -> tuple[int, Shape]:
-    """Return (axis, shape of the factors): that of the second bottom, or `num_axes` axes of the first."""
+    """Return (axis, shape of the factors): that of the second bottom, or `num_axes` axes of the
+    first."""
     message: Any = getattr(layer.proto, block)
     shape = shapes[0]
     if len(shapes) == 2:
@@ -18,30 +20,44 @@ def _covered(layer: Layer, block: str, shapes: list[Shape]) -> tuple[int, Shape]
         part = shapes[1]
     else:
         if message.num_axes < -1:
-            raise layer.error(f"{block}.num_axes", f"found {message.num_axes}, expected an integer >= -1")
+            raise layer.error(
+                f"{block}.num_axes", (f"found {message.num_axes}, expected an integer >= -1")
+            )
         axis = axis_of(layer, f"{block}.axis", message.axis, shape) if message.num_axes else 0
         end = len(shape) if message.num_axes == -1 else axis + message.num_axes
         if end > len(shape):
-            raise layer.error(f"{block}.num_axes", f"found {message.num_axes}, but the bottom has shape {shape}")
+            raise layer.error(
+                f"{block}.num_axes", (f"found {message.num_axes}, but the bottom has shape {shape}")
+            )
         part = shape[axis:end]
     if shape[axis : axis + len(part)] != part:
-        raise layer.error("bottom", f"found shapes {shape} and {part}, expected the second among the first's axes")
+        raise layer.error(
+            "bottom",
+            (f"found shapes {shape} and {part}, expected the second among the first's axes"),
+        )
     return axis, part
 
 
 @register("Scale")
 class Scale(Layer):
-    """x * scale (+ bias), along the axes of x from `axis` on; the scale is a parameter or the second bottom."""
+    """x * scale (+ bias), along the axes of x from `axis` on; the scale is a parameter or the
+    second bottom."""
 
     bottoms = (1, 2)
-    planned, reads_tops, gradient_in_place_ok = True, False, True
+    planned = True
+    reads_tops = False
+    gradient_in_place_ok = True
     norm: BatchNorm | None = None  # the layer below, if its work is done here (`fusion`)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
         self.axis, self.part = _covered(self, "scale_param", shapes)
         if len(shapes) == 1:
-            one = p.filler if p.HasField("filler") else caffe.FillerParameter(type="constant", value=1)
+            one = (
+                p.filler
+                if p.HasField("filler")
+                else caffe.FillerParameter(type="constant", value=1)
+            )
             self.declare("scale", self.part, one, "scale_param.filler")
         self.bias = p.bias_term
         if self.bias:
@@ -57,9 +73,15 @@ class Scale(Layer):
         if self.norm is not None:
             addend = bottoms[1] if len(bottoms) > 1 else None
             y, _, _ = self.ops.norm_scale_forward(
-                bottoms[0], blobs[0], blobs[1], eps=self.norm.eps, rectify=self.rectify, addend=addend,
-                out=self.buffer("top", bottoms[0].shape), **self.norm.statistics,
-            )  # fmt: skip
+                bottoms[0],
+                blobs[0],
+                blobs[1],
+                eps=self.norm.eps,
+                rectify=self.rectify,
+                addend=addend,
+                out=self.buffer("top", bottoms[0].shape),
+                **self.norm.statistics,
+            )
             self.added = addend is not None
             return [y]
         gamma = blobs[0] if len(bottoms) == 1 else bottoms[1]
@@ -68,17 +90,29 @@ class Scale(Layer):
         return [self.ops.scale_forward(bottoms[0], gamma, beta, axis=self.axis, out=out)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, dy, learned = values.bottoms[0], grads[0], len(values.bottoms) == 1
+        x = values.bottoms[0]
+        dy = grads[0]
+        learned = len(values.bottoms) == 1
         assert dy is not None
         if self.norm is not None:
             return self._backward_joined(self.norm, dy, x, values.blobs, out)
         gamma = values.blobs[0] if learned else values.bottoms[1]
         dgamma, dbeta = self.ops.scale_backward_weights(
-            x, dy, self.part, axis=self.axis, bias=self.bias,
-            out_gamma=out[0] if out and learned else None, out_beta=out[-1] if out and self.bias else None,
-        )  # fmt: skip
+            x,
+            dy,
+            self.part,
+            axis=self.axis,
+            bias=self.bias,
+            out_gamma=out[0] if out and learned else None,
+            out_beta=out[-1] if out and self.bias else None,
+        )
         dx = None
         if wanted[0]:
             into = dy if self.over_gradient else self.buffer("bottom", x.shape)
@@ -86,19 +120,32 @@ class Scale(Layer):
         params = ((dgamma,) if learned else ()) + (() if dbeta is None else (dbeta,))
         return [dx] if learned else [dx, dgamma if wanted[1] else None], params
 
-    def _backward_joined(self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None) -> Gradients:
-        """From dy to the gradient of BatchNorm's bottom; with an addend the ReLU has already rectified dy."""
+    def _backward_joined(
+        self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None
+    ) -> Gradients:
+        """From dy to the gradient of BatchNorm's bottom; with an addend the ReLU has already
+        rectified dy."""
         dx, dgamma, dbeta = self.ops.norm_scale_backward(
-            dy, x, blobs[0], blobs[1], norm.mean, norm.variance, eps=norm.eps, fixed=norm.fixed,
-            rectify=self.rectify and not self.added, out=dy if self.over_gradient else self.buffer("bottom", x.shape),
-            out_gamma=out[0] if out else None, out_beta=out[1] if out else None,
-        )  # fmt: skip
+            dy,
+            x,
+            blobs[0],
+            blobs[1],
+            norm.mean,
+            norm.variance,
+            eps=norm.eps,
+            fixed=norm.fixed,
+            rectify=self.rectify and not self.added,
+            out=dy if self.over_gradient else self.buffer("bottom", x.shape),
+            out_gamma=out[0] if out else None,
+            out_beta=out[1] if out else None,
+        )
         return [dx], (dgamma, dbeta)
 
 
 @register("Bias")
 class Bias(Layer):
-    """x + bias, along the axes of x from `axis` on; the bias is a parameter or the second bottom."""
+    """x + bias, along the axes of x from `axis` on; the bias is a parameter or the second
+    bottom."""
 
     bottoms = (1, 2)
     passes_gradient = True
@@ -111,12 +158,22 @@ class Bias(Layer):
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         bias = blobs[0] if len(bottoms) == 1 else bottoms[1]
-        return [self.ops.bias_forward(bottoms[0], bias, axis=self.axis, out=self.buffer("top", bottoms[0].shape))]
+        return [
+            self.ops.bias_forward(
+                bottoms[0], bias, axis=self.axis, out=self.buffer("top", bottoms[0].shape)
+            )
+        ]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        dy, learned = grads[0], len(values.bottoms) == 1
+        dy = grads[0]
+        learned = len(values.bottoms) == 1
         assert dy is not None
         db = self.ops.bias_backward(dy, self.part, axis=self.axis, out=out[0] if out else None)
         dx = dy if wanted[0] else None

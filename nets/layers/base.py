@@ -1,7 +1,7 @@
 """What every layer is: shapes first, then forward and backward on arrays it is handed.
 
-Also the registry of kinds, and buffers that are kept between passes. A layer sees its own bottoms, tops and parameters;
-blob names and the order of layers are the graph's.
+Also the registry of kinds, and buffers that are kept between passes. A layer sees its own bottoms,
+tops and parameters; blob names and the order of layers are the graph's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
 
-MOST_NUMBERS = 2**40  # of one array: 4 TB; what fits into this machine is another question (`runtime.plan.room`)
+# of one array: 4 TB; what fits into this machine is another question (`runtime.plan.room`)
+MOST_NUMBERS = 2**40
 
 Shape: TypeAlias = tuple[int, ...]
 Blobs: TypeAlias = Sequence[Array]
@@ -28,7 +29,8 @@ Blobs: TypeAlias = Sequence[Array]
 
 @dataclass(frozen=True)
 class Setup:
-    """What shapes depend on besides the bottoms: the phase, rows per pass, the shape of the data source's samples.
+    """What shapes depend on besides the bottoms: the phase, rows per pass, the shape of the data
+    source's samples.
 
     `input_shape` is the shape of the first top, or of each top by name (HDF5Data).
     """
@@ -71,7 +73,8 @@ class Run:
     def uniforms(
         self, key: str, name: str, shape: Shape, out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker draws them.
+        """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker
+        draws them.
 
         `out`, if given, is C-contiguous host memory.
         """
@@ -86,7 +89,8 @@ class Run:
                 source.random(dtype=np.float32, out=drawn[done : done + count])
                 skipped -= count
             source.random(dtype=np.float32, out=drawn[done : done + (high - low) * each])
-            done, before = done + (high - low) * each, high
+            done = done + (high - low) * each
+            before = high
         return drawn
 
 
@@ -101,15 +105,17 @@ class Values:
 
 Gradients: TypeAlias = tuple[list[Array | None], tuple[Array, ...]]
 
-TOP, GRADIENT, SAVED = "top", "gradient", "saved"
+TOP = "top"
+GRADIENT = "gradient"
+SAVED = "saved"
 
 
 @dataclass(frozen=True)
 class Need:
     """An array that a layer asks `buffer` for under `key`.
 
-    `life` says what it is: a TOP, the GRADIENT of a bottom (`at`: which one), or SAVED from forward to backward. dtype
-    None is the net's.
+    `life` says what it is: a TOP, the GRADIENT of a bottom (`at`: which one), or SAVED from forward
+    to backward. dtype None is the net's.
     """
 
     key: str
@@ -120,7 +126,8 @@ class Need:
 
 
 class Layer:
-    """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what they are.
+    """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what
+    they are.
 
     bottoms, tops         how many (least, most)
     is_source             its tops are fed; it is never run
@@ -168,38 +175,55 @@ class Layer:
     phase: str  # its own, which counts instead of the net's, or ""
 
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
-        self.proto, self.where, self.ops, self.dtype = spec.proto, spec.where, ops, np.dtype(dtype)
+        self.proto = spec.proto
+        self.where = spec.where
+        self.ops = ops
+        self.dtype = np.dtype(dtype)
         self.name: str = spec.proto.name
         self.in_place = False
         self.over_gradient = False  # the gradient of the bottom is written over that of the top
         self.rectify = False  # the ReLU that follows in place is done here
         self.written: frozenset[int] = frozenset()  # bottoms that lie in the top already
         self.params: list[ParamSpec] = []
-        self.verdict: Array | None = None  # on a device: its loss and what `told` tells of, read when scores are
+        # on a device: its loss and what `told` tells of, read when scores are
+        self.verdict: Array | None = None
         self._buffers: dict[str, Array] = {}
         self.phase = caffe.Phase.Name(spec.proto.phase) if spec.proto.HasField("phase") else ""
-        given, count = [float(weight) for weight in spec.proto.loss_weight], len(spec.proto.top)
+        given = [float(weight) for weight in spec.proto.loss_weight]
+        count = len(spec.proto.top)
         self.loss_weights = given or [self.default_weight, *[0.0] * (count - 1)][:count]
 
     def __repr__(self) -> str:
         return f"<{self.proto.type} {self.name} params={[param.shape for param in self.params]}>"
 
     def setup(self, shapes: Sequence[Shape], setup: Setup) -> list[Shape]:
-        """Check the layer against its bottoms, fill `params` and return the shapes of its tops; NetError."""
+        """Check the layer against its bottoms, fill `params` and return the shapes of its tops;
+        NetError."""
         self._check_count("bottom", len(self.proto.bottom), self.bottoms)
         self._check_count("top", len(self.proto.top), self.tops)
         self._check_weights()
         if len(self.proto.propagate_down) not in (0, len(shapes)):
-            text = f"found {len(self.proto.propagate_down)}, expected none or {len(shapes)}, one per bottom"
+            text = (
+                f"found {len(self.proto.propagate_down)}, expected none or {len(shapes)}, "
+                "one per bottom"
+            )
             raise self.error("propagate_down", text)
         self.params = []
         tops = self._shape(list(shapes), replace(setup, phase=self.phase or setup.phase))
         if len(self.proto.param) > len(self.params):
-            found = f"found {len(self.proto.param)}, expected at most {len(self.params)}, one per parameter"
+            found = (
+                f"found {len(self.proto.param)}, expected at most {len(self.params)}, "
+                "one per parameter"
+            )
             raise self.error("param", f"{found} of type '{self.proto.type}'")
-        for what, shape in (*(("top", shape) for shape in tops), *((p.name, p.shape) for p in self.params)):
+        for what, shape in (
+            *(("top", shape) for shape in tops),
+            *((p.name, p.shape) for p in self.params),
+        ):
             if math.prod(shape) > MOST_NUMBERS:
-                text = f"its {what} would have shape {shape}, expected at most {MOST_NUMBERS} numbers"
+                text = (
+                    f"its {what} would have shape {shape}, expected at most {MOST_NUMBERS} numbers"
+                )
                 raise self.error("", text)
         return tops
 
@@ -215,23 +239,31 @@ class Layer:
         raise NotImplementedError
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        """Return (one gradient per bottom, None where not `wanted`; one per parameter, in `out` if given)."""
+        """Return (one gradient per bottom, None where not `wanted`; one per parameter, in `out` if
+        given)."""
         raise NotImplementedError
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        """What the layer asks `buffer` for in a pass: by default "top" and, in training, "bottom"."""
+        """What the layer asks `buffer` for in a pass: by default "top" and, in training,
+        "bottom"."""
         found = [] if self.in_place or self.views else [Need("top", tops[0], TOP)]
         return [*found, Need("bottom", bottoms[0], GRADIENT)] if training else found
 
     def parts_of_top(self) -> list[slice] | None:
-        """Which part of the top's axis 1 each bottom is, for layers that put their bottoms side by side there."""
+        """Which part of the top's axis 1 each bottom is, for layers that put their bottoms side by
+        side there."""
         return None
 
     def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
-        """Multiplications of a forward pass by the parameters that are matrices; backward has as many for each of
-        parameters and data."""
+        """Multiplications of a forward pass by the parameters that are matrices; backward has as
+        many for each of parameters and data."""
         return 0
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
@@ -240,7 +272,9 @@ class Layer:
 
     def reorders(self, shape: Shape) -> bool:
         """Whether the backend keeps images of this shape in another order than the logical one."""
-        return self.ops.channels_last and len(shape) == 4 and shape[1] > 1 and shape[2] * shape[3] > 1
+        return (
+            self.ops.channels_last and len(shape) == 4 and shape[1] > 1 and shape[2] * shape[3] > 1
+        )
 
     def place(self, key: str, array: Array) -> None:
         """Use `array` as the buffer of that key from now on."""
@@ -251,7 +285,8 @@ class Layer:
         return self.where.error(key, text)
 
     def forget(self, prefix: str) -> None:
-        """Drop the buffers whose key begins with `prefix`, because someone else may still read them."""
+        """Drop the buffers whose key begins with `prefix`, because someone else may still read
+        them."""
         for key in [key for key in self._buffers if key.startswith(prefix)]:
             del self._buffers[key]
 
@@ -259,7 +294,9 @@ class Layer:
         """Return an array kept under `key` between passes; its contents are undefined."""
         kept = self._buffers.get(key)
         if kept is None or tuple(kept.shape) != tuple(shape):
-            kept = self._buffers[key] = self.ops.empty(tuple(shape), self.dtype if dtype is None else dtype)
+            kept = self._buffers[key] = self.ops.empty(
+                tuple(shape), self.dtype if dtype is None else dtype
+            )
         return kept
 
     def number(self, value: float) -> Array:
@@ -269,31 +306,40 @@ class Layer:
         return top
 
     def declare(self, name: str, shape: Shape, filler: caffe.FillerParameter, key: str) -> None:
-        """Append a parameter; its multipliers come from the layer's `param` entry of the same index."""
+        """Append a parameter; its multipliers come from the layer's `param` entry of the same
+        index."""
         check_filler(filler, shape, self.where, key)
         index = len(self.params)
         given = self.proto.param[index] if index < len(self.proto.param) else caffe.ParamSpec()
         self.params.append(
-            ParamSpec(self.name, index, name, shape, filler, float(given.lr_mult), float(given.decay_mult))
+            ParamSpec(
+                self.name, index, name, shape, filler, float(given.lr_mult), float(given.decay_mult)
+            )
         )
 
     def declare_statistic(self, name: str, shape: Shape, keep: float) -> None:
         """Append a running statistic that starts at 0 (see ParamSpec.keep); it is never learned."""
         index = len(self.params)
         if index < len(self.proto.param) and self.proto.param[index].lr_mult != 0:
-            raise self.error("param.lr_mult", "a running statistic is not learned, expected lr_mult 0 or no param")
+            raise self.error(
+                "param.lr_mult",
+                ("a running statistic is not learned, expected lr_mult 0 or no param"),
+            )
         filler = caffe.FillerParameter(type="constant", value=0)
         self.params.append(ParamSpec(self.name, index, name, shape, filler, 0.0, 0.0, keep))
 
     def told(self, number: float) -> str:
-        """What is wrong with what the layer was given, by the second number of its `verdict`; "" if nothing is."""
+        """What is wrong with what the layer was given, by the second number of its `verdict`; "" if
+        nothing is."""
         return ""
 
     def weight(self, grads: Sequence[Array | None]) -> float:
-        """The gradient of a loss layer's scalar first top as a number: its loss weight plus what comes from above."""
+        """The gradient of a loss layer's scalar first top as a number: its loss weight plus what
+        comes from above."""
         if (found := grads[0]) is None:
             return 0.0
-        return float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))  # see Gradients.seed
+        # see Gradients.seed
+        return float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))
 
     def _check_weights(self) -> None:
         if len(self.loss_weights) != len(self.proto.top):
@@ -302,7 +348,10 @@ class Layer:
         if any(self.loss_weights) and not self.differentiable:
             raise self.error("loss_weight", "this type has no gradient, expected no weight")
         if self.scores and any(self.loss_weights[1:]):
-            raise self.error("loss_weight", "only the first top of this type has a gradient, expected 0 for the others")
+            raise self.error(
+                "loss_weight",
+                ("only the first top of this type has a gradient, expected 0 for the others"),
+            )
 
     def _check_count(self, key: str, found: int, allowed: tuple[int, int]) -> None:
         if not allowed[0] <= found <= allowed[1]:

@@ -1,4 +1,5 @@
-"""Several blobs to one and one to several, as views where possible (Caffe's `Concat`, `Slice`, `Eltwise`, ...)."""
+"""Several blobs to one and one to several, as views where possible (Caffe's `Concat`, `Slice`,
+`Eltwise`, ...)."""
 
 import itertools
 from collections.abc import Sequence
@@ -45,23 +46,34 @@ class Concat(Layer):
     """All bottoms one after the other along `axis` (default 1)."""
 
     bottoms = (1, MANY)
-    passes_gradient, gradient_parts = True, True
-    planned, reads_bottoms, reads_tops = True, False, False
+    passes_gradient = True
+    gradient_parts = True
+    planned = True
+    reads_bottoms = False
+    reads_tops = False
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         return [Need("top", tops[0], TOP)]
 
     def parts_of_top(self) -> list[slice] | None:
         """The channels of each bottom, where channels are put together."""
-        return [part[1] for part in self.parts] if len(self.top_shape) == 4 and len(self.parts[0]) == 2 else None
+        return (
+            [part[1] for part in self.parts]
+            if len(self.top_shape) == 4 and len(self.parts[0]) == 2
+            else None
+        )
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        axis, first = _axis(self, "concat_param", "concat_dim", shapes[0]), shapes[0]
+        axis = _axis(self, "concat_param", "concat_dim", shapes[0])
+        first = shapes[0]
         for shape in shapes[1:]:
             if len(shape) != len(first) or any(
                 a != b for at, (a, b) in enumerate(zip(shape, first, strict=True)) if at != axis
             ):
-                raise self.error("bottom", f"found shapes {shapes}, expected them to differ along axis {axis} only")
+                raise self.error(
+                    "bottom",
+                    (f"found shapes {shapes}, expected them to differ along axis {axis} only"),
+                )
         ends = list(itertools.accumulate((shape[axis] for shape in shapes), initial=0))
         self.parts = [_part(axis, start, end) for start, end in itertools.pairwise(ends)]
         self.top_shape = (*first[:axis], ends[-1], *first[axis + 1 :])
@@ -75,39 +87,65 @@ class Concat(Layer):
         return [y]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         dy = grads[0]
-        return [None if dy is None or not want else dy[p] for want, p in zip(wanted, self.parts, strict=True)], ()
+        return [
+            None if dy is None or not want else dy[p]
+            for want, p in zip(wanted, self.parts, strict=True)
+        ], ()
 
 
 @register("Slice")
 class Slice(Layer):
-    """The bottom cut along `axis` (default 1) at `slice_point`s, or into equal parts: one top each, as views."""
+    """The bottom cut along `axis` (default 1) at `slice_point`s, or into equal parts: one top each,
+    as views."""
 
     tops = (1, MANY)
     top_is_free = False
-    planned, views, reads_bottoms, reads_tops = True, True, False, False
+    planned = True
+    views = True
+    reads_bottoms = False
+    reads_tops = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        shape, count = shapes[0], len(self.proto.top)
+        shape = shapes[0]
+        count = len(self.proto.top)
         axis = _axis(self, "slice_param", "slice_dim", shape)
         points = [int(point) for point in self.proto.slice_param.slice_point]
         if not points and shape[axis] % count:
-            raise self.error("top", f"found {count} tops for {shape[axis]} along axis {axis}, expected a divisor")
+            raise self.error(
+                "top",
+                (f"found {count} tops for {shape[axis]} along axis {axis}, expected a divisor"),
+            )
         points = points or [at * shape[axis] // count for at in range(1, count)]
         ends = [0, *points, shape[axis]]
         if len(ends) != count + 1 or any(a >= b for a, b in itertools.pairwise(ends)):
-            text = f"found {points}, expected {count - 1} rising numbers between 0 and {shape[axis]}"
+            text = (
+                f"found {points}, expected {count - 1} rising numbers between 0 and {shape[axis]}"
+            )
             raise self.error("slice_param.slice_point", text)
         self.parts = [_part(axis, start, end) for start, end in itertools.pairwise(ends)]
-        return [(*shape[:axis], end - start, *shape[axis + 1 :]) for start, end in itertools.pairwise(ends)]
+        return [
+            (*shape[:axis], end - start, *shape[axis + 1 :])
+            for start, end in itertools.pairwise(ends)
+        ]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         return [bottoms[0][part] for part in self.parts]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0]:
             return [None], ()
@@ -119,11 +157,15 @@ class Slice(Layer):
 
 @register("Split")
 class Split(Layer):
-    """The bottom under several names; their gradients add. A net needs none: any blob may be read by several layers."""
+    """The bottom under several names; their gradients add. A net needs none: any blob may be read
+    by several layers."""
 
     tops = (1, MANY)
     top_is_free = False
-    planned, views, reads_bottoms, reads_tops = True, True, False, False
+    planned = True
+    views = True
+    reads_bottoms = False
+    reads_tops = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         return shapes * len(self.proto.top)
@@ -132,7 +174,12 @@ class Split(Layer):
         return bottoms * len(self.proto.top)
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         found = [dy for dy in grads if dy is not None]
         if not wanted[0] or not found:
@@ -146,31 +193,41 @@ class Eltwise(Layer):
 
     bottoms = (2, MANY)
     passes_gradient = True
-    planned, reads_tops = True, False
+    planned = True
+    reads_tops = False
 
     def hand_on(self, at: int) -> None:
         """The layer that makes bottom `at` adds the other one to it."""
-        self.views, self.view_of = True, at
+        self.views = True
+        self.view_of = at
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         found = [] if self.views else [Need("top", tops[0], TOP)]
         if self.operation == "MAX":
             found.append(Need("which", tops[0], SAVED, dtype=np.int32))
         if training and not self.plain_sum:
-            found += [Need(f"bottom{at}", shape, GRADIENT, at=at) for at, shape in enumerate(bottoms)]
+            found += [
+                Need(f"bottom{at}", shape, GRADIENT, at=at) for at, shape in enumerate(bottoms)
+            ]
         return found
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.eltwise_param
         self.operation = caffe.EltwiseParameter.EltwiseOp.Name(p.operation)
         self.coeffs = [float(coeff) for coeff in p.coeff] or None
-        self.reads_bottoms, self.plain_sum = self.operation == "PROD", self.operation == "SUM" and self.coeffs is None
+        self.reads_bottoms = self.operation == "PROD"
+        self.plain_sum = self.operation == "SUM" and self.coeffs is None
         if any(shape != shapes[0] for shape in shapes):
             raise self.error("bottom", f"found shapes {shapes}, expected one shape")
         if self.coeffs and self.operation != "SUM":
-            raise self.error("eltwise_param.coeff", f"given with {self.operation}, expected them with SUM only")
+            raise self.error(
+                "eltwise_param.coeff", (f"given with {self.operation}, expected them with SUM only")
+            )
         if self.coeffs and len(self.coeffs) != len(shapes):
-            raise self.error("eltwise_param.coeff", f"found {len(self.coeffs)}, expected {len(shapes)}, one per bottom")
+            raise self.error(
+                "eltwise_param.coeff",
+                (f"found {len(self.coeffs)}, expected {len(shapes)}, one per bottom"),
+            )
         return shapes[:1]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -184,9 +241,15 @@ class Eltwise(Layer):
         return [y]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        dy, inputs = grads[0], values.bottoms
+        dy = grads[0]
+        inputs = values.bottoms
         if dy is None:
             return [None] * len(inputs), ()
         if self.plain_sum:  # every bottom has the top's gradient: no copies
@@ -202,7 +265,8 @@ class Eltwise(Layer):
 class Silence(Layer):
     """Reads blobs that nobody else reads, so that they are no outputs."""
 
-    bottoms, tops = (1, MANY), (0, 0)
+    bottoms = (1, MANY)
+    tops = (0, 0)
     differentiable = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:

@@ -15,19 +15,26 @@ OLD_KEYS = ("num", "channels", "height", "width")
 
 @register("DummyData")
 class DummyData(Layer):
-    """Tops of the shapes and fillers in `dummy_data_param`, one for all or one each; random ones anew in each pass.
+    """Tops of the shapes and fillers in `dummy_data_param`, one for all or one each; random ones
+    anew in each pass.
 
     The numbers belong to (seed, step, layer, row of the whole batch).
     """
 
-    bottoms, tops = (0, 0), (1, 1000)
+    bottoms = (0, 0)
+    tops = (1, 1000)
     differentiable = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         count = len(self.proto.top)
-        self.shapes = [with_rows(shape, setup) for shape in self._for_each("shape", self._given_shapes(), count)]
+        self.shapes = [
+            with_rows(shape, setup)
+            for shape in self._for_each("shape", self._given_shapes(), count)
+        ]
         zero = [caffe.FillerParameter(type="constant", value=0)]
-        self.fillers = self._for_each("data_filler", list(self.proto.dummy_data_param.data_filler) or zero, count)
+        self.fillers = self._for_each(
+            "data_filler", list(self.proto.dummy_data_param.data_filler) or zero, count
+        )
         for shape, filler in zip(self.shapes, self.fillers, strict=True):
             check_filler(filler, shape, self.where, "dummy_data_param.data_filler")
         return self.shapes
@@ -38,18 +45,27 @@ class DummyData(Layer):
         old = [list(getattr(p, key)) for key in OLD_KEYS]
         if p.shape and any(old):
             raise self.error(
-                "dummy_data_param.shape", "given besides num, channels, height, width, expected one of both"
+                "dummy_data_param.shape",
+                ("given besides num, channels, height, width, expected one of both"),
             )
         if len({len(sizes) for sizes in old}) > 1:
-            raise self.error("dummy_data_param", f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}")
-        shapes = [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(zip(*old, strict=True))
+            raise self.error(
+                "dummy_data_param",
+                (f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}"),
+            )
+        shapes = [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(
+            zip(*old, strict=True)
+        )
         if any(min(shape, default=0) < 1 for shape in shapes):
             raise self.error("dummy_data_param.shape", f"found {shapes}, expected sizes >= 1")
         return shapes
 
     def _for_each(self, key: str, given: list[Any], count: int) -> list[Any]:
         if len(given) not in (1, count):
-            raise self.error(f"dummy_data_param.{key}", f"found {len(given)}, expected 1 or {count}, one per top")
+            raise self.error(
+                f"dummy_data_param.{key}",
+                (f"found {len(given)}, expected 1 or {count}, one per top"),
+            )
         return given * count if len(given) == 1 else given
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -57,12 +73,15 @@ class DummyData(Layer):
 
     def _filled(self, index: int, run: Run) -> Array:
         """Fill the whole batch and keep the rows of this pass."""
-        shape, filler = self.shapes[index], self.fillers[index]
+        shape = self.shapes[index]
+        filler = self.fillers[index]
         rng = generator(run.seed, "dummy", run.step, self.name, index)
         if shape[0] != run.rows:  # axis 0 does not count rows
             return self.ops.asarray(FILLERS[filler.type](shape, filler, rng), self.dtype)
         values = FILLERS[filler.type]((run.whole, *shape[1:]), filler, rng)
-        return self.ops.asarray(np.concatenate([values[low:high] for low, high in run.ranges]), self.dtype)
+        return self.ops.asarray(
+            np.concatenate([values[low:high] for low, high in run.ranges]), self.dtype
+        )
 
 
 @register("Parameter")
@@ -74,14 +93,24 @@ class Parameter(Layer):
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         shape = tuple(int(size) for size in self.proto.parameter_param.shape.dim)
-        self.declare("parameter", shape, caffe.FillerParameter(type="constant", value=0), "parameter_param.shape")
+        self.declare(
+            "parameter",
+            shape,
+            caffe.FillerParameter(type="constant", value=0),
+            "parameter_param.shape",
+        )
         return [shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         return [blobs[0]]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         place = out[0] if out else self.ops.empty(self.params[0].shape, self.dtype)
         place[...] = grads[0]

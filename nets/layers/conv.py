@@ -1,4 +1,5 @@
-"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation, rectangular kernels."""
+"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation,
+rectangular kernels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,18 +15,27 @@ Backward = tuple[Callable[..., tuple[Array, Array | None]], Callable[..., Array]
 class Windowed(Layer):
     """What both share: reading the windows, and the parameters weight and bias (K,)."""
 
-    planned, reads_tops = True, False
+    planned = True
+    reads_tops = False
     top_shape: Shape
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.convolution_param, image(self, shapes[0])
+        p = self.proto.convolution_param
+        shape = image(self, shapes[0])
         if p.num_output < 1:
-            raise self.error(f"{BLOCK}.num_output", f"found {p.num_output}, expected an integer >= 1")
+            raise self.error(
+                f"{BLOCK}.num_output", (f"found {p.num_output}, expected an integer >= 1")
+            )
         if p.group < 1 or shape[1] % p.group or p.num_output % p.group:
-            text = f"found {p.group}, expected a divisor of {shape[1]} inputs and {p.num_output} outputs"
+            text = (
+                f"found {p.group}, expected a divisor of {shape[1]} inputs and "
+                f"{p.num_output} outputs"
+            )
             raise self.error(f"{BLOCK}.group", text)
         kernel = pair(self, BLOCK, "kernel_size", None)
-        stride, pad, dilation = (pair(self, BLOCK, *key) for key in (("stride", 1), ("pad", 0), ("dilation", 1)))
+        stride, pad, dilation = (
+            pair(self, BLOCK, *key) for key in (("stride", 1), ("pad", 0), ("dilation", 1))
+        )
         try:
             self.geometry = ConvGeometry(kernel, stride, pad, dilation, int(p.group))
             weight, self.top_shape = self._shapes(shape, int(p.num_output))
@@ -45,9 +55,15 @@ class Windowed(Layer):
         raise NotImplementedError
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, dy = values.bottoms[0], grads[0]
+        x = values.bottoms[0]
+        dy = grads[0]
         assert dy is not None
         of_parameters, of_bottom = self._back()
         bias = len(self.params) > 1
@@ -72,7 +88,9 @@ class Convolution(Windowed):
         return math.prod(tops[0]) * math.prod(self.params[0].shape[1:])
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
-        return self.ops.conv_scratch(bottoms[0], self.params[0].shape, self.geometry, training=training)
+        return self.ops.conv_scratch(
+            bottoms[0], self.params[0].shape, self.geometry, training=training
+        )
 
     def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
         weight = (outputs, shape[1] // self.geometry.groups, *self.geometry.kernel)
@@ -81,7 +99,11 @@ class Convolution(Windowed):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         bias = blobs[1] if len(self.params) > 1 else None
         out = self.buffer("top", self.top_shape)
-        return [self.ops.conv_forward(bottoms[0], blobs[0], bias, self.geometry, out=out, rectify=self.rectify)]
+        return [
+            self.ops.conv_forward(
+                bottoms[0], blobs[0], bias, self.geometry, out=out, rectify=self.rectify
+            )
+        ]
 
     def _back(self) -> Backward:
         return self.ops.conv_backward_weights, self.ops.conv_backward_data

@@ -1,4 +1,5 @@
-"""Layers whose tops are fed from outside (Caffe's `Data`, `ImageData`, `HDF5Data`, `MemoryData`, `Input`).
+"""Layers whose tops are fed from outside (Caffe's `Data`, `ImageData`, `HDF5Data`, `MemoryData`,
+`Input`).
 
 They promise shapes; `nets.data` reads.
 """
@@ -27,10 +28,13 @@ class Source(Layer):
 
     def _known(self, setup: Setup, axes: str) -> Shape:
         """Return the shape of the data source's samples."""
-        known, first = setup.input_shape, self.proto.top[0]
+        known = setup.input_shape
+        first = self.proto.top[0]
         shape = known.get(first) if isinstance(known, Mapping) else known
         if shape is None:
-            raise self.error("", f"the data's shape is not known, expected a data source with {axes}")
+            raise self.error(
+                "", (f"the data's shape is not known, expected a data source with {axes}")
+            )
         return tuple(shape)
 
     def _cropped(self, batch: int, shape: Shape) -> list[Shape]:
@@ -38,22 +42,29 @@ class Source(Layer):
         channels, height, width = shape
         crop = int(self.proto.transform_param.crop_size)
         if crop > min(height, width):
-            text = f"found {crop}, expected at most {min(height, width)}: the images are {height} x {width}"
+            text = (
+                f"found {crop}, expected at most {min(height, width)}: the images are "
+                f"{height} x {width}"
+            )
             raise self.error("transform_param.crop_size", text)
         return [(batch, channels, crop or height, crop or width), (batch,)][: len(self.proto.top)]
 
 
 @register("Data")
 class Data(Source):
-    """Tops data (N, C, H, W) and label (N,): N from the prototxt or the caller, the rest from the data source."""
+    """Tops data (N, C, H, W) and label (N,): N from the prototxt or the caller, the rest from the
+    data source."""
 
     tops = (1, 2)
     block = "data_param"
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        batch, shape = self._batch(setup), self._known(setup, "images (C, H, W)")
+        batch = self._batch(setup)
+        shape = self._known(setup, "images (C, H, W)")
         if len(shape) != 3:
-            raise self.error("", f"the data source has samples of shape {shape}, expected images (C, H, W)")
+            raise self.error(
+                "", (f"the data source has samples of shape {shape}, expected images (C, H, W)")
+            )
         return self._cropped(batch, shape)
 
 
@@ -66,7 +77,8 @@ class ImageData(Data):
 
 @register("MemoryData")
 class MemoryData(Source):
-    """Tops data (N, C, H, W) and label (N,), all sizes from the prototxt but for the caller's batch."""
+    """Tops data (N, C, H, W) and label (N,), all sizes from the prototxt but for the caller's
+    batch."""
 
     tops = (2, 2)
     block = "memory_data_param"
@@ -75,26 +87,32 @@ class MemoryData(Source):
         p = self.proto.memory_data_param
         image = (int(p.channels), int(p.height), int(p.width))
         if min(image) < 1:
-            raise self.error("memory_data_param", f"found channels, height, width {image}, expected integers >= 1")
+            raise self.error(
+                "memory_data_param",
+                (f"found channels, height, width {image}, expected integers >= 1"),
+            )
         return self._cropped(self._batch(setup), image)
 
 
 @register("HDF5Data")
 class HDF5Data(Source):
-    """Tops of any number, (N, ...): shapes as the data source says, or (N,) where it only speaks of the first."""
+    """Tops of any number, (N, ...): shapes as the data source says, or (N,) where it only speaks of
+    the first."""
 
     tops = (1, 1000)
     block = "hdf5_data_param"
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        batch, shape = self._batch(setup), self._known(setup, "samples of one shape")
+        batch = self._batch(setup)
+        shape = self._known(setup, "samples of one shape")
         known = setup.input_shape if isinstance(setup.input_shape, Mapping) else {}
         return [(batch, *shape), *((batch, *known.get(top, ())) for top in self.proto.top[1:])]
 
 
 @register("Input")
 class Input(Source):
-    """Tops of the shapes in `input_param`, one for all or one each; the caller's batch replaces the rows' size."""
+    """Tops of the shapes in `input_param`, one for all or one each; the caller's batch replaces the
+    rows' size."""
 
     tops = (1, 1000)
 
@@ -102,7 +120,9 @@ class Input(Source):
         given = [tuple(int(size) for size in shape.dim) for shape in self.proto.input_param.shape]
         count = len(self.proto.top)
         if len(given) not in (1, count):
-            raise self.error("input_param.shape", f"found {len(given)}, expected 1 or {count}, one per top")
+            raise self.error(
+                "input_param.shape", (f"found {len(given)}, expected 1 or {count}, one per top")
+            )
         if any(size < 1 for shape in given for size in shape) or not all(given):
             raise self.error("input_param.shape", f"found {given}, expected sizes >= 1")
         return [with_rows(shape, setup) for shape in (given * count if len(given) == 1 else given)]

@@ -29,10 +29,12 @@ class InnerProduct(Layer):
     """
 
     is_dense = True
-    planned, reads_tops, rectifies = True, False, True
-    # Groups of units, each computed by a product of its own. The order in which a product adds up depends on its shape,
-    # and so its shape is the same however many units a server has. The gradient of x, a sum over all units, is added up
-    # in pairs of these groups.
+    planned = True
+    reads_tops = False
+    rectifies = True
+    # Groups of units, each computed by a product of its own. The order in which a product adds up
+    # depends on its shape, and so its shape is the same however many units a server has. The
+    # gradient of x, a sum over all units, is added up in pairs of these groups.
     unit_parts: Sequence[slice] = ()
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
@@ -40,28 +42,36 @@ class InnerProduct(Layer):
         if self.flattens:
             found.append(Need("flat", (self.rows, self.width), SAVED))
         if training:
-            found.append(Need("bottom", bottoms[0] if self.flattens else (self.rows, self.width), GRADIENT))
+            found.append(
+                Need("bottom", bottoms[0] if self.flattens else (self.rows, self.width), GRADIENT)
+            )
         return found
 
     def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
         return math.prod(tops[0]) // tops[0][-1] * math.prod(self.params[0].shape)
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
-        sizes, bias = (self.rows, self.width, self.top_shape[-1]), len(self.params) > 1
+        sizes = (self.rows, self.width, self.top_shape[-1])
+        bias = len(self.params) > 1
         return self.ops.dense_scratch(*sizes, training=training, bias=bias, turned=self.transpose)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, block = self.proto.inner_product_param, "inner_product_param"
+        p = self.proto.inner_product_param
+        block = "inner_product_param"
         if p.num_output < 1:
-            raise self.error(f"{block}.num_output", f"found {p.num_output}, expected an integer >= 1")
+            raise self.error(
+                f"{block}.num_output", (f"found {p.num_output}, expected an integer >= 1")
+            )
         axis = axis_of(self, f"{block}.axis", p.axis, shapes[0])
-        outer, self.width = shapes[0][:axis], math.prod(shapes[0][axis:])
+        outer = shapes[0][:axis]
+        self.width = math.prod(shapes[0][axis:])
         self.transpose = p.transpose
         shape = (self.width, p.num_output) if p.transpose else (p.num_output, self.width)
         self.declare("weight", shape, p.weight_filler, f"{block}.weight_filler")
         if p.bias_term:
             self.declare("bias", (p.num_output,), p.bias_filler, f"{block}.bias_filler")
-        self.rows, self.top_shape = math.prod(outer), (*outer, int(p.num_output))
+        self.rows = math.prod(outer)
+        self.top_shape = (*outer, int(p.num_output))
         self.flattens = axis == 1 and self.reorders(shapes[0])
         return [self.top_shape]
 
@@ -82,34 +92,51 @@ class InnerProduct(Layer):
         return [_as(y_NO, self.top_shape)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, dy = values.bottoms[0], grads[0]
+        x = values.bottoms[0]
+        dy = grads[0]
         assert dy is not None
-        dy_NO, bias = _as(dy, (self.rows, self.top_shape[-1])), len(self.params) > 1
-        out_w, out_b = self._turned(out[0]) if out else None, out[1] if out and bias else None
+        dy_NO = _as(dy, (self.rows, self.top_shape[-1]))
+        bias = len(self.params) > 1
+        out_w = self._turned(out[0]) if out else None
+        out_b = out[1] if out and bias else None
         if self.unit_parts:
             dw, db = self._gradients(dy_NO, out_w, out_b)
         else:
-            dw, db = self.ops.dense_backward_weights(self.x_ND, dy_NO, bias=bias, out_w=out_w, out_b=out_b)
-        dx, dw = None, out[0] if out else self._turned(dw)
+            dw, db = self.ops.dense_backward_weights(
+                self.x_ND, dy_NO, bias=bias, out_w=out_w, out_b=out_b
+            )
+        dx = None
+        dw = out[0] if out else self._turned(dw)
         if wanted[0]:
             into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
             dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
-            if self.flattens:  # the flat copy of x is not needed any more; it held the flat gradient
+            # the flat copy of x is not needed any more; it held the flat gradient
+            if self.flattens:
                 dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
             else:
                 dx = _as(dx_ND, x.shape)
         return [dx], (dw,) if db is None else (dw, db)
 
-    def _gradients(self, dy_NO: Array, dw_OD: Array | None, db_O: Array | None) -> tuple[Array, Array | None]:
+    def _gradients(
+        self, dy_NO: Array, dw_OD: Array | None, db_O: Array | None
+    ) -> tuple[Array, Array | None]:
         """Of the loss by weight (O, D) and bias (O,), part by part."""
-        outputs, bias = dy_NO.shape[1], len(self.params) > 1
+        outputs = dy_NO.shape[1]
+        bias = len(self.params) > 1
         dw_OD = self.ops.empty((outputs, self.width), dy_NO.dtype) if dw_OD is None else dw_OD
         db_O = self.ops.empty((outputs,), dy_NO.dtype) if bias and db_O is None else db_O
         for part in self.unit_parts:
             some = None if db_O is None else db_O[part]
-            self.ops.dense_backward_weights(self.x_ND, dy_NO[:, part], bias=bias, out_w=dw_OD[part], out_b=some)
+            self.ops.dense_backward_weights(
+                self.x_ND, dy_NO[:, part], bias=bias, out_w=dw_OD[part], out_b=some
+            )
         return dw_OD, db_O
 
     def _gradient(self, dy_NO: Array, w_OD: Array, out: Array) -> Array:
@@ -118,7 +145,9 @@ class InnerProduct(Layer):
             return self.ops.dense_backward_data(dy_NO, w_OD, out=out)
         shape = (self.rows, self.width)
         found = [
-            self.ops.dense_backward_data(dy_NO[:, part], w_OD[part], out=self.buffer(f"part {number}", shape))
+            self.ops.dense_backward_data(
+                dy_NO[:, part], w_OD[part], out=self.buffer(f"part {number}", shape)
+            )
             for number, part in enumerate(self.unit_parts)
         ]
         return self.ops.add_all(found, out)
@@ -140,23 +169,39 @@ class Embed(Layer):
     is_dense = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, block = self.proto.embed_param, "embed_param"
+        p = self.proto.embed_param
+        block = "embed_param"
         for key in ("num_output", "input_dim"):
             if getattr(p, key) < 1:
-                raise self.error(f"{block}.{key}", f"found {getattr(p, key)}, expected an integer >= 1")
-        self.declare("weight", (p.input_dim, p.num_output), p.weight_filler, f"{block}.weight_filler")
+                raise self.error(
+                    f"{block}.{key}", (f"found {getattr(p, key)}, expected an integer >= 1")
+                )
+        self.declare(
+            "weight", (p.input_dim, p.num_output), p.weight_filler, f"{block}.weight_filler"
+        )
         if p.bias_term:
             self.declare("bias", (p.num_output,), p.bias_filler, f"{block}.bias_filler")
         return [(*shapes[0], int(p.num_output))]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        w, bias = blobs[0], blobs[1] if len(self.params) > 1 else None
-        return [self.ops.embed_forward(bottoms[0], w, bias, out=self.buffer("top", (*bottoms[0].shape, w.shape[1])))]
+        w = blobs[0]
+        bias = blobs[1] if len(self.params) > 1 else None
+        return [
+            self.ops.embed_forward(
+                bottoms[0], w, bias, out=self.buffer("top", (*bottoms[0].shape, w.shape[1]))
+            )
+        ]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        dy, bias = grads[0], len(self.params) > 1
+        dy = grads[0]
+        bias = len(self.params) > 1
         assert dy is not None
         dw, db = self.ops.embed_backward_weights(
             values.bottoms[0], dy, self.params[0].shape, bias=bias,

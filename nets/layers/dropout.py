@@ -1,4 +1,5 @@
-"""Dropout (Caffe's `Dropout`). What is kept depends on the seed, the step and the row, not on who draws it."""
+"""Dropout (Caffe's `Dropout`). What is kept depends on the seed, the step and the row, not on who
+draws it."""
 
 from collections.abc import Sequence
 
@@ -11,25 +12,32 @@ from ops import Array
 
 @register("Dropout")
 class Dropout(Layer):
-    """In training each value is kept with probability 1 - dropout_ratio and divided by it; in test, unchanged.
+    """In training each value is kept with probability 1 - dropout_ratio and divided by it; in test,
+    unchanged.
 
-    The choice belongs to (seed, step, layer, row of the whole batch, place in the row), whichever worker computes that
-    row, on whatever device. It is drawn where it is used, forward and again backward: no mask is kept.
+    The choice belongs to (seed, step, layer, row of the whole batch, place in the row), whichever
+    worker computes that row, on whatever device. It is drawn where it is used, forward and again
+    backward: no mask is kept.
     """
 
     in_place_ok = True
     top_is_free = False
     passes_gradient = True
-    planned, reads_bottoms, reads_tops = True, False, False
+    planned = True
+    reads_bottoms = False
+    reads_tops = False
     gradient_in_place_ok = True
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        return [] if self.views else super().needs(bottoms, tops, training)  # or it hands on bottoms and gradients
+        # or it hands on bottoms and gradients
+        return [] if self.views else super().needs(bottoms, tops, training)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.ratio = float(self.proto.dropout_param.dropout_ratio)
         if not 0.0 < self.ratio < 1.0:
-            raise self.error("dropout_param.dropout_ratio", f"found {self.ratio:g}, expected 0 < ratio < 1")
+            raise self.error(
+                "dropout_param.dropout_ratio", (f"found {self.ratio:g}, expected 0 < ratio < 1")
+            )
         self.views = setup.phase != "TRAIN"
         return [shapes[0]]
 
@@ -40,16 +48,25 @@ class Dropout(Layer):
         return [self._drop(x, x if self.in_place else self.buffer("top", x.shape), run)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         dy = grads[0]
         if not wanted[0] or dy is None or run.phase != "TRAIN":
             return [dy if wanted[0] else None], ()
-        return [self._drop(dy, dy if self.over_gradient else self.buffer("bottom", dy.shape), run)], ()
+        return [
+            self._drop(dy, dy if self.over_gradient else self.buffer("bottom", dy.shape), run)
+        ], ()
 
     def _drop(self, x: Array, out: Array, run: Run) -> Array:
         """Each range of rows by the numbers of its rows in the whole batch."""
-        key = int(generator(run.seed, "dropout", run.step, self.name).integers(2**64, dtype=np.uint64))
+        key = int(
+            generator(run.seed, "dropout", run.step, self.name).integers(2**64, dtype=np.uint64)
+        )
         each = x.shape[0] // run.rows  # 1 unless an axis was folded into the rows
         if len(run.ranges) == 1:
             return self.ops.dropout(x, self.ratio, key, run.ranges[0][0] * each, out=out)

@@ -1,7 +1,8 @@
-"""Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`, `Power`, `Exp`, `Log`, ...).
+"""Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`, `Power`,
+`Exp`, `Log`, ...).
 
-Each layer says in what its gradient is written: its bottom or its top. Learned slopes are in `prelu`, random masks in
-`dropout`.
+Each layer says in what its gradient is written: its bottom or its top. Learned slopes are in
+`prelu`, random masks in `dropout`.
 """
 
 from collections.abc import Sequence
@@ -34,12 +35,21 @@ class Elementwise(Layer):
         return [self._forward(x, x if self.in_place else self.buffer("top", x.shape))]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, y, dy = values.bottoms[0], values.tops[0], grads[0]
+        x = values.bottoms[0]
+        y = values.tops[0]
+        dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
-        return [self._backward(dy, x, y, dy if self.over_gradient else self.buffer("bottom", x.shape))], ()
+        return [
+            self._backward(dy, x, y, dy if self.over_gradient else self.buffer("bottom", x.shape))
+        ], ()
 
 
 @register("ReLU")
@@ -55,19 +65,31 @@ class ReLU(Elementwise):
     def _read(self) -> None:
         self.slope = float(self.proto.relu_param.negative_slope)
         if self.slope < 0:
-            raise self.error("relu_param.negative_slope", f"found {self.slope:g}, expected a number >= 0")
+            raise self.error(
+                "relu_param.negative_slope", (f"found {self.slope:g}, expected a number >= 0")
+            )
 
     def hand_on(self) -> None:
         """Another layer rectifies the gradient, the one below or one above."""
-        self.passes_gradient, self.reads_tops = True, False
+        self.passes_gradient = True
+        self.reads_tops = False
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         return super().needs(bottoms, tops, training and not self.passes_gradient)
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        return (grads, ()) if self.passes_gradient else super().backward(grads, values, run, wanted, out)
+        return (
+            (grads, ())
+            if self.passes_gradient
+            else super().backward(grads, values, run, wanted, out)
+        )
 
     def _forward(self, x: Array, out: Array) -> Array:
         return x if self.absorbed else self.ops.relu_forward(x, self.slope, out=out)
@@ -140,13 +162,19 @@ class Power(Elementwise):
 
     def _read(self) -> None:
         p = self.proto.power_param
-        self.power, self.scale, self.shift = float(p.power), float(p.scale), float(p.shift)
+        self.power = float(p.power)
+        self.scale = float(p.scale)
+        self.shift = float(p.shift)
 
     def _forward(self, x: Array, out: Array) -> Array:
-        return self.ops.power_forward(x, power=self.power, scale=self.scale, shift=self.shift, out=out)
+        return self.ops.power_forward(
+            x, power=self.power, scale=self.scale, shift=self.shift, out=out
+        )
 
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
-        return self.ops.power_backward(dy, x, power=self.power, scale=self.scale, shift=self.shift, out=out)
+        return self.ops.power_backward(
+            dy, x, power=self.power, scale=self.scale, shift=self.shift, out=out
+        )
 
 
 @register("Exp")
@@ -155,7 +183,9 @@ class Exp(Elementwise):
 
     def _read(self) -> None:
         p = self.proto.exp_param
-        self.base, self.scale, self.shift = _base(self, "exp_param", p.base), float(p.scale), float(p.shift)
+        self.base = _base(self, "exp_param", p.base)
+        self.scale = float(p.scale)
+        self.shift = float(p.shift)
 
     def _forward(self, x: Array, out: Array) -> Array:
         return self.ops.exp_forward(x, base=self.base, scale=self.scale, shift=self.shift, out=out)
@@ -170,15 +200,21 @@ class Log(Elementwise):
 
     def _read(self) -> None:
         p = self.proto.log_param
-        self.base, self.scale, self.shift = _base(self, "log_param", p.base), float(p.scale), float(p.shift)
+        self.base = _base(self, "log_param", p.base)
+        self.scale = float(p.scale)
+        self.shift = float(p.shift)
         if self.base == 1:
-            raise self.error("log_param.base", "found 1, expected another number: its logarithm is 0")
+            raise self.error(
+                "log_param.base", ("found 1, expected another number: its logarithm is 0")
+            )
 
     def _forward(self, x: Array, out: Array) -> Array:
         return self.ops.log_forward(x, base=self.base, scale=self.scale, shift=self.shift, out=out)
 
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
-        return self.ops.log_backward(dy, x, base=self.base, scale=self.scale, shift=self.shift, out=out)
+        return self.ops.log_backward(
+            dy, x, base=self.base, scale=self.scale, shift=self.shift, out=out
+        )
 
 
 @register("Threshold")
@@ -197,9 +233,12 @@ class Clip(Elementwise):
 
     def _read(self) -> None:
         p = self.proto.clip_param
-        self.least, self.most = float(p.min), float(p.max)
+        self.least = float(p.min)
+        self.most = float(p.max)
         if self.least > self.most:
-            raise self.error("clip_param.min", f"found {self.least:g}, expected at most max, {self.most:g}")
+            raise self.error(
+                "clip_param.min", (f"found {self.least:g}, expected at most max, {self.most:g}")
+            )
 
     def _forward(self, x: Array, out: Array) -> Array:
         y: Array = self.ops.xp.clip(x, self.least, self.most, out=out)
@@ -234,5 +273,7 @@ class Swish(Elementwise):
 def _base(layer: Layer, block: str, base: float) -> float:
     """Check a base: -1 for e, or positive."""
     if base != -1 and base <= 0:
-        raise layer.error(f"{block}.base", f"found {base:g}, expected a positive number, or -1 for e")
+        raise layer.error(
+            f"{block}.base", (f"found {base:g}, expected a positive number, or -1 for e")
+        )
     return float(base)

@@ -1,4 +1,5 @@
-"""Which class computes a layer: by its type, among ours and then among those that installed packages bring.
+"""Which class computes a layer: by its type, among ours and then among those that installed
+packages bring.
 
 [project.entry-points."convoy.layers"]      in a package's pyproject.toml
 Softsign = "softsign:Softsign"              the type in the prototxt, the module, its subclass of Layer
@@ -29,13 +30,17 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings", bound="DataclassInstance")
 
 GROUP = "convoy.layers"
-# Types of Caffe that no class of ours computes, and why; a test keeps KINDS and REFUSED complete and disjoint.
+# Types of Caffe that no class of ours computes, and why; a test keeps KINDS and REFUSED complete
+# and disjoint.
 REFUSED = {
     "BatchReindex": "it makes the number of rows depend on the data; do it in the data source",
     "Filter": "it makes the number of rows depend on the data; do it in the data source",
     "HDF5Output": "a net writes no files; read its outputs instead",
     "Im2col": "it is an inner step of convolution; use Convolution",
-    "Python": "it would run code that a prototxt names; bring the layer as a type of its own (docs/extending.md)",
+    "Python": (
+        "it would run code that a prototxt names; bring the layer as a type of its own "
+        "(docs/extending.md)"
+    ),
     "WindowData": "its windows are cut while reading; prepare the crops and use ImageData",
 }
 
@@ -47,13 +52,16 @@ def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
         return kind(spec, ops, dtype)
     name = spec.proto.type
     if name in REFUSED:
-        raise spec.where.error("type", f"layer type '{name}' of Caffe is not supported: {REFUSED[name]}")
+        raise spec.where.error(
+            "type", (f"layer type '{name}' of Caffe is not supported: {REFUSED[name]}")
+        )
     near = did_you_mean(name, [*LAYER_TYPES, *_brought(tuple(sys.path))])
     raise spec.where.error("type", f"found '{name}', expected a layer type{near}")
 
 
 def kind_of(spec: LayerSpec) -> type[Layer] | None:
-    """The class of the layer's type, None if there is none. NetError if a package brings one that cannot be used."""
+    """The class of the layer's type, None if there is none. NetError if a package brings one that
+    cannot be used."""
     name = spec.proto.type
     if name in KINDS:
         return KINDS[name]
@@ -65,18 +73,24 @@ def kind_of(spec: LayerSpec) -> type[Layer] | None:
 
 
 def settings(layer: Layer, defaults: Settings) -> Settings:
-    """`defaults`, a dataclass of numbers, words and truth values, with what the layer's prototxt says instead.
+    """`defaults`, a dataclass of numbers, words and truth values, with what the layer's prototxt
+    says instead.
 
-    For layers that Caffe's messages have no field for: `python_param { param_str: '{"steepness": 2.0}' }`, a JSON
-    object. NetError for anything that `defaults` does not have, or has of another type.
+    For layers that Caffe's messages have no field for: `python_param { param_str: '{"steepness":
+    2.0}' }`, a JSON object. NetError for anything that `defaults` does not have, or has of another
+    type.
     """
-    place, known = "python_param.param_str", {field.name for field in fields(defaults)}
+    place = "python_param.param_str"
+    known = {field.name for field in fields(defaults)}
     try:
         told = json.loads(layer.proto.python_param.param_str or "{}")
     except (ValueError, RecursionError) as error:
         raise layer.error(place, f"not JSON: {error}") from None
     if not isinstance(told, dict):
-        raise layer.error(place, f"found {json.dumps(told)}, expected a JSON object of {', '.join(sorted(known))}")
+        raise layer.error(
+            place,
+            (f"found {json.dumps(told)}, expected a JSON object of {', '.join(sorted(known))}"),
+        )
     for key, value in told.items():
         if key not in known:
             raise layer.error(place, f"unknown key '{key}'{did_you_mean(key, known)}")
@@ -84,7 +98,10 @@ def settings(layer: Layer, defaults: Settings) -> Settings:
         if kind is float and type(value) is int:
             told[key] = float(value)
         elif type(value) is not kind:
-            raise layer.error(place, f"'{key}': found {json.dumps(value)}, expected a value of type {kind.__name__}")
+            raise layer.error(
+                place,
+                (f"'{key}': found {json.dumps(value)}, expected a value of type {kind.__name__}"),
+            )
     return replace(defaults, **told)
 
 
@@ -102,16 +119,25 @@ def _brought(path: Sequence[str]) -> dict[str, tuple[EntryPoint, ...]]:
 @cache
 def _only(entries: tuple[EntryPoint, ...]) -> type[Layer]:
     if len(entries) > 1:
-        raise NetError(f"is brought by several packages, remove all but one: {'; '.join(map(_package, entries))}")
+        raise NetError(
+            "is brought by several packages, remove all but one: "
+            f"{'; '.join(map(_package, entries))}"
+        )
     try:
         found = entries[0].load()
     except (Exception, SystemExit) as error:  # a stranger's module may raise anything
         text = f"of {_package(entries[0])} cannot be imported: {type(error).__name__}: {error}"
         raise NetError(text) from error
     if not (isinstance(found, type) and issubclass(found, Layer)):
-        raise NetError(f"of {_package(entries[0])} is {found!r}, expected a subclass of nets.layers.Layer")
+        raise NetError(
+            f"of {_package(entries[0])} is {found!r}, expected a subclass of nets.layers.Layer"
+        )
     return found
 
 
 def _package(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version} ({entry.value})" if entry.dist else f"({entry.value})"
+    return (
+        (f"{entry.dist.name} {entry.dist.version} ({entry.value})")
+        if entry.dist
+        else f"({entry.value})"
+    )

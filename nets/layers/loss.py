@@ -1,7 +1,8 @@
-"""Losses that compare blobs number by number or pair by pair (Caffe's `SigmoidCrossEntropyLoss`, `EuclideanLoss`, ...).
+"""Losses that compare blobs number by number or pair by pair (Caffe's `SigmoidCrossEntropyLoss`,
+`EuclideanLoss`, ...).
 
-The gradient of a share of a batch is weighted by the share's part of the whole, so that shares add up. Losses over a
-class axis are in `softmax`.
+The gradient of a share of a batch is weighted by the share's part of the whole, so that shares add
+up. Losses over a class axis are in `softmax`.
 """
 
 import math
@@ -15,7 +16,10 @@ from ops import Array
 class Loss(Layer):
     """A scalar; two bottoms, the second labels or targets."""
 
-    bottoms, scores, default_weight, top_is_free = (2, 2), True, 1.0, False
+    bottoms = (2, 2)
+    scores = True
+    default_weight = 1.0
+    top_is_free = False
     labels: ClassVar[int | None] = 1
 
     def _rows(self, shapes: list[Shape]) -> Shape:
@@ -26,12 +30,16 @@ class Loss(Layer):
 
     def _same_size(self, shapes: list[Shape], expected: Shape) -> None:
         if math.prod(shapes[1]) != math.prod(expected):
-            raise self.error("bottom", f"found shapes {shapes[0]} and {shapes[1]}, expected the second as {expected}")
+            raise self.error(
+                "bottom",
+                (f"found shapes {shapes[0]} and {shapes[1]}, expected the second as {expected}"),
+            )
 
 
 @register("SigmoidCrossEntropyLoss")
 class SigmoidCrossEntropyLoss(Loss):
-    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), t in [0, 1]; over N unless `loss_param` differs."""
+    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), t in [0, 1]; over N unless
+    `loss_param` differs."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.loss_param
@@ -46,21 +54,34 @@ class SigmoidCrossEntropyLoss(Loss):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         x = bottoms[0]
         loss, self.prob = self.ops.sigmoid_cross_entropy_forward(
-            x, bottoms[1].reshape(x.shape), ignore_label=self.ignore, normalization=self.normalization,
+            x,
+            bottoms[1].reshape(x.shape),
+            ignore_label=self.ignore,
+            normalization=self.normalization,
             out=self.buffer("prob", x.shape),
-        )  # fmt: skip
+        )
         return [self.number(loss)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0]:
             return [None, None], ()
-        x, share = values.bottoms[0], 1.0 if self.normalization == "NONE" else run.share
+        x = values.bottoms[0]
+        share = 1.0 if self.normalization == "NONE" else run.share
         dx = self.ops.sigmoid_cross_entropy_backward(
-            self.prob, values.bottoms[1].reshape(x.shape), loss_weight=self.weight(grads) * share,
-            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("bottom", x.shape),
-        )  # fmt: skip
+            self.prob,
+            values.bottoms[1].reshape(x.shape),
+            loss_weight=self.weight(grads) * share,
+            ignore_label=self.ignore,
+            normalization=self.normalization,
+            out=self.buffer("bottom", x.shape),
+        )
         return [dx, None], ()
 
 
@@ -77,24 +98,36 @@ class EuclideanLoss(Loss):
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         a = bottoms[0]
-        loss, self.diff = self.ops.euclidean_forward(a, bottoms[1].reshape(a.shape), out=self.buffer("diff", a.shape))
+        loss, self.diff = self.ops.euclidean_forward(
+            a, bottoms[1].reshape(a.shape), out=self.buffer("diff", a.shape)
+        )
         return [self.number(loss)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         factor = self.weight(grads) * run.share
         found: list[Array | None] = []
         for at, sign in enumerate((1.0, -1.0)):
             into = self.buffer(f"bottom{at}", self.diff.shape) if wanted[at] else None
-            grad = self.ops.euclidean_backward(self.diff, loss_weight=sign * factor, out=into) if wanted[at] else None
+            grad = (
+                self.ops.euclidean_backward(self.diff, loss_weight=sign * factor, out=into)
+                if wanted[at]
+                else None
+            )
             found.append(None if grad is None else grad.reshape(values.bottoms[at].shape))
         return found, ()
 
 
 @register("HingeLoss")
 class HingeLoss(Loss):
-    """max(0, 1 - s) of the label's score, max(0, 1 + s) of all others, or (`norm: L2`) their squares; summed over N."""
+    """max(0, 1 - s) of the label's score, max(0, 1 + s) of all others, or (`norm: L2`) their
+    squares; summed over N."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.rows = self._rows(shapes)
@@ -104,13 +137,19 @@ class HingeLoss(Loss):
         return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        scores, labels = bottoms[0].reshape(self.rows), bottoms[1].reshape(self.rows[0])
+        scores = bottoms[0].reshape(self.rows)
+        labels = bottoms[1].reshape(self.rows[0])
         into = self.buffer("margins", self.rows)
         loss, self.margins = self.ops.hinge_forward(scores, labels, norm=self.norm, out=into)
         return [self.number(loss)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0]:
             return [None, None], ()
@@ -132,57 +171,85 @@ class MultinomialLogisticLoss(Loss):
         return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        prob, labels = bottoms[0].reshape(self.rows), bottoms[1].reshape(self.rows[0])
+        prob = bottoms[0].reshape(self.rows)
+        labels = bottoms[1].reshape(self.rows[0])
         return [self.number(self.ops.multinomial_logistic_forward(prob, labels))]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0]:
             return [None, None], ()
-        prob, labels = values.bottoms[0].reshape(self.rows), values.bottoms[1].reshape(self.rows[0])
+        prob = values.bottoms[0].reshape(self.rows)
+        labels = values.bottoms[1].reshape(self.rows[0])
         dx = self.ops.multinomial_logistic_backward(
-            prob, labels, loss_weight=self.weight(grads) * run.share, out=self.buffer("bottom", self.rows)
+            prob,
+            labels,
+            loss_weight=self.weight(grads) * run.share,
+            out=self.buffer("bottom", self.rows),
         )
         return [dx.reshape(values.bottoms[0].shape), None], ()
 
 
 @register("ContrastiveLoss")
 class ContrastiveLoss(Loss):
-    """d^2 of pairs (N, C) that the third bottom calls similar, max(margin - d, 0)^2 of the others, over 2N.
+    """d^2 of pairs (N, C) that the third bottom calls similar, max(margin - d, 0)^2 of the others,
+    over 2N.
 
     With `legacy_version` max(margin - d^2, 0) (Hadsell et al. 2006 has the former).
     """
 
-    bottoms, labels = (3, 3), 2
+    bottoms = (3, 3)
+    labels = 2
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.contrastive_loss_param
         self.rows = self._rows(shapes)
         self._same_size(shapes, shapes[0])
         if math.prod(shapes[2]) != self.rows[0]:
-            raise self.error("bottom", f"found {shapes[2]} for the third, expected {self.rows[:1]}, one per pair")
-        self.margin, self.legacy = float(p.margin), p.legacy_version
+            raise self.error(
+                "bottom",
+                (f"found {shapes[2]} for the third, expected {self.rows[:1]}, one per pair"),
+            )
+        self.margin = float(p.margin)
+        self.legacy = p.legacy_version
         return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         a, b = (x.reshape(self.rows) for x in bottoms[:2])
         loss, self.diff = self.ops.contrastive_forward(
-            a, b, bottoms[2].reshape(-1), margin=self.margin, legacy=self.legacy, out=self.buffer("diff", self.rows)
+            a,
+            b,
+            bottoms[2].reshape(-1),
+            margin=self.margin,
+            legacy=self.legacy,
+            out=self.buffer("diff", self.rows),
         )
         return [self.number(loss)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        factor, found = self.weight(grads) * run.share, []
+        factor = self.weight(grads) * run.share
+        found = []
         for at, sign in enumerate((1.0, -1.0)):
             grad = self._gradient(values, sign * factor, at) if wanted[at] else None
             found.append(grad)
         return [*found, None], ()
 
     def _gradient(self, values: Values, factor: float, at: int) -> Array:
-        similar, into = values.bottoms[2].reshape(-1), self.buffer(f"bottom{at}", self.rows)
+        similar = values.bottoms[2].reshape(-1)
+        into = self.buffer(f"bottom{at}", self.rows)
         grad = self.ops.contrastive_backward(
             self.diff, similar, margin=self.margin, legacy=self.legacy, loss_weight=factor, out=into
         )

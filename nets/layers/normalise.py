@@ -1,4 +1,5 @@
-"""Normalisation: across or within channels, over a batch, over an image (Caffe's `LRN`, `BatchNorm`, `MVN`).
+"""Normalisation: across or within channels, over a batch, over an image (Caffe's `LRN`,
+`BatchNorm`, `MVN`).
 
 Options and running statistics; learned scale and bias are in `affine`.
 """
@@ -6,7 +7,18 @@ Options and running statistics; learned scale and bias are in `affine`.
 from collections.abc import Sequence
 from typing import Any
 
-from nets.layers.base import SAVED, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
+from nets.layers.base import (
+    SAVED,
+    Blobs,
+    Gradients,
+    Layer,
+    Need,
+    Run,
+    Setup,
+    Shape,
+    Values,
+    register,
+)
 from nets.layers.windows import image
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
@@ -14,7 +26,8 @@ from ops import Array
 
 @register("LRN")
 class LRN(Layer):
-    """x / (k + alpha / n * sum of squares over `local_size` channels) ^ beta, or over a square within a channel."""
+    """x / (k + alpha / n * sum of squares over `local_size` channels) ^ beta, or over a square
+    within a channel."""
 
     top_is_free = False
     planned = True
@@ -25,8 +38,13 @@ class LRN(Layer):
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.lrn_param
         if p.local_size % 2 == 0:
-            raise self.error("lrn_param.local_size", f"found {p.local_size}, expected an odd number")
-        self.size, self.alpha, self.beta, self.k = int(p.local_size), float(p.alpha), float(p.beta), float(p.k)
+            raise self.error(
+                "lrn_param.local_size", (f"found {p.local_size}, expected an odd number")
+            )
+        self.size = int(p.local_size)
+        self.alpha = float(p.alpha)
+        self.beta = float(p.beta)
+        self.k = float(p.k)
         self.region = caffe.LRNParameter.NormRegion.Name(p.norm_region)
         return [image(self, shapes[0])]
 
@@ -39,30 +57,47 @@ class LRN(Layer):
         return [y]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, y, dy = values.bottoms[0], values.tops[0], grads[0]
+        x = values.bottoms[0]
+        y = values.tops[0]
+        dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
         dx = self.ops.lrn_backward(
-            dy, x, y, self.scale, size=self.size, alpha=self.alpha, beta=self.beta, region=self.region,
+            dy,
+            x,
+            y,
+            self.scale,
+            size=self.size,
+            alpha=self.alpha,
+            beta=self.beta,
+            region=self.region,
             out=self.buffer("bottom", x.shape),
-        )  # fmt: skip
+        )
         return [dx], ()
 
 
 @register("BatchNorm")
 class BatchNorm(Layer):
-    """(x - mean) / sqrt(variance + eps) per channel of (N, C, ...): of the batch in training, running ones in test.
+    """(x - mean) / sqrt(variance + eps) per channel of (N, C, ...): of the batch in training,
+    running ones in test.
 
-    Its three blobs are Caffe's: sums of means and of unbiased variances, and their weight, each kept by
-    `moving_average_fraction` at an update. They are statistics (ParamSpec.keep): backward hands out what this pass
-    adds, the update rule of the parameter store applies it. Workers that share a batch each normalise by their own
-    rows, as Caffe's do on several GPUs, and the statistics are the average of theirs.
+    Its three blobs are Caffe's: sums of means and of unbiased variances, and their weight, each
+    kept by `moving_average_fraction` at an update. They are statistics (ParamSpec.keep): backward
+    hands out what this pass adds, the update rule of the parameter store applies it. Workers that
+    share a batch each normalise by their own rows, as Caffe's do on several GPUs, and the
+    statistics are the average of theirs.
     """
 
     top_is_free = False
-    planned, reads_bottoms = True, False
+    planned = True
+    reads_bottoms = False
 
     def hand_on(self) -> None:
         """Leave the work to the Scale above, which takes `statistics`."""
@@ -73,7 +108,8 @@ class BatchNorm(Layer):
         return [] if self.views else super().needs(bottoms, tops, training)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.batch_norm_param, shapes[0]
+        p = self.proto.batch_norm_param
+        shape = shapes[0]
         if len(shape) < 2:
             raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
         self.fixed = p.use_global_stats if p.HasField("use_global_stats") else setup.phase == "TEST"
@@ -90,7 +126,9 @@ class BatchNorm(Layer):
             self.ops.norm_running(blobs, self.mean, self.variance)
         if self.views:
             return [x]
-        y, _, _ = self.ops.batch_norm_forward(x, eps=self.eps, out=self.buffer("top", x.shape), **self.statistics)
+        y, _, _ = self.ops.batch_norm_forward(
+            x, eps=self.eps, out=self.buffer("top", x.shape), **self.statistics
+        )
         return [y]
 
     @property
@@ -101,37 +139,56 @@ class BatchNorm(Layer):
         return {"mean": self.mean, "variance": self.variance}
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        y, dy, dx = values.tops[0], grads[0], None
+        y = values.tops[0]
+        dy = grads[0]
+        dx = None
         if self.views:
             dx = dy
         elif wanted[0] and dy is not None:
             dx = self.ops.batch_norm_backward(
-                dy, y, self.variance, eps=self.eps, fixed=self.fixed, out=self.buffer("bottom", y.shape)
+                dy,
+                y,
+                self.variance,
+                eps=self.eps,
+                fixed=self.fixed,
+                out=self.buffer("bottom", y.shape),
             )
         return [dx], self._added(y, run.share, out)
 
     def _added(self, y: Array, share: float, out: Blobs | None) -> tuple[Array, ...]:
-        """What the pass adds to mean, variance and weight; nothing where the statistics are fixed."""
+        """What the pass adds to mean, variance and weight; nothing where the statistics are
+        fixed."""
         share = 0.0 if self.fixed else share
         count = y.size // y.shape[1]
         result = out or tuple(self.ops.empty(param.shape, self.dtype) for param in self.params)
-        self.ops.norm_added(self.mean, self.variance, share, share * count / max(1, count - 1), result)
+        self.ops.norm_added(
+            self.mean, self.variance, share, share * count / max(1, count - 1), result
+        )
         return tuple(result)
 
 
 @register("MVN")
 class MVN(Layer):
-    """Each channel of each image (or each image) minus its mean and, by default, over its standard deviation + eps."""
+    """Each channel of each image (or each image) minus its mean and, by default, over its standard
+    deviation + eps."""
 
     top_is_free = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.mvn_param, shapes[0]
+        p = self.proto.mvn_param
+        shape = shapes[0]
         if len(shape) < 2:
             raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
-        self.across, self.variance, self.eps = p.across_channels, p.normalize_variance, float(p.eps)
+        self.across = p.across_channels
+        self.variance = p.normalize_variance
+        self.eps = float(p.eps)
         return [shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -143,10 +200,18 @@ class MVN(Layer):
         return [y]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        y, dy = values.tops[0], grads[0]
+        y = values.tops[0]
+        dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
         into = self.buffer("bottom", y.shape)
-        return [self.ops.mvn_backward(dy, y, self.deviation, across_channels=self.across, out=into)], ()
+        return [
+            self.ops.mvn_backward(dy, y, self.deviation, across_channels=self.across, out=into)
+        ], ()

@@ -4,7 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nets.layers.base import SAVED, TOP, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
+from nets.layers.base import (
+    SAVED,
+    TOP,
+    Blobs,
+    Gradients,
+    Layer,
+    Need,
+    Run,
+    Setup,
+    Shape,
+    Values,
+    register,
+)
 from nets.layers.windows import image, pair
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, OpsError, PoolGeometry
@@ -14,12 +26,14 @@ from ops import Array, OpsError, PoolGeometry
 class Pooling(Layer):
     """x (N, C, H, W) -> y (N, C, OH, OW); `global_pooling` takes the whole plane.
 
-    A second top of MAX holds each maximum's place in its plane. STOCHASTIC picks by chance in training, by numbers that
-    belong to (seed, step, layer, row), and averages by weight in test.
+    A second top of MAX holds each maximum's place in its plane. STOCHASTIC picks by chance in
+    training, by numbers that belong to (seed, step, layer, row), and averages by weight in test.
     """
 
     tops = (1, 2)
-    planned, reads_bottoms, reads_tops = True, False, False
+    planned = True
+    reads_bottoms = False
+    reads_tops = False
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         found = super().needs(bottoms, tops, training)
@@ -28,17 +42,29 @@ class Pooling(Layer):
         return [*found, *(Need("top_places", shape, TOP, at=1) for shape in tops[1:])]
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, block = self.proto.pooling_param, "pooling_param"
+        p = self.proto.pooling_param
+        block = "pooling_param"
         shape = image(self, shapes[0])
         mode = caffe.PoolingParameter.PoolMethod.Name(p.pool)
         if len(self.proto.top) > 1 and mode != "MAX":
             raise self.error("top", f"found 2, expected 1: {mode} has no places to give")
-        if p.global_pooling and (p.HasField("kernel_size") or p.HasField("kernel_h") or p.HasField("kernel_w")):
-            raise self.error(f"{block}.global_pooling", "given besides a kernel size, expected only one of the two")
-        kernel = (shape[2], shape[3]) if p.global_pooling else pair(self, block, "kernel_size", None)
-        stride, pad = pair(self, block, "stride", 1), pair(self, block, "pad", 0)
+        if p.global_pooling and (
+            p.HasField("kernel_size") or p.HasField("kernel_h") or p.HasField("kernel_w")
+        ):
+            raise self.error(
+                f"{block}.global_pooling",
+                ("given besides a kernel size, expected only one of the two"),
+            )
+        kernel = (
+            (shape[2], shape[3]) if p.global_pooling else pair(self, block, "kernel_size", None)
+        )
+        stride = pair(self, block, "stride", 1)
+        pad = pair(self, block, "pad", 0)
         if p.global_pooling and (stride, pad) != ((1, 1), (0, 0)):
-            raise self.error(f"{block}.global_pooling", f"found stride {stride}, pad {pad}, expected stride 1, pad 0")
+            raise self.error(
+                f"{block}.global_pooling",
+                (f"found stride {stride}, pad {pad}, expected stride 1, pad 0"),
+            )
         try:
             self.geometry = PoolGeometry(kernel, stride, pad, mode)
             self.top_shape = self.geometry.output_shape(shape)
@@ -47,14 +73,24 @@ class Pooling(Layer):
         return [self.top_shape] * len(self.proto.top)
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        x, mode, training = bottoms[0], self.geometry.mode, run.phase == "TRAIN"
-        out, uniforms = self.buffer("top", self.top_shape), None
+        x = bottoms[0]
+        mode = self.geometry.mode
+        training = run.phase == "TRAIN"
+        out = self.buffer("top", self.top_shape)
+        uniforms = None
         if mode == "STOCHASTIC" and training:
-            uniforms = self.ops.asarray(run.uniforms("pooling", self.name, self.top_shape), self.dtype)
+            uniforms = self.ops.asarray(
+                run.uniforms("pooling", self.name, self.top_shape), self.dtype
+            )
         placed = uniforms is not None or (mode == "MAX" and (training or len(self.proto.top) > 1))
         argmax = self.buffer("argmax", self.top_shape, np.int32) if placed else None
         y, self.argmax = self.ops.pool_forward(
-            x, self.geometry, out=out, argmax=argmax if placed else False, uniforms=uniforms, rectify=self.rectify
+            x,
+            self.geometry,
+            out=out,
+            argmax=argmax if placed else False,
+            uniforms=uniforms,
+            rectify=self.rectify,
         )
         return [y] if len(self.proto.top) == 1 else [y, self._as_top()]
 
@@ -65,13 +101,20 @@ class Pooling(Layer):
         return places
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, dy = values.bottoms[0], grads[0]
+        x = values.bottoms[0]
+        dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
         argmax = self.argmax
-        if argmax is None and self.geometry.mode == "MAX":  # in the test phase they are found only if asked for
+        # in the test phase they are found only if asked for
+        if argmax is None and self.geometry.mode == "MAX":
             _, argmax = self.ops.pool_forward(x, self.geometry, rectify=self.rectify)
         dx = self.buffer("bottom", x.shape)
         return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=argmax, out=dx)], ()
@@ -79,13 +122,18 @@ class Pooling(Layer):
 
 @register("SPP")
 class SPP(Layer):
-    """Pools the plane into 1, 4, 16, ... bins, one level per `pyramid_height`, and puts all values in one row."""
+    """Pools the plane into 1, 4, 16, ... bins, one level per `pyramid_height`, and puts all values
+    in one row."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, (rows, channels, high, wide) = self.proto.spp_param, image(self, shapes[0])
         if not 1 <= p.pyramid_height <= 16:
-            raise self.error("spp_param.pyramid_height", f"found {p.pyramid_height}, expected 1 to 16")
-        mode, self.levels, at = caffe.SPPParameter.PoolMethod.Name(p.pool), [], 0
+            raise self.error(
+                "spp_param.pyramid_height", (f"found {p.pyramid_height}, expected 1 to 16")
+            )
+        mode = caffe.SPPParameter.PoolMethod.Name(p.pool)
+        self.levels = []
+        at = 0
         for level in range(p.pyramid_height):
             bins = 2**level
             kernel = -(-high // bins), -(-wide // bins)
@@ -102,24 +150,37 @@ class SPP(Layer):
         return [self.top_shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        y, self.places = self.buffer("top", self.top_shape), []
+        y = self.buffer("top", self.top_shape)
+        self.places = []
         for geometry, shape, at, end in self.levels:
             training = run.phase == "TRAIN" and geometry.mode == "STOCHASTIC"
-            uniforms = self.ops.asarray(run.uniforms(f"spp {at}", self.name, shape), self.dtype) if training else None
+            uniforms = (
+                self.ops.asarray(run.uniforms(f"spp {at}", self.name, shape), self.dtype)
+                if training
+                else None
+            )
             pooled, argmax = self.ops.pool_forward(bottoms[0], geometry, uniforms=uniforms)
             y[:, at:end] = pooled.reshape(shape[0], -1)
             self.places.append(argmax)
         return [y]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, dy = values.bottoms[0], grads[0]
+        x = values.bottoms[0]
+        dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
         dx = self.buffer("bottom", x.shape)
         dx[...] = 0
         for (geometry, shape, at, end), argmax in zip(self.levels, self.places, strict=True):
             level = dy[:, at:end].reshape(shape)
-            self.ops.add(dx, self.ops.pool_backward(level, geometry, x.shape, argmax=argmax), out=dx)
+            self.ops.add(
+                dx, self.ops.pool_backward(level, geometry, x.shape, argmax=argmax), out=dx
+            )
         return [dx], ()

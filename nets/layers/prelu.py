@@ -7,25 +7,40 @@ from ops import Array
 
 @register("PReLU")
 class PReLU(Layer):
-    """max(x, 0) + slope * min(x, 0), x (N, C, ...), slope (C,), or one number if `channel_shared` (He et al. 2015)."""
+    """max(x, 0) + slope * min(x, 0), x (N, C, ...), slope (C,), or one number if `channel_shared`
+    (He et al. 2015)."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.prelu_param, shapes[0]
+        p = self.proto.prelu_param
+        shape = shapes[0]
         if len(shape) < 2:
             raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
-        filler = p.filler if p.HasField("filler") else caffe.FillerParameter(type="constant", value=0.25)
+        filler = (
+            p.filler if p.HasField("filler") else caffe.FillerParameter(type="constant", value=0.25)
+        )
         self.declare("slope", () if p.channel_shared else shape[1:2], filler, "prelu_param.filler")
         return [shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        return [self.ops.prelu_forward(bottoms[0], blobs[0], out=self.buffer("top", bottoms[0].shape))]
+        return [
+            self.ops.prelu_forward(bottoms[0], blobs[0], out=self.buffer("top", bottoms[0].shape))
+        ]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        x, slope, dy = values.bottoms[0], values.blobs[0], grads[0]
+        x = values.bottoms[0]
+        slope = values.blobs[0]
+        dy = grads[0]
         assert dy is not None
         dslope = self.ops.prelu_backward_slope(dy, x, slope.shape, out=out[0] if out else None)
         if not wanted[0]:
             return [None], (dslope,)
-        return [self.ops.prelu_backward_data(dy, x, slope, out=self.buffer("bottom", x.shape))], (dslope,)
+        return [self.ops.prelu_backward_data(dy, x, slope, out=self.buffer("bottom", x.shape))], (
+            dslope,
+        )

@@ -1,10 +1,12 @@
-"""Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`). Time comes first: bottoms are (T, N, ...).
+"""Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`). Time comes first: bottoms are (T,
+N, ...).
 
-Bottoms: x (T, N, ...), cont (T, N) that is 0 where a sequence begins and 1 where it goes on, then perhaps a static
-input (N, ...) and, with `expose_hidden`, the states before the first step (1, N, H). Tops: the outputs (T, N, H) and,
-with `expose_hidden`, the states after the last step. Without it the last state of a pass is the first of the next, as
-in Caffe; cont 0 at the first step cuts that. A checkpoint holds that state. The rows of a pass are steps of time, so
-one process takes them all.
+Bottoms: x (T, N, ...), cont (T, N) that is 0 where a sequence begins and 1 where it goes on, then
+perhaps a static input (N, ...) and, with `expose_hidden`, the states before the first step (1, N,
+H). Tops: the outputs (T, N, H) and, with `expose_hidden`, the states after the last step. Without
+it the last state of a pass is the first of the next, as in Caffe; cont 0 at the first step cuts
+that. A checkpoint holds that state. The rows of a pass are steps of time, so one process takes them
+all.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class Recurrent(Layer):
-    """What LSTM and RNN share. `states`: how many arrays a state has; `gates`: gate inputs per unit."""
+    """What LSTM and RNN share. `states`: how many arrays a state has; `gates`: gate inputs per
+    unit."""
 
-    is_dense, time_first = True, True
-    bottoms, tops = (2, 5), (1, 3)
+    is_dense = True
+    time_first = True
+    bottoms = (2, 5)
+    tops = (1, 3)
     top_is_free = False
     states: ClassVar[int]
     gates: ClassVar[int]
@@ -30,37 +35,52 @@ class Recurrent(Layer):
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.recurrent_param
         if p.num_output < 1:
-            raise self.error("recurrent_param.num_output", f"found {p.num_output}, expected an integer >= 1")
+            raise self.error(
+                "recurrent_param.num_output", (f"found {p.num_output}, expected an integer >= 1")
+            )
         self.exposed = p.expose_hidden
         self._check_shapes(shapes, int(p.num_output))
         self.steps, self.rows, self.hidden = *shapes[0][:2], int(p.num_output)
         self.width = math.prod(shapes[0][2:])
         self.static = math.prod(shapes[2][1:]) if self._has_static(len(shapes)) else 0
         self._declare(self.gates * self.hidden)
-        # after the last pass, for the next; two buffers take turns, since backward reads the state before
+        # after the last pass, for the next; two buffers take turns, since backward reads the state
+        # before
         self.state: list[Array] = []
         self.passes = 0
         state = (1, self.rows, self.hidden)
-        return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]
+        return [
+            (self.steps, self.rows, self.hidden),
+            *([state] * self.states if self.exposed else []),
+        ]
 
     def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
         steps = bottoms[0][0] * bottoms[0][1]  # at each, every weight of input and state once
         return steps * sum(math.prod(param.shape) for param in self.params if len(param.shape) == 2)
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
-        shape, found = (self.steps, self.rows, self.width), 0
+        shape = (self.steps, self.rows, self.width)
+        found = 0
         if self.static:
             gated = self.gates * self.hidden
-            found = self.ops.dense_scratch(self.rows, self.static, gated, training=training, bias=False)
-        return max(found, self.ops.recurrent_scratch(shape, self.hidden, self.gates, training=training))
+            found = self.ops.dense_scratch(
+                self.rows, self.static, gated, training=training, bias=False
+            )
+        return max(
+            found, self.ops.recurrent_scratch(shape, self.hidden, self.gates, training=training)
+        )
 
     def _declare(self, gated: int) -> None:
         """Append Caffe's parameters in its order."""
-        weight, bias = (getattr(self.proto.recurrent_param, f"{name}_filler") for name in ("weight", "bias"))
+        weight, bias = (
+            getattr(self.proto.recurrent_param, f"{name}_filler") for name in ("weight", "bias")
+        )
         self.declare("weight_x", (gated, self.width), weight, "recurrent_param.weight_filler")
         self.declare("bias", (gated,), bias, "recurrent_param.bias_filler")
         if self.static:
-            self.declare("weight_static", (gated, self.static), weight, "recurrent_param.weight_filler")
+            self.declare(
+                "weight_static", (gated, self.static), weight, "recurrent_param.weight_filler"
+            )
         self.declare("weight_h", (gated, self.hidden), weight, "recurrent_param.weight_filler")
 
     def _has_static(self, bottoms: int) -> bool:
@@ -69,21 +89,32 @@ class Recurrent(Layer):
     def _check_shapes(self, shapes: list[Shape], hidden: int) -> None:
         extra = self.states if self.exposed else 0
         if len(shapes) not in (2 + extra, 3 + extra):
-            raise self.error("bottom", f"found {len(shapes)}, expected {2 + extra}, or {3 + extra} with a static input")
+            raise self.error(
+                "bottom",
+                (f"found {len(shapes)}, expected {2 + extra}, or {3 + extra} with a static input"),
+            )
         if len(self.proto.top) != 1 + extra:
             raise self.error("top", f"found {len(self.proto.top)}, expected {1 + extra}")
         x = shapes[0]
         if len(x) < 2 or tuple(shapes[1]) != tuple(x[:2]):
-            raise self.error("bottom", f"found shapes {x} and {shapes[1]}, expected (T, N, ...) and (T, N)")
+            raise self.error(
+                "bottom", (f"found shapes {x} and {shapes[1]}, expected (T, N, ...) and (T, N)")
+            )
         if self._has_static(len(shapes)) and shapes[2][:1] != x[1:2]:
-            raise self.error("bottom", f"found shape {shapes[2]} for the static input, expected ({x[1]}, ...)")
+            raise self.error(
+                "bottom", (f"found shape {shapes[2]} for the static input, expected ({x[1]}, ...)")
+            )
         for shape in shapes[len(shapes) - extra :]:
             if tuple(shape) != (1, x[1], hidden):
-                raise self.error("bottom", f"found shape {shape} for a state, expected {(1, x[1], hidden)}")
+                raise self.error(
+                    "bottom", (f"found shape {shape} for a state, expected {(1, x[1], hidden)}")
+                )
 
     def _inputs(self, bottoms: list[Array]) -> tuple[Array, Array]:
         """x as (T, N, D) and cont as (T, N)."""
-        return bottoms[0].reshape(self.steps, self.rows, self.width), bottoms[1].reshape(self.steps, self.rows)
+        return bottoms[0].reshape(self.steps, self.rows, self.width), bottoms[1].reshape(
+            self.steps, self.rows
+        )
 
     def _start(self, bottoms: list[Array]) -> list[Array | None]:
         """The states before the first step: given, left by the last pass, or none."""
@@ -102,11 +133,15 @@ class Recurrent(Layer):
         return bottoms[2].reshape(self.rows, self.static)
 
     def _ends(self, *ends: Array) -> list[Array]:
-        """The states after the last step as tops; without such tops they are kept for the next pass."""
+        """The states after the last step as tops; without such tops they are kept for the next
+        pass."""
         if self.exposed:
             return [end[None] for end in ends]
         self.passes += 1
-        self.state = [self.buffer(f"state {at} of pass {self.passes % 2}", end.shape) for at, end in enumerate(ends)]
+        self.state = [
+            self.buffer(f"state {at} of pass {self.passes % 2}", end.shape)
+            for at, end in enumerate(ends)
+        ]
         for kept, end in zip(self.state, ends, strict=True):
             kept[...] = end
         return []
@@ -125,9 +160,13 @@ class Recurrent(Layer):
         """A buffer (T, N, width)."""
         return self.buffer(key, (self.steps, self.rows, width))
 
-    def _destinations(self, wanted: list[bool], out: Blobs | None) -> tuple[dict[str, Array | None], list[str]]:
-        """Destinations of the gradients that LSTM and RNN share, and the names of those not wanted."""
-        gated, state = self.gates * self.hidden, (self.rows, self.hidden)
+    def _destinations(
+        self, wanted: list[bool], out: Blobs | None
+    ) -> tuple[dict[str, Array | None], list[str]]:
+        """Destinations of the gradients that LSTM and RNN share, and the names of those not
+        wanted."""
+        gated = self.gates * self.hidden
+        state = (self.rows, self.hidden)
         w_x, b, w_h = (out[0], out[1], out[3 if self.static else 2]) if out else (None, None, None)
         into = {
             "x": self._steps("bottom 0", self.width) if wanted[0] else None,
@@ -140,47 +179,90 @@ class Recurrent(Layer):
         self, found: Any, values: Values, wanted: list[bool], out: Blobs | None, rest: list[Array]
     ) -> Gradients:
         """Gradients of the bottoms and of the parameters, whose last ones are `rest`."""
-        bottoms: list[Array | None] = [found.x.reshape(values.bottoms[0].shape) if wanted[0] else None, None]
+        bottoms: list[Array | None] = [
+            found.x.reshape(values.bottoms[0].shape) if wanted[0] else None,
+            None,
+        ]
         params = [found.w_x, found.b]
         if self.static:
-            static, into = self._static(values.bottoms), out[2] if out else None
-            params.append(self.ops.dense_backward_weights(static, found.extra, bias=False, out_w=into)[0])
+            static = self._static(values.bottoms)
+            into = out[2] if out else None
+            params.append(
+                self.ops.dense_backward_weights(static, found.extra, bias=False, out_w=into)[0]
+            )
             bottoms.append(self._static_gradient(found.extra, values) if wanted[2] else None)
         if self.exposed:
             starts = [found.h0, found.c0] if self.states == 2 else [found.h0]
-            bottoms += [grad[None] if wanted[len(bottoms) + at] else None for at, grad in enumerate(starts)]
+            bottoms += [
+                grad[None] if wanted[len(bottoms) + at] else None for at, grad in enumerate(starts)
+            ]
         return bottoms, (*params, *rest)
 
     def _static_gradient(self, extra: Array, values: Values) -> Array:
         into = self.buffer("bottom 2", (self.rows, self.static))
-        return self.ops.dense_backward_data(extra, values.blobs[2], out=into).reshape(values.bottoms[2].shape)
+        return self.ops.dense_backward_data(extra, values.blobs[2], out=into).reshape(
+            values.bottoms[2].shape
+        )
 
 
 @register("LSTM")
 class LSTM(Recurrent):
-    """h = o tanh(c), c = f c' + i g, gates i, f, o, g from x, the static input and h' (Caffe's LSTMUnit)."""
+    """h = o tanh(c), c = f c' + i g, gates i, f, o, g from x, the static input and h' (Caffe's
+    LSTMUnit)."""
 
-    states, gates = 2, 4
+    states = 2
+    gates = 4
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         (x, cont), (h0, c0) = self._inputs(bottoms), self._start(bottoms)
         self.start = (h0, c0)
-        into = Tape(self._steps("top", self.hidden), self._steps("c", self.hidden), self._steps("g", 4 * self.hidden))
+        into = Tape(
+            self._steps("top", self.hidden),
+            self._steps("c", self.hidden),
+            self._steps("g", 4 * self.hidden),
+        )
         self.tape = self.ops.lstm_forward(
-            x, cont, blobs[0], blobs[1], blobs[-1], h0=h0, c0=c0, extra=self._extra(bottoms, blobs), tape=into
+            x,
+            cont,
+            blobs[0],
+            blobs[1],
+            blobs[-1],
+            h0=h0,
+            c0=c0,
+            extra=self._extra(bottoms, blobs),
+            tape=into,
         )
         return [self.tape.h, *self._ends(self.tape.h[-1], self.tape.c[-1])]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        (x, cont), blobs, (dh_last, dc_last) = self._inputs(values.bottoms), values.blobs, self._last(grads)
+        (x, cont), blobs, (dh_last, dc_last) = (
+            self._inputs(values.bottoms),
+            values.blobs,
+            self._last(grads),
+        )
         into, without = self._destinations(wanted, out)
         c0 = self.buffer("bottom c0", (self.rows, self.hidden))
         found = self.ops.lstm_backward(
-            self._top_gradient(grads), self.tape, x, cont, blobs[0], blobs[-1], h0=self.start[0], c0=self.start[1],
-            dh_last=dh_last, dc_last=dc_last, out=LstmGradients(**into, c0=c0), without=without,
-        )  # fmt: skip
+            self._top_gradient(grads),
+            self.tape,
+            x,
+            cont,
+            blobs[0],
+            blobs[-1],
+            h0=self.start[0],
+            c0=self.start[1],
+            dh_last=dh_last,
+            dc_last=dc_last,
+            out=LstmGradients(**into, c0=c0),
+            without=without,
+        )
         assert found.w_h is not None
         return self._result(found, values, wanted, out, [found.w_h])
 
@@ -189,37 +271,66 @@ class LSTM(Recurrent):
 class RNN(Recurrent):
     """h = tanh(W_x x + W_static s + W_h h' + b), o = tanh(W_o h + b_o)."""
 
-    states, gates = 1, 1
+    states = 1
+    gates = 1
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
-        outputs = self.ops.dense_scratch(self.steps * self.rows, self.hidden, self.hidden, training=training)
+        outputs = self.ops.dense_scratch(
+            self.steps * self.rows, self.hidden, self.hidden, training=training
+        )
         return max(outputs, super().scratch(bottoms, training))
 
     def _declare(self, gated: int) -> None:
         super()._declare(gated)
         p = self.proto.recurrent_param
-        self.declare("weight_o", (gated, self.hidden), p.weight_filler, "recurrent_param.weight_filler")
+        self.declare(
+            "weight_o", (gated, self.hidden), p.weight_filler, "recurrent_param.weight_filler"
+        )
         self.declare("bias_o", (gated,), p.bias_filler, "recurrent_param.bias_filler")
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         (x, cont), (self.start,) = self._inputs(bottoms), self._start(bottoms)
         w_h, w_o, b_o = blobs[-3:]
         self.out, self.h = self.ops.rnn_forward(
-            x, cont, blobs[0], blobs[1], w_h, w_o, b_o, h0=self.start, extra=self._extra(bottoms, blobs),
-            out=self._steps("top", self.hidden), states=self._steps("h", self.hidden),
-        )  # fmt: skip
+            x,
+            cont,
+            blobs[0],
+            blobs[1],
+            w_h,
+            w_o,
+            b_o,
+            h0=self.start,
+            extra=self._extra(bottoms, blobs),
+            out=self._steps("top", self.hidden),
+            states=self._steps("h", self.hidden),
+        )
         return [self.out, *self._ends(self.h[-1])]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         (x, cont), blobs, (dh_last,) = self._inputs(values.bottoms), values.blobs, self._last(grads)
         into, without = self._destinations(wanted, out)
         w_o, b_o = out[-2:] if out else (None, None)
         found = self.ops.rnn_backward(
-            self._top_gradient(grads), self.out, self.h, x, cont, blobs[0], blobs[-3], blobs[-2], h0=self.start,
-            dh_last=dh_last, out=RnnGradients(**into, w_o=w_o, b_o=b_o), without=without,
-        )  # fmt: skip
+            self._top_gradient(grads),
+            self.out,
+            self.h,
+            x,
+            cont,
+            blobs[0],
+            blobs[-3],
+            blobs[-2],
+            h0=self.start,
+            dh_last=dh_last,
+            out=RnnGradients(**into, w_o=w_o, b_o=b_o),
+            without=without,
+        )
         assert found.w_h is not None
         assert found.w_o is not None
         assert found.b_o is not None

@@ -1,4 +1,5 @@
-"""The same numbers in another shape (Caffe's `Flatten`, `Reshape`, `Crop`, `Tile`), as views where possible."""
+"""The same numbers in another shape (Caffe's `Flatten`, `Reshape`, `Crop`, `Tile`), as views where
+possible."""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +9,14 @@ from ops import Array
 
 
 class View(Layer):
-    """The bottom in the shape `top_shape`. No copy is made, unless the backend lays images out in another order."""
+    """The bottom in the shape `top_shape`. No copy is made, unless the backend lays images out in
+    another order."""
 
     top_is_free = False
     passes_gradient = True
-    planned, reads_bottoms, reads_tops = True, False, False
+    planned = True
+    reads_bottoms = False
+    reads_tops = False
     top_shape: Shape
 
     def setup(self, shapes: Sequence[Shape], setup: Setup) -> list[Shape]:
@@ -28,10 +32,19 @@ class View(Layer):
         return [self._reshaped(bottoms[0], "top", self.top_shape)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         dy = grads[0]
-        return [None if dy is None or not wanted[0] else self._reshaped(dy, "bottom", values.bottoms[0].shape)], ()
+        return [
+            None
+            if dy is None or not wanted[0]
+            else self._reshaped(dy, "bottom", values.bottoms[0].shape)
+        ], ()
 
     def _reshaped(self, x: Array, key: str, shape: Shape) -> Array:
         if not self.copies:
@@ -50,31 +63,42 @@ class Flatten(View):
     """x (N, C, H, W) -> (N, C*H*W); `axis` and `end_axis` choose which axes become one."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.flatten_param, shapes[0]
+        p = self.proto.flatten_param
+        shape = shapes[0]
         first = axis_of(self, "flatten_param.axis", p.axis, shape)
         last = axis_of(self, "flatten_param.end_axis", p.end_axis, shape)
         if last < first:
-            raise self.error("flatten_param.end_axis", f"found {p.end_axis}, expected an axis from {first} on")
+            raise self.error(
+                "flatten_param.end_axis", (f"found {p.end_axis}, expected an axis from {first} on")
+            )
         self.top_shape = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
         return [self.top_shape]
 
 
 @register("Reshape")
 class Reshape(View):
-    """x in `shape`: 0 keeps the bottom's axis, one -1 is inferred; `axis` and `num_axes` choose what is replaced."""
+    """x in `shape`: 0 keeps the bottom's axis, one -1 is inferred; `axis` and `num_axes` choose
+    what is replaced."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.reshape_param, shapes[0]
+        p = self.proto.reshape_param
+        shape = shapes[0]
         start = p.axis if p.axis >= 0 else len(shape) + p.axis + 1
         end = len(shape) if p.num_axes == -1 else start + p.num_axes
         if not 0 <= start <= len(shape) or p.num_axes < -1 or end > len(shape):
-            text = f"found axis {p.axis} and num_axes {p.num_axes}, but the bottom has shape {shape}"
+            text = (
+                f"found axis {p.axis} and num_axes {p.num_axes}, but the bottom has shape {shape}"
+            )
             raise self.error("reshape_param.axis", text)
         given = [int(size) for size in p.shape.dim]
         if any(size < -1 for size in given) or given.count(-1) > 1:
-            raise self.error("reshape_param.shape", f"found {given}, expected sizes >= 0 and at most one -1")
+            raise self.error(
+                "reshape_param.shape", (f"found {given}, expected sizes >= 0 and at most one -1")
+            )
         if any(size == 0 and start + at >= len(shape) for at, size in enumerate(given)):
-            raise self.error("reshape_param.shape", f"found {given}: a 0 beyond the bottom's axes, {shape}")
+            raise self.error(
+                "reshape_param.shape", (f"found {given}: a 0 beyond the bottom's axes, {shape}")
+            )
         middle = [shape[start + at] if size == 0 else size for at, size in enumerate(given)]
         self.top_shape = self._inferred((*shape[:start], *middle, *shape[end:]), shape)
         return [self.top_shape]
@@ -83,29 +107,41 @@ class Reshape(View):
         known = math.prod(size for size in wanted if size != -1)
         found = tuple(math.prod(shape) // max(1, known) if size == -1 else size for size in wanted)
         if math.prod(found) != math.prod(shape):
-            raise self.error("reshape_param.shape", f"{wanted} does not hold the {math.prod(shape)} numbers of {shape}")
+            raise self.error(
+                "reshape_param.shape",
+                (f"{wanted} does not hold the {math.prod(shape)} numbers of {shape}"),
+            )
         return found
 
 
 @register("Crop")
 class Crop(Layer):
-    """x cut from `axis` (default 2) on to the sizes of the second bottom, `offset` (one, or one per axis) in."""
+    """x cut from `axis` (default 2) on to the sizes of the second bottom, `offset` (one, or one per
+    axis) in."""
 
     bottoms = (2, 2)
     top_is_free = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape, like = self.proto.crop_param, shapes[0], shapes[1]
+        p = self.proto.crop_param
+        shape = shapes[0]
+        like = shapes[1]
         if len(shape) != len(like):
             raise self.error("bottom", f"found shapes {shape} and {like}, expected as many axes")
         start = axis_of(self, "crop_param.axis", p.axis, shape)
-        offsets, axes = [int(offset) for offset in p.offset] or [0], len(shape) - start
+        offsets = [int(offset) for offset in p.offset] or [0]
+        axes = len(shape) - start
         if len(offsets) not in (1, axes):
-            raise self.error("crop_param.offset", f"found {len(offsets)}, expected 1 or {axes}, one per cropped axis")
+            raise self.error(
+                "crop_param.offset",
+                (f"found {len(offsets)}, expected 1 or {axes}, one per cropped axis"),
+            )
         offsets = offsets * axes if len(offsets) == 1 else offsets
         ends = [offset + size for offset, size in zip(offsets, like[start:], strict=True)]
         if any(end > size for end, size in zip(ends, shape[start:], strict=True)):
-            raise self.error("crop_param.offset", f"found {offsets}: {like} does not lie inside {shape}")
+            raise self.error(
+                "crop_param.offset", (f"found {offsets}: {like} does not lie inside {shape}")
+            )
         cut = (slice(offset, end) for offset, end in zip(offsets, ends, strict=True))
         self.window = (*(slice(None),) * start, *cut)
         return [(*shape[:start], *like[start:])]
@@ -114,7 +150,12 @@ class Crop(Layer):
         return [bottoms[0][self.window]]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0] or grads[0] is None:
             return [None, None], ()
@@ -129,7 +170,8 @@ class Tile(Layer):
     """`tiles` copies of x, one after the other along `axis`."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p, shape = self.proto.tile_param, shapes[0]
+        p = self.proto.tile_param
+        shape = shapes[0]
         axis = axis_of(self, "tile_param.axis", p.axis, shape)
         if p.tiles < 1:
             raise self.error("tile_param.tiles", f"found {p.tiles}, expected an integer >= 1")
@@ -143,7 +185,12 @@ class Tile(Layer):
         return [y.reshape(self.top_shape)]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0] or grads[0] is None:
             return [None], ()
@@ -153,7 +200,8 @@ class Tile(Layer):
 
 
 def axis_of(layer: Layer, key: str, axis: int, shape: Shape) -> int:
-    """Return `axis` counted from the front (negative counts from the end); NetError when `shape` has no such axis."""
+    """Return `axis` counted from the front (negative counts from the end); NetError when `shape`
+    has no such axis."""
     if not -len(shape) <= axis < len(shape):
         raise layer.error(key, f"found {axis}, but the bottom has shape {shape}")
     return axis % len(shape)

@@ -1,4 +1,5 @@
-"""Softmax and the losses of class scores (Caffe's `Softmax`, `SoftmaxWithLoss`, `InfogainLoss`), and `Accuracy`.
+"""Softmax and the losses of class scores (Caffe's `Softmax`, `SoftmaxWithLoss`, `InfogainLoss`),
+and `Accuracy`.
 
 Scores are brought to (outer, C, inner), with the classes on axis 1.
 """
@@ -39,7 +40,8 @@ class Softmax(Layer):
     """Scores -> probabilities that sum to 1 over `axis` (default 1)."""
 
     top_is_free = False
-    planned, reads_bottoms = True, False
+    planned = True
+    reads_bottoms = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.axis = axis_of(self, "softmax_param.axis", self.proto.softmax_param.axis, shapes[0])
@@ -50,42 +52,67 @@ class Softmax(Layer):
         return [self.ops.softmax_forward(x, axis=self.axis, out=self.buffer("top", x.shape))]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
-        y, dy = values.tops[0], grads[0]
+        y = values.tops[0]
+        dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
-        return [self.ops.softmax_backward(dy, y, axis=self.axis, out=self.buffer("bottom", y.shape))], ()
+        return [
+            self.ops.softmax_backward(dy, y, axis=self.axis, out=self.buffer("bottom", y.shape))
+        ], ()
 
 
 class ClassLayer(Layer):
-    """Scores with the classes on some axis and labels of their shape without it; as in Caffe only counts must agree."""
+    """Scores with the classes on some axis and labels of their shape without it; as in Caffe only
+    counts must agree."""
 
-    bottoms, scores, labels, top_is_free = (2, 2), True, 1, False
+    bottoms = (2, 2)
+    scores = True
+    labels = 1
+    top_is_free = False
 
     def _fold(self, axis_key: str, axis: int, shapes: list[Shape]) -> None:
-        """Set `folded`, the scores' shape as (outer, C, inner), and `label_shape`, (outer, inner)."""
+        """Set `folded`, the scores' shape as (outer, C, inner), and `label_shape`, (outer,
+        inner)."""
         scores, labels = shapes[:2]
         at = axis_of(self, axis_key, axis, scores)
-        outer, inner = math.prod(scores[:at]), math.prod(scores[at + 1 :])
+        outer = math.prod(scores[:at])
+        inner = math.prod(scores[at + 1 :])
         if math.prod(labels) != outer * inner:
             expected = (*scores[:at], *scores[at + 1 :])
-            raise self.error("bottom", f"found labels of shape {labels} for scores {scores}, expected {expected}")
-        self.classes, self.folded, self.label_shape = scores[at], (outer, scores[at], inner), (outer, inner)
+            raise self.error(
+                "bottom",
+                (f"found labels of shape {labels} for scores {scores}, expected {expected}"),
+            )
+        self.classes = scores[at]
+        self.folded = (outer, scores[at], inner)
+        self.label_shape = (outer, inner)
 
 
 class ClassLoss(ClassLayer):
     """A loss of class scores: a scalar and, as second top, the probabilities.
 
-    The gradient of a share of a batch is weighted by its part of the whole, so that shares add up to the whole batch's
-    gradient. With ignored labels this holds on average only.
+    The gradient of a share of a batch is weighted by its part of the whole, so that shares add up
+    to the whole batch's gradient. With ignored labels this holds on average only.
     """
 
-    tops, default_weight = (1, 2), 1.0
-    planned, reads_tops = True, False
+    tops = (1, 2)
+    default_weight = 1.0
+    planned = True
+    reads_tops = False
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        prob = Need("prob", self.folded, TOP, at=1) if len(tops) > 1 else Need("prob", self.folded, SAVED)
+        prob = (
+            Need("prob", self.folded, TOP, at=1)
+            if len(tops) > 1
+            else Need("prob", self.folded, SAVED)
+        )
         return [prob, Need("bottom", self.folded, GRADIENT)] if training else [prob]
 
     def _read_loss(self) -> None:
@@ -117,32 +144,48 @@ class SoftmaxWithLoss(ClassLoss):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         self.verdict = None if self.ops.on_host else self.buffer("verdict", (3,))
         loss, self.prob = self.ops.softmax_loss_forward(
-            bottoms[0].reshape(self.folded), bottoms[1].reshape(self.label_shape), ignore_label=self.ignore,
-            normalization=self.normalization, out=self.buffer("prob", self.folded), verdict=self.verdict,
-        )  # fmt: skip
+            bottoms[0].reshape(self.folded),
+            bottoms[1].reshape(self.label_shape),
+            ignore_label=self.ignore,
+            normalization=self.normalization,
+            out=self.buffer("prob", self.folded),
+            verdict=self.verdict,
+        )
         return self._tops(loss, bottoms[0].shape)
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0]:
             return [None, None], ()
         dx = self.ops.softmax_loss_backward(
-            self.prob, values.bottoms[1].reshape(self.label_shape), loss_weight=self._factor(grads, run),
-            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("bottom", self.folded),
+            self.prob,
+            values.bottoms[1].reshape(self.label_shape),
+            loss_weight=self._factor(grads, run),
+            ignore_label=self.ignore,
+            normalization=self.normalization,
+            out=self.buffer("bottom", self.folded),
             verdict=self.verdict,
-        )  # fmt: skip
+        )
         return [dx.reshape(values.bottoms[0].shape), None], ()
 
     def told(self, label: float) -> str:
         return (
-            "" if math.isnan(label) else f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}"
+            ""
+            if math.isnan(label)
+            else (f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}")
         )
 
 
 @register("InfogainLoss")
 class InfogainLoss(ClassLoss):
-    """The softmax loss, each class weighted by the label's row of a matrix (C, C): the third bottom, or `source`."""
+    """The softmax loss, each class weighted by the label's row of a matrix (C, C): the third
+    bottom, or `source`."""
 
     bottoms = (2, 3)
 
@@ -153,12 +196,16 @@ class InfogainLoss(ClassLoss):
         size = self.classes**2
         found = math.prod(shapes[2]) if len(shapes) == 3 else self._read_matrix(p.source)
         if found != size:
-            raise self.error("bottom", f"found an infogain matrix of {found} numbers, expected {size} for the classes")
+            raise self.error(
+                "bottom",
+                (f"found an infogain matrix of {found} numbers, expected {size} for the classes"),
+            )
         return [(), shapes[0]][: len(self.proto.top)]
 
     def _read_matrix(self, source: str) -> int:
         """Read the matrix from a binaryproto file and return its size."""
-        key, message = "infogain_loss_param.source", caffe.BlobProto()
+        key = "infogain_loss_param.source"
+        message = caffe.BlobProto()
         if not source:
             raise self.error(key, "missing, expected a binaryproto file or a third bottom")
         try:
@@ -169,46 +216,67 @@ class InfogainLoss(ClassLoss):
         return len(self.stored)
 
     def _matrix(self, bottoms: list[Array]) -> Array:
-        return (bottoms[2] if len(bottoms) == 3 else self.stored).reshape(self.classes, self.classes)
+        return (bottoms[2] if len(bottoms) == 3 else self.stored).reshape(
+            self.classes, self.classes
+        )
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         loss, self.prob = self.ops.infogain_forward(
-            bottoms[0].reshape(self.folded), bottoms[1].reshape(self.label_shape), self._matrix(bottoms),
-            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("prob", self.folded),
-        )  # fmt: skip
+            bottoms[0].reshape(self.folded),
+            bottoms[1].reshape(self.label_shape),
+            self._matrix(bottoms),
+            ignore_label=self.ignore,
+            normalization=self.normalization,
+            out=self.buffer("prob", self.folded),
+        )
         return self._tops(loss, bottoms[0].shape)
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         rest: list[Array | None] = [None] * (len(values.bottoms) - 1)
         if not wanted[0]:
             return [None, *rest], ()
         dx = self.ops.infogain_backward(
-            self.prob, values.bottoms[1].reshape(self.label_shape), self._matrix(values.bottoms),
-            loss_weight=self._factor(grads, run), ignore_label=self.ignore, normalization=self.normalization,
+            self.prob,
+            values.bottoms[1].reshape(self.label_shape),
+            self._matrix(values.bottoms),
+            loss_weight=self._factor(grads, run),
+            ignore_label=self.ignore,
+            normalization=self.normalization,
             out=self.buffer("bottom", self.folded),
-        )  # fmt: skip
+        )
         return [dx.reshape(values.bottoms[0].shape), *rest], ()
 
 
 @register("Accuracy")
 class Accuracy(ClassLayer):
-    """The share of labels among the `top_k` best scores; as second top that share for each class (0 where none is)."""
+    """The share of labels among the `top_k` best scores; as second top that share for each class (0
+    where none is)."""
 
-    tops, differentiable = (1, 2), False
+    tops = (1, 2)
+    differentiable = False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.accuracy_param
         self._fold("accuracy_param.axis", p.axis, shapes)
         if not 1 <= p.top_k <= self.classes:
-            raise self.error("accuracy_param.top_k", f"found {p.top_k}, expected 1 to {self.classes} (the classes)")
+            raise self.error(
+                "accuracy_param.top_k",
+                (f"found {p.top_k}, expected 1 to {self.classes} (the classes)"),
+            )
         self.top_k = int(p.top_k)
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
         return [(), (self.classes,)][: len(self.proto.top)]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        scores, labels = bottoms[0].reshape(self.folded), bottoms[1].reshape(self.label_shape)
+        scores = bottoms[0].reshape(self.folded)
+        labels = bottoms[1].reshape(self.label_shape)
         share = self.ops.accuracy(scores, labels, top_k=self.top_k, ignore_label=self.ignore)
         found = [self.number(share)]
         return found if len(self.proto.top) == 1 else [*found, self._by_class(scores, labels)]
@@ -220,5 +288,7 @@ class Accuracy(ClassLayer):
             own = labels == label
             rows = self.ops.xp.moveaxis(scores, 1, 2)[own]
             counts = len(rows) > 0 and label != self.ignore
-            shares[label] = self.ops.accuracy(rows, labels[own], top_k=self.top_k) if counts else 0.0
+            shares[label] = (
+                self.ops.accuracy(rows, labels[own], top_k=self.top_k) if counts else 0.0
+            )
         return shares

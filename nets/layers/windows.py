@@ -1,4 +1,5 @@
-"""Reads height/width pairs of convolution and pooling parameters: one number, one per axis, or _h and _w."""
+"""Reads height/width pairs of convolution and pooling parameters: one number, one per axis, or _h
+and _w."""
 
 from typing import Any
 
@@ -6,33 +7,46 @@ from nets.layers.base import Layer
 
 
 def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, int]:
-    """Return (height, width) of `key` ("kernel_size", "stride", "pad", "dilation") in the layer's `block`.
+    """Return (height, width) of `key` ("kernel_size", "stride", "pad", "dilation") in the layer's
+    `block`.
 
-    Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`; NetError if both ways are
-    used, if none is and there is no default, or for more than two numbers.
+    Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`; NetError
+    if both ways are used, if none is and there is no default, or for more than two numbers.
     """
     message: Any = getattr(layer.proto, block)
     stem = "kernel" if key == "kernel_size" else key
-    sides = [name for name in (f"{stem}_h", f"{stem}_w") if name in message.DESCRIPTOR.fields_by_name]
+    sides = [
+        name for name in (f"{stem}_h", f"{stem}_w") if name in message.DESCRIPTOR.fields_by_name
+    ]
     given = [name for name in sides if message.HasField(name)]
     value = getattr(message, key)
     plain = [value] if isinstance(value, int) and message.HasField(key) else value
     plain = [] if isinstance(plain, int) else list(plain)
     if given and plain:
-        raise layer.error(f"{block}.{given[0]}", f"given besides '{key}', expected only one of the two")
-    if len(given) == 1 and not (key == "pad" and block == "convolution_param"):  # there the other one is 0, in Caffe
-        raise layer.error(f"{block}.{given[0]}", f"given alone, expected both '{sides[0]}' and '{sides[1]}'")
+        raise layer.error(
+            f"{block}.{given[0]}", (f"given besides '{key}', expected only one of the two")
+        )
+    # there the other one is 0, in Caffe
+    if len(given) == 1 and not (key == "pad" and block == "convolution_param"):
+        raise layer.error(
+            f"{block}.{given[0]}", (f"given alone, expected both '{sides[0]}' and '{sides[1]}'")
+        )
     if given:
         plain = [getattr(message, name) for name in sides]
     if len(plain) > 2:
-        raise layer.error(f"{block}.{key}", f"found {len(plain)} numbers, expected one or two (height, width)")
+        raise layer.error(
+            f"{block}.{key}", (f"found {len(plain)} numbers, expected one or two (height, width)")
+        )
     if not plain and default is None:
-        raise layer.error(f"{block}.{key}" if plain else block, f"'{key}' is missing, expected an integer >= 1")
+        raise layer.error(
+            f"{block}.{key}" if plain else block, (f"'{key}' is missing, expected an integer >= 1")
+        )
     chosen = plain or [default]
     least = 0 if key == "pad" else 1
     if min(chosen) < least:
         raise layer.error(
-            f"{block}.{given[0] if given else key}", f"found {min(chosen)}, expected an integer >= {least}"
+            f"{block}.{given[0] if given else key}",
+            (f"found {min(chosen)}, expected an integer >= {least}"),
         )
     return int(chosen[0]), int(chosen[-1])
 

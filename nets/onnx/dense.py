@@ -11,13 +11,17 @@ from nets.layers.dense import InnerProduct
 from nets.layers.normalise import MVN, BatchNorm
 from nets.layers.reduce import ArgMax, Reduction
 from nets.layers.softmax import Softmax
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 
 
 @converts("InnerProduct")
 def _inner_product(step: Step, layer: InnerProduct) -> None:
     outer = step.outside[0][:-1]
-    x = step.graph.reshaped(step.x[0], (*outer, layer.width)) if step.inside[0] != (*outer, layer.width) else step.x[0]
+    x = (
+        step.graph.reshaped(step.x[0], (*outer, layer.width))
+        if step.inside[0] != (*outer, layer.width)
+        else step.x[0]
+    )
     bias = [step.parameter(1)] if len(step.blobs) > 1 else []
     if len(outer) == 1:
         step.top("Gemm", x, step.parameter(0), *bias, transB=int(not layer.transpose))
@@ -41,13 +45,23 @@ def _embed(step: Step, layer: Any) -> None:
 @converts("BatchNorm")
 def _batch_norm(step: Step, layer: BatchNorm) -> None:
     if not layer.fixed:
-        raise step.refused("it takes its statistics from the batch", "batch_norm_param.use_global_stats")
+        raise step.refused(
+            ("it takes its statistics from the batch"), "batch_norm_param.use_global_stats"
+        )
     mean, variance, weight = (np.asarray(blob, np.float64) for blob in step.blobs)
     factor = 1 / weight[0] if weight[0] else 0.0
     ones = np.ones_like(mean)
-    statistics = ((ones, "scale"), (0 * ones, "bias"), (mean * factor, "mean"), (variance * factor, "variance"))
+    statistics = (
+        (ones, "scale"),
+        (0 * ones, "bias"),
+        (mean * factor, "mean"),
+        (variance * factor, "variance"),
+    )
     step.top(
-        "BatchNormalization", step.x[0], *(step.constant(array, what) for array, what in statistics), epsilon=layer.eps
+        "BatchNormalization",
+        step.x[0],
+        *(step.constant(array, what) for array, what in statistics),
+        epsilon=layer.eps,
     )
 
 
@@ -57,7 +71,9 @@ def _scale(step: Step, layer: Scale) -> None:
     if not layer.bias:
         step.top("Mul", step.x[0], factor)
         return
-    bias = step.parameter(len(step.blobs) - 1, _stretched(step.blobs[-1], layer, len(step.inside[0])))
+    bias = step.parameter(
+        len(step.blobs) - 1, _stretched(step.blobs[-1], layer, len(step.inside[0]))
+    )
     step.top("Add", step.add("Mul", step.x[0], factor), bias)
 
 
@@ -67,11 +83,14 @@ def _bias(step: Step, layer: Bias) -> None:
 
 
 def _along(step: Step, layer: Scale | Bias, at: int) -> str:
-    """The factor or summand, a parameter or the second bottom, with as many axes as reach to the end of the first."""
+    """The factor or summand, a parameter or the second bottom, with as many axes as reach to the
+    end of the first."""
     axes = len(step.inside[0])
     if len(step.x) == 1:
         return step.parameter(at, _stretched(step.blobs[at], layer, axes))
-    return step.graph.reshaped(step.x[1], (*step.inside[1], *(1,) * (axes - layer.axis - len(layer.part))))
+    return step.graph.reshaped(
+        step.x[1], (*step.inside[1], *(1,) * (axes - layer.axis - len(layer.part)))
+    )
 
 
 def _stretched(blob: Any, layer: Scale | Bias, axes: int) -> Any:
@@ -101,15 +120,23 @@ def _reduction(step: Step, layer: Reduction) -> None:
     if layer.operation == "SUM":
         found = step.add("ReduceSum", step.x[0], step.constant(np.array(axes), "axes"), keepdims=0)
     else:
-        kind = {"ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}[layer.operation]
+        kind = {"ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}[
+            layer.operation
+        ]
         found = step.add(kind, step.x[0], axes=axes, keepdims=0)
     step.top("Mul", found, step.constant(layer.coeff))
 
 
 @converts("ArgMax")
 def _arg_max(step: Step, layer: ArgMax) -> None:
-    x, axis = (step.x[0], layer.axis) if layer.axis is not None else (step.graph.reshaped(step.x[0], _flat(step)), 1)
-    values, places = (step.graph.named(f"{step.layer.name}.{what}") for what in ("values", "places"))
+    x, axis = (
+        (step.x[0], layer.axis)
+        if layer.axis is not None
+        else (step.graph.reshaped(step.x[0], _flat(step)), 1)
+    )
+    values, places = (
+        step.graph.named(f"{step.layer.name}.{what}") for what in ("values", "places")
+    )
     count = step.constant(np.array([layer.top_k]), "top_k")
     helper = step.graph.onnx.helper
     step.graph.nodes.append(helper.make_node("TopK", [x, count], [values, places], axis=axis))

@@ -17,20 +17,23 @@ from nets.graph.sharing import Sharing, share
 from nets.graph.wiring import Node, Wiring, wire
 from nets.layers import Setup, make_layer
 from nets.layers.base import Shape
-from nets.onnx import dense, pointwise, recurrent, shapes, spatial
-from nets.onnx.builder import IR, OPSET, Builder, Step, convert
+from nets.onnx import dense, pointwise, recurrent, spatial, tensor_shapes
+from nets.onnx.graph_builder import IR, OPSET, Builder, Step, convert
 from nets.predict.deployment import Deployment
 from ops import get_backend
 
-KINDS = (dense, pointwise, recurrent, shapes, spatial)  # imported for what they register
+KINDS = (dense, pointwise, recurrent, tensor_shapes, spatial)  # imported for what they register
 MOST = 2**31 - 1  # bytes of a protobuf message
 
 
-def export(deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]], path: Path) -> int:
+def export(
+    deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]], path: Path
+) -> int:
     """Write the net with these weights, layer -> blobs; the number of ONNX operators. The number of rows is open. What
     is done to images before, and the names of classes, stand in the file's metadata.
 
-    NetError for every layer that ONNX cannot express, and for weights that are missing or too large for one file.
+    NetError for every layer that ONNX cannot express, and for weights that are missing or too large
+    for one file.
     """
     model, builder = _model(deployment, weights)
     builder.onnx.checker.check_model(model)
@@ -39,21 +42,34 @@ def export(deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]]
     return len(builder.nodes)
 
 
-def _model(deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]]) -> tuple[Any, Builder]:
-    spec, builder = deployment.net, Builder()
-    helper, kind = builder.onnx.helper, builder.onnx.TensorProto.FLOAT
+def _model(
+    deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]]
+) -> tuple[Any, Builder]:
+    spec = deployment.net
+    builder = Builder()
+    helper = builder.onnx.helper
+    kind = builder.onnx.TensorProto.FLOAT
     wiring = _wired(spec, 2)
     names = _named(builder, wiring, _wired(spec, 3))
     _convert(builder, wiring, names, weights)
     if (size := sum(array.nbytes for array in builder.constants.values())) > MOST:
-        raise NetError(f"{spec.path.name}: found {size} bytes of weights, expected at most {MOST} in one ONNX file")
+        raise NetError(
+            f"{spec.path.name}: found {size} bytes of weights, expected at most "
+            f"{MOST} in one ONNX file"
+        )
     inputs = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
     outputs = [max(i for i, value in enumerate(wiring.values) if value.name == deployment.output)]
     described = [
-        [helper.make_tensor_value_info(names[i], kind, _open(builder.shapes[names[i]])) for i in group]
+        [
+            helper.make_tensor_value_info(names[i], kind, _open(builder.shapes[names[i]]))
+            for i in group
+        ]
         for group in (inputs, outputs)
     ]
-    constants = [builder.onnx.numpy_helper.from_array(array, name) for name, array in builder.constants.items()]
+    constants = [
+        builder.onnx.numpy_helper.from_array(array, name)
+        for name, array in builder.constants.items()
+    ]
     graph = helper.make_graph(builder.nodes, spec.name or "net", *described, initializer=constants)
     opset = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, opset_imports=opset, ir_version=IR, producer_name="convoy")
@@ -62,17 +78,20 @@ def _model(deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]]
 
 
 def _wired(spec: NetSpec, rows: int) -> Wiring:
-    """The net with so many rows; with those that it declares where its inputs have different ones, such as the static
-    input of a recurrent layer, whose rows are no steps of time."""
-    backend, layers = get_backend("numpy"), spec.for_phase("TEST").layers
-    declared = {shape.dim[0] for layer in layers for shape in layer.proto.input_param.shape if shape.dim}
+    """The net with so many rows; with those that it declares where its inputs have different ones,
+    such as the static input of a recurrent layer, whose rows are no steps of time."""
+    backend = get_backend("numpy")
+    layers = spec.for_phase("TEST").layers
+    declared = {
+        shape.dim[0] for layer in layers for shape in layer.proto.input_param.shape if shape.dim
+    }
     setup = Setup("TEST", rows if len(declared) == 1 else None, None)
     return wire(layers, setup, lambda layer: make_layer(layer, backend))
 
 
 def _named(builder: Builder, wiring: Wiring, other: Wiring) -> dict[int, str]:
-    """The name of each value: an input and the last of each other blob have the blob's. Sizes that another number of
-    rows changes are open."""
+    """The name of each value: an input and the last of each other blob have the blob's. Sizes that
+    another number of rows changes are open."""
     names: dict[int, str] = {}
     inputs = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
     for i in (*inputs, *reversed([i for i in range(len(wiring.values)) if i not in inputs])):
@@ -89,7 +108,8 @@ def _convert(
     names: Mapping[int, str],
     weights: Mapping[str, Sequence[NDArray[Any]]],
 ) -> None:
-    sharing, problems = share([node.layer for node in wiring.nodes]), list[str]()
+    sharing = share([node.layer for node in wiring.nodes])
+    problems = list[str]()
     for node in (node for node in wiring.nodes if not node.layer.is_source):
         try:
             blobs = _blobs(wiring, sharing, node, weights)
@@ -104,7 +124,8 @@ def _convert(
 def _blobs(
     wiring: Wiring, sharing: Sharing, node: Node, weights: Mapping[str, Sequence[NDArray[Any]]]
 ) -> list[NDArray[Any]]:
-    """The parameters of a layer, its own and those it borrows. NetError if there are no weights of their owner."""
+    """The parameters of a layer, its own and those it borrows. NetError if there are no weights of
+    their owner."""
     blobs = []
     for at, param in enumerate(node.layer.params):
         index, place = sharing.owner.get((node.index, at), (node.index, at))

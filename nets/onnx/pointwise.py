@@ -8,9 +8,15 @@ from typing import Any
 
 from nets.layers.combine import Eltwise
 from nets.layers.elementwise import ELU, Clip, Exp, Log, Power, ReLU, Swish
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 
-PLAIN = {"Sigmoid": "Sigmoid", "TanH": "Tanh", "BNLL": "Softplus", "AbsVal": "Abs", "Dropout": "Identity"}
+PLAIN = {
+    "Sigmoid": "Sigmoid",
+    "TanH": "Tanh",
+    "BNLL": "Softplus",
+    "AbsVal": "Abs",
+    "Dropout": "Identity",
+}
 
 
 @converts(*PLAIN)
@@ -61,21 +67,30 @@ def _clip(step: Step, layer: Clip) -> None:
 
 @converts("Swish")
 def _swish(step: Step, layer: Swish) -> None:
-    step.top("Mul", step.x[0], step.add("Sigmoid", step.add("Mul", step.x[0], step.constant(layer.beta))))
+    step.top(
+        "Mul", step.x[0], step.add("Sigmoid", step.add("Mul", step.x[0], step.constant(layer.beta)))
+    )
 
 
 @converts("PReLU")
 def _prelu(step: Step, layer: Any) -> None:
     slope = step.blobs[0]
-    step.top("PRelu", step.x[0], step.parameter(0, slope.reshape(-1, *(1,) * (len(step.inside[0]) - 2))))
+    step.top(
+        "PRelu", step.x[0], step.parameter(0, slope.reshape(-1, *(1,) * (len(step.inside[0]) - 2)))
+    )
 
 
 @converts("Eltwise")
 def _eltwise(step: Step, layer: Eltwise) -> None:
     kind = {"SUM": "Add", "PROD": "Mul", "MAX": "Max"}[layer.operation]
-    parts = [
-        step.add("Mul", name, step.constant(coeff)) for name, coeff in zip(step.x, layer.coeffs, strict=True)
-    ] if layer.coeffs else step.x  # fmt: skip
+    parts = (
+        [
+            step.add("Mul", name, step.constant(coeff))
+            for name, coeff in zip(step.x, layer.coeffs, strict=True)
+        ]
+        if layer.coeffs
+        else step.x
+    )
     last = reduce(lambda a, b: step.add(kind, a, b), parts[:-1])
     step.top(kind, last, parts[-1])
 

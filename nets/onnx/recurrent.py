@@ -1,5 +1,6 @@
-"""Caffe's recurrent layers. ONNX's LSTM has no `cont`, which begins a sequence anew at any step; so the steps are the
-body of a Scan, written out: the input's part of all gates is one product before it."""
+"""Caffe's recurrent layers. ONNX's LSTM has no `cont`, which begins a sequence anew at any step; so
+the steps are the body of a Scan, written out: the input's part of all gates is one product before
+it."""
 
 from __future__ import annotations
 
@@ -8,24 +9,29 @@ from typing import Any
 import numpy as np
 
 from nets.layers.recurrent import LSTM, RNN, Recurrent
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 
 
 class Body:
     """The graph of one step: what it makes of its inputs."""
 
     def __init__(self, step: Step, inputs: dict[str, tuple[int, ...]]) -> None:
-        self._step, self._inputs, self.nodes = step, inputs, list[Any]()
+        self._step = step
+        self._inputs = inputs
+        self.nodes = list[Any]()
 
     def add(self, kind: str, *inputs: str, to: str = "", **attributes: Any) -> str:
         """An operator of the body."""
         output = to or self._step.graph.named(f"{kind.lower()}")
-        self.nodes.append(self._step.graph.onnx.helper.make_node(kind, list(inputs), [output], **attributes))
+        self.nodes.append(
+            self._step.graph.onnx.helper.make_node(kind, list(inputs), [output], **attributes)
+        )
         return output
 
     def graph(self, outputs: dict[str, tuple[int, ...]]) -> Any:
         """The body as an attribute."""
-        helper, kind = self._step.graph.onnx.helper, self._step.graph.onnx.TensorProto.FLOAT
+        helper = self._step.graph.onnx.helper
+        kind = self._step.graph.onnx.TensorProto.FLOAT
         made = [
             [helper.make_tensor_value_info(name, kind, shape) for name, shape in values.items()]
             for values in (self._inputs, outputs)
@@ -35,7 +41,8 @@ class Body:
 
 @converts("LSTM")
 def _lstm(step: Step, layer: LSTM) -> None:
-    rows, hidden = layer.rows, layer.hidden
+    rows = layer.rows
+    hidden = layer.hidden
     names = _names(step, "h", "c", "gates", "cont", "h new", "c new", "h out")
     h, c, gates, cont, h_new, c_new, out = names
     state = (rows, hidden)
@@ -54,10 +61,15 @@ def _lstm(step: Step, layer: LSTM) -> None:
 
 @converts("RNN")
 def _rnn(step: Step, layer: RNN) -> None:
-    rows, hidden = layer.rows, layer.hidden
+    rows = layer.rows
+    hidden = layer.hidden
     h, gates, cont, h_new, out = _names(step, "h", "gates", "cont", "h new", "h out")
     body = Body(step, {h: (rows, hidden), gates: (rows, hidden), cont: (rows, 1)})
-    body.add("Tanh", body.add("Add", gates, body.add("MatMul", body.add("Mul", h, cont), _turned(step, -3))), to=h_new)
+    body.add(
+        "Tanh",
+        body.add("Add", gates, body.add("MatMul", body.add("Mul", h, cont), _turned(step, -3))),
+        to=h_new,
+    )
     body.add("Identity", h_new, to=out)
     states = step.graph.named(f"{step.layer.name}.states")
     _scan(step, layer, body.graph({h_new: (rows, hidden), out: (rows, hidden)}), states)
@@ -66,17 +78,25 @@ def _rnn(step: Step, layer: RNN) -> None:
 
 
 def _scan(step: Step, layer: Recurrent, body: Any, outputs: str) -> None:
-    """Run the body over all steps of time: the states before the first, then the gates' inputs and cont of each."""
-    rows, hidden, given = layer.rows, layer.hidden, layer.exposed
+    """Run the body over all steps of time: the states before the first, then the gates' inputs and
+    cont of each."""
+    rows = layer.rows
+    hidden = layer.hidden
+    given = layer.exposed
     if given:
         starts = [step.graph.reshaped(name, (rows, hidden)) for name in step.x[-layer.states :]]
     else:
-        starts = [step.constant(np.zeros((rows, hidden), np.float32), "start") for _ in range(layer.states)]
+        starts = [
+            step.constant(np.zeros((rows, hidden), np.float32), "start")
+            for _ in range(layer.states)
+        ]
     ends = _names(step, *(f"end {at}" for at in range(layer.states)))
     cont = step.graph.reshaped(step.x[1], (-1, rows, 1))
     inputs = [*starts, _gate_inputs(step, layer), cont]
     helper = step.graph.onnx.helper
-    step.graph.nodes.append(helper.make_node("Scan", inputs, [*ends, outputs], body=body, num_scan_inputs=2))
+    step.graph.nodes.append(
+        helper.make_node("Scan", inputs, [*ends, outputs], body=body, num_scan_inputs=2)
+    )
     for name, end in zip(step.y[1:], ends, strict=False):
         step.graph.reshaped(end, (1, rows, hidden), to=name)
 
@@ -84,7 +104,9 @@ def _scan(step: Step, layer: Recurrent, body: Any, outputs: str) -> None:
 def _gate_inputs(step: Step, layer: Recurrent) -> str:
     """The input's part of every gate of all steps (T, N, G)."""
     x = step.graph.reshaped(step.x[0], (-1, layer.rows, layer.width))
-    found = step.add("Add", step.add("MatMul", x, step.parameter(0, step.blobs[0].T)), step.parameter(1))
+    found = step.add(
+        "Add", step.add("MatMul", x, step.parameter(0, step.blobs[0].T)), step.parameter(1)
+    )
     if not layer.static:
         return found
     static = step.graph.reshaped(step.x[2], (layer.rows, layer.static))

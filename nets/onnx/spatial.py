@@ -1,7 +1,7 @@
 """Convolution, pooling and local response normalisation.
 
-Caffe rounds the sizes of pooling up, and its averages count padding, but nothing beyond. Runtimes disagree on ONNX's
-`ceil_mode`, so paddings are written out here: images have one size.
+Caffe rounds the sizes of pooling up, and its averages count padding, but nothing beyond. Runtimes
+disagree on ONNX's `ceil_mode`, so paddings are written out here: images have one size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nets.layers.conv import Convolution, Deconvolution
 from nets.layers.normalise import LRN
 from nets.layers.pool import SPP, Pooling
-from nets.onnx.builder import Step, converts
+from nets.onnx.graph_builder import Step, converts
 from ops import PoolGeometry
 
 
@@ -42,7 +42,10 @@ def _pooling(step: Step, layer: Pooling) -> None:
 
 @converts("SPP")
 def _spp(step: Step, layer: SPP) -> None:
-    parts = [step.graph.reshaped(_pooled(step, geometry), (-1, end - at)) for geometry, _, at, end in layer.levels]
+    parts = [
+        step.graph.reshaped(_pooled(step, geometry), (-1, end - at))
+        for geometry, _, at, end in layer.levels
+    ]
     step.top("Concat", *parts, axis=1)
 
 
@@ -53,22 +56,38 @@ def _pooled(step: Step, geometry: PoolGeometry, to: str = "") -> str:
     size = step.inside[0][2:]
     _, _, *outputs = geometry.output_shape((1, *step.inside[0][1:]))
     ends = [
-        max(0, (outputs[at] - 1) * geometry.stride[at] + geometry.kernel[at] - geometry.pad[at] - size[at])
+        max(
+            0,
+            (outputs[at] - 1) * geometry.stride[at]
+            + geometry.kernel[at]
+            - geometry.pad[at]
+            - size[at],
+        )
         for at in (0, 1)
     ]
     windows: dict[str, Any] = {"kernel_shape": geometry.kernel, "strides": geometry.stride}
     if geometry.mode == "MAX":
         return step.graph.add("MaxPool", step.x[0], to=to, pads=(*geometry.pad, *ends), **windows)
     pads = (0, 0, *geometry.pad, 0, 0, *ends)
-    wide = step.add("Pad", step.x[0], step.constant(np.array(pads), "pads")) if any(pads) else step.x[0]
+    wide = (
+        step.add("Pad", step.x[0], step.constant(np.array(pads), "pads"))
+        if any(pads)
+        else step.x[0]
+    )
     factors = _factors(geometry, size)
     if (factors == 1).all():
         return step.graph.add("AveragePool", wide, to=to, **windows)
-    return step.graph.add("Mul", step.graph.add("AveragePool", wide, **windows), step.constant(factors, "areas"), to=to)
+    return step.graph.add(
+        "Mul",
+        step.graph.add("AveragePool", wide, **windows),
+        step.constant(factors, "areas"),
+        to=to,
+    )
 
 
 def _factors(geometry: PoolGeometry, size: tuple[int, ...]) -> NDArray[np.float32]:
-    """(OH, OW): what averages over whole kernels are multiplied with, to be those over Caffe's windows."""
+    """(OH, OW): what averages over whole kernels are multiplied with, to be those over Caffe's
+    windows."""
     high, wide = (np.array(geometry.counts(at, size[at]), np.float64) for at in (0, 1))
     whole = geometry.kernel[0] * geometry.kernel[1]
     return (whole / np.outer(high, wide)).astype(np.float32)
@@ -77,7 +96,9 @@ def _factors(geometry: PoolGeometry, size: tuple[int, ...]) -> NDArray[np.float3
 @converts("LRN")
 def _lrn(step: Step, layer: LRN) -> None:
     if layer.region == "ACROSS_CHANNELS":
-        step.top("LRN", step.x[0], size=layer.size, alpha=layer.alpha, beta=layer.beta, bias=layer.k)
+        step.top(
+            "LRN", step.x[0], size=layer.size, alpha=layer.alpha, beta=layer.beta, bias=layer.k
+        )
         return
     edge = layer.size // 2
     squares: Any = step.add("Mul", step.x[0], step.x[0])

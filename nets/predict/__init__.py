@@ -19,4 +19,15 @@ from nets.predict.deployment import Deployment, Given, Seen
 from nets.predict.predictor import Predictor, for_use
 from nets.predict.ranking import Class, Prediction, Tally
 
-__all__ = ["Class", "Deployment", "Given", "Prediction", "Predictor", "Scored", "Seen", "Tally", "for_use", "scored"]
+__all__ = [
+    "Class",
+    "Deployment",
+    "Given",
+    "Prediction",
+    "Predictor",
+    "Scored",
+    "Seen",
+    "Tally",
+    "for_use",
+    "scored",
+]

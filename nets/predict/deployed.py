@@ -1,7 +1,9 @@
-"""A net as it is used: its layers of phase TEST from the inputs to the scores, without data layers, labels and losses.
+"""A net as it is used: its layers of phase TEST from the inputs to the scores, without data layers,
+labels and losses.
 
-Caffe calls such a prototxt "deploy". Here it is made from the net that was trained: what the last loss reads are the
-scores, a softmax loss becomes a Softmax, and layers that lead to other losses only are left out.
+Caffe calls such a prototxt "deploy". Here it is made from the net that was trained: what the last
+loss reads are the scores, a softmax loss becomes a Softmax, and layers that lead to other losses
+only are left out.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ SIGMOID = ("SigmoidCrossEntropyLoss",)
 
 @dataclass(frozen=True)
 class Scored:
-    """What a net gives: the blob of `scores`, the blob of `labels` it was trained by ("": none is known), and the layer
-    of its loss, or of its accuracy, None where it has neither."""
+    """What a net gives: the blob of `scores`, the blob of `labels` it was trained by ("": none is
+    known), and the layer of its loss, or of its accuracy, None where it has neither."""
 
     scores: str
     labels: str = ""
@@ -38,12 +40,16 @@ class Scored:
         proto = self.by.proto
         if proto.type == "Accuracy":
             return int(proto.accuracy_param.axis)
-        return int((proto.infogain_loss_param if proto.type == "InfogainLoss" else proto.softmax_param).axis)
+        return int(
+            (
+                proto.infogain_loss_param if proto.type == "InfogainLoss" else proto.softmax_param
+            ).axis
+        )
 
 
 def scored(spec: NetSpec) -> Scored:
-    """What the layers of one phase score: the bottoms of the last loss, else of the last accuracy, else the last top
-    that no layer reads. NetError if there is nothing."""
+    """What the layers of one phase score: the bottoms of the last loss, else of the last accuracy,
+    else the last top that no layer reads. NetError if there is nothing."""
     judged = [layer for layer in spec.layers if _is(layer, "scores")]
     losses = [layer for layer in judged if layer.proto.type != "Accuracy"]
     if losses or judged:
@@ -55,15 +61,19 @@ def scored(spec: NetSpec) -> Scored:
         for top in layer.proto.top:
             if not _is(layer, "is_source") and (top not in read or top in layer.proto.bottom):
                 return Scored(top)
-    raise NetError(f"{spec.path.name}: found no layer that computes anything, expected scores of classes")
+    raise NetError(
+        f"{spec.path.name}: found no layer that computes anything, expected scores of classes"
+    )
 
 
 def deployed(spec: NetSpec, shapes: Mapping[str, Shape]) -> tuple[caffe.NetParameter, str]:
-    """The net of one phase as it is used, and the name of its output. `shapes`: of one row of each input."""
+    """The net of one phase as it is used, and the name of its output. `shapes`: of one row of each
+    input."""
     found = scored(spec)
     end = spec.layers.index(found.by) if found.by is not None else len(spec.layers)
     kept = _ancestors(spec.layers[:end], found.scores)
-    net, fed = caffe.NetParameter(name=spec.name), {name for layer in kept for name in layer.proto.bottom}
+    net = caffe.NetParameter(name=spec.name)
+    fed = {name for layer in kept for name in layer.proto.bottom}
     for layer in (layer for layer in spec.layers if _is(layer, "is_source")):
         for top in (top for top in layer.proto.top if top in fed):
             if top not in shapes:
@@ -84,8 +94,17 @@ def _ended(net: caffe.NetParameter, found: Scored) -> str:
     if kind not in (*SOFTMAX, *SIGMOID):
         return found.scores
     names = {layer.name for layer in net.layer} | {top for layer in net.layer for top in layer.top}
-    name = next(name for name in ("prob", f"{found.scores} prob", f"{found.scores} probabilities") if name not in names)
-    last = net.layer.add(name=name, type="Softmax" if kind in SOFTMAX else "Sigmoid", bottom=[found.scores], top=[name])
+    name = next(
+        name
+        for name in ("prob", f"{found.scores} prob", f"{found.scores} probabilities")
+        if name not in names
+    )
+    last = net.layer.add(
+        name=name,
+        type="Softmax" if kind in SOFTMAX else "Sigmoid",
+        bottom=[found.scores],
+        top=[name],
+    )
     if kind in SOFTMAX:
         last.softmax_param.axis = found.axis
     return name
@@ -97,11 +116,14 @@ def net_of(proto_text: str, name: str) -> NetSpec:
 
 
 def _ancestors(layers: Sequence[LayerSpec], blob: str) -> list[LayerSpec]:
-    """The layers that `blob` depends on, in their order; and those that own a parameter which one of them borrows."""
+    """The layers that `blob` depends on, in their order; and those that own a parameter which one
+    of them borrows."""
     borrowed = lent(layers)
-    wanted, owners = {blob}, set[str]()
+    wanted = {blob}
+    owners = set[str]()
     while True:
-        needed, kept = set(wanted), list[LayerSpec]()
+        needed = set(wanted)
+        kept = list[LayerSpec]()
         for layer in reversed(layers):
             if _is(layer, "is_source"):
                 continue

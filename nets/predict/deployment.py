@@ -1,9 +1,11 @@
-"""What a weights file says of its use: the net, what is done to an image before it, what its classes are called.
+"""What a weights file says of its use: the net, what is done to an image before it, what its
+classes are called.
 
-Training keeps it in every checkpoint, as JSON under one key of the metadata. Other files have none; then who predicts
-says what there is to say (`Given`).
+Training keeps it in every checkpoint, as JSON under one key of the metadata. Other files have none;
+then who predicts says what there is to say (`Given`).
 
-    {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr", "classes": [...],
+    {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr", "classes":
+    [...],
      "transform": {"scale", "mean", "crop", "mean_image": {"shape", "float32": base64}}}
 """
 
@@ -28,14 +30,16 @@ from nets.layers.base import Shape
 from nets.predict.deployed import deployed, net_of
 
 PLAIN = Transform()
-KEY, VERSION = "deployment", 1
+KEY = "deployment"
+VERSION = 1
 ORDERS = {"bgr": 3, "rgb": 3, "gray": 1}  # of an image's planes, and how many there are
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What training saw of its data: `shape` of an image before any transform, the `order` of its planes, the names of
-    its classes (perhaps none), and the shape of one row of each input of the net."""
+    """What training saw of its data: `shape` of an image before any transform, the `order` of its
+    planes, the names of its classes (perhaps none), and the shape of one row of each input of the
+    net."""
 
     shape: tuple[int, ...] = ()
     order: str = "bgr"
@@ -45,8 +49,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Given:
-    """What a person says of a file that does not say it itself, or says instead of it. `size`: (height, width) that
-    images are resized to; `mean`: one number, or one per channel, or a mean image (C, H, W)."""
+    """What a person says of a file that does not say it itself, or says instead of it. `size`:
+    (height, width) that images are resized to; `mean`: one number, or one per channel, or a mean
+    image (C, H, W)."""
 
     net: NetSpec | None = None
     classes: tuple[str, ...] = ()
@@ -59,7 +64,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Deployment:
-    """See the module docstring. `shape` is that of an image before the transform: images of other sizes are resized."""
+    """See the module docstring. `shape` is that of an image before the transform: images of other
+    sizes are resized."""
 
     net: NetSpec
     output: str
@@ -73,15 +79,24 @@ class Deployment:
         """Of a net that is trained: its layers of one phase."""
         proto, output = deployed(spec, seen.inputs)
         net = net_of(text_format.MessageToString(proto), spec.path.name)
-        return cls(net, output, tuple(seen.shape), seen.order, tuple(seen.classes), _in_use(transform))
+        return cls(
+            net, output, tuple(seen.shape), seen.order, tuple(seen.classes), _in_use(transform)
+        )
 
     def to_text(self) -> str:
         """As it stands in a checkpoint's metadata."""
         transform = self.transform
-        facts: dict[str, Any] = {"scale": transform.scale, "mean": list(transform.mean), "crop": transform.crop}
+        facts: dict[str, Any] = {
+            "scale": transform.scale,
+            "mean": list(transform.mean),
+            "crop": transform.crop,
+        }
         if transform.mean_image is not None:
             image = np.ascontiguousarray(transform.mean_image, "<f4")
-            facts["mean_image"] = {"shape": image.shape, "float32": base64.b64encode(image.tobytes()).decode()}
+            facts["mean_image"] = {
+                "shape": image.shape,
+                "float32": base64.b64encode(image.tobytes()).decode(),
+            }
         said = {
             "version": VERSION,
             "net": text_format.MessageToString(self.net.proto),
@@ -102,7 +117,10 @@ class Deployment:
         except (ValueError, AttributeError, RecursionError):
             raise CheckpointError(f"{file}: '{KEY}': not a JSON object") from None
         if version != VERSION:
-            raise CheckpointError(f"{file}: '{KEY}': found version {version!r}, expected {VERSION}: give --net instead")
+            raise CheckpointError(
+                f"{file}: '{KEY}': found version {version!r}, expected "
+                f"{VERSION}: give --net instead"
+            )
         try:
             return cls(
                 net=net_of(str(said["net"]), file),
@@ -115,12 +133,16 @@ class Deployment:
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             if isinstance(error, NetError):
                 raise
-            raise CheckpointError(f"{file}: '{KEY}': damaged: {type(error).__name__}: {error}") from None
+            raise CheckpointError(
+                f"{file}: '{KEY}': damaged: {type(error).__name__}: {error}"
+            ) from None
 
 
 def _in_use(transform: Transform) -> Transform:
     """Without what concerns training only, or the data source."""
-    return Transform(transform.scale, transform.mean, transform.crop, mean_image=transform.mean_image)
+    return Transform(
+        transform.scale, transform.mean, transform.crop, mean_image=transform.mean_image
+    )
 
 
 def _order(said: str) -> str:
@@ -139,7 +161,8 @@ def _transform(said: Mapping[str, Any]) -> Transform:
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
-    """The names of classes in a text file: one a line, in the order of their numbers. NetError if it cannot be read."""
+    """The names of classes in a text file: one a line, in the order of their numbers. NetError if
+    it cannot be read."""
     return names_in(read_text(path).split("\n"), path.name)
 
 

@@ -1,4 +1,5 @@
-"""Images by their names: files and folders, decoded as the net's data were, and resized as Caffe's classify does."""
+"""Images by their names: files and folders, decoded as the net's data were, and resized as Caffe's
+classify does."""
 
 from __future__ import annotations
 
@@ -16,15 +17,20 @@ from nets.layers.base import Shape
 
 
 def named(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """Files as they are named, and of each folder the images in it and below, in the order of their names. A folder
-    without any stands for itself: reading it says what it is."""
+    """Files as they are named, and of each folder the images in it and below, in the order of their
+    names. A folder without any stands for itself: reading it says what it is."""
     for path in map(Path, paths):
-        inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES) if path.is_dir() else []
+        inside = (
+            sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+            if path.is_dir()
+            else []
+        )
         yield from inside or [path]
 
 
 def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
-    """The image of a file as (C, H, W) bytes of `shape`, its planes in `order`. DataError says what is wrong."""
+    """The image of a file as (C, H, W) bytes of `shape`, its planes in `order`. DataError says what
+    is wrong."""
     if path.is_dir():
         raise DataError(f"{path}: found a folder without images ({', '.join(SUFFIXES)})")
     found = decode.image(read_file(path), path.name, "gray" if order == "gray" else "color")
@@ -32,7 +38,8 @@ def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
 
 
 def fitted(image_CHW: NDArray[Any], shape: Shape) -> NDArray[Any]:
-    """An image resized to (H, W) of `shape`, whatever its sides were. DataError if its channels are others."""
+    """An image resized to (H, W) of `shape`, whatever its sides were. DataError if its channels are
+    others."""
     if image_CHW.ndim != 3 or len(image_CHW) != shape[0]:
         raise DataError(f"found an image of shape {image_CHW.shape}, expected ({shape[0]}, H, W)")
     return decode.resized(image_CHW, *shape[1:])

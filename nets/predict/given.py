@@ -1,4 +1,5 @@
-"""The deployment of a weights file: what it says of itself, completed and replaced by what a person says."""
+"""The deployment of a weights file: what it says of itself, completed and replaced by what a person
+says."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ CAFFES_SIZE = 256  # what Caffe's classify resizes to before it crops
 
 
 def deployment_of(path: Path) -> Deployment | None:
-    """What a weights file says of its use; None if nothing. CheckpointError for one that is damaged."""
+    """What a weights file says of its use; None if nothing. CheckpointError for one that is
+    damaged."""
     if path.suffix != ".safetensors":
         return None
     said = checkpoint.metadata(path).get(KEY)
@@ -43,12 +45,16 @@ def completed(said: Deployment | None, given: Given, weights: Weights, file: str
         said = _of_net(given.net, given, weights)
     if said is None:
         raise NetError(
-            f"{file}: it does not say which net it is of: give the net (--net, a prototxt or a name of the zoo), "
-            "and what is done to images where the net does not say it (--mean, --scale, --crop, --size)"
+            f"{file}: it does not say which net it is of: give the net (--net, a prototxt or "
+            "a name of the zoo), "
+            "and what is done to images where the net does not say it (--mean, --scale, "
+            "--crop, --size)"
         )
     order = given.order or said.order
     if given.order and ORDERS.get(given.order) != said.shape[0]:
-        raise NetError(f"order: found '{given.order}', but the net reads images of {said.shape[0]} channels")
+        raise NetError(
+            f"order: found '{given.order}', but the net reads images of {said.shape[0]} channels"
+        )
     transform = _as_given(said.transform, given)
     shape = (said.shape[0], *given.size) if given.size else said.shape
     found = dataclasses.replace(
@@ -63,7 +69,9 @@ def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
     net = spec.for_phase("TEST")
     layers = data_layers(net)
     if not layers:
-        raise NetError(f"{spec.path.name}: found no data layer and no input, expected one that takes images")
+        raise NetError(
+            f"{spec.path.name}: found no data layer and no input, expected one that takes images"
+        )
     first = layers[0].proto
     transform = _as_given(Transform.of_net(net, "TEST"), given)
     if first.type == "Input" and first.input_param.shape:
@@ -71,12 +79,15 @@ def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
     else:
         inside = _image(net, first.top[0], transform, given, weights)
     outside = given.size or transform.size or _outside(inside, transform)
-    if not transform.crop and outside != inside[1:] and len(set(inside[1:])) == 1:  # as Caffe's classify
+    # as Caffe's classify
+    if not transform.crop and outside != inside[1:] and len(set(inside[1:])) == 1:
         transform = dataclasses.replace(transform, crop=inside[-1])
     shape = (inside[0], *outside) if len(inside) == 3 else inside
     known = {top: () for layer in layers for top in layer.proto.top}
     inputs = {**known, **_declared(layers[0].proto), first.top[0]: inside}
-    seen = Seen(shape, given.order or ("gray" if inside[:1] == (1,) else "bgr"), given.classes, inputs)
+    seen = Seen(
+        shape, given.order or ("gray" if inside[:1] == (1,) else "bgr"), given.classes, inputs
+    )
     return Deployment.of(net, seen, transform)
 
 
@@ -90,11 +101,15 @@ def _as_given(transform: Transform, given: Given) -> Transform:
     return dataclasses.replace(transform, **said)
 
 
-def _image(net: NetSpec, top: str, transform: Transform, given: Given, weights: Weights) -> tuple[int, int, int]:
+def _image(
+    net: NetSpec, top: str, transform: Transform, given: Given, weights: Weights
+) -> tuple[int, int, int]:
     """(C, H, W) of an image as a data layer gives it to the net."""
     size = (transform.crop,) * 2 if transform.crop else given.size or transform.size
     if size is None:
-        text = "the net does not say how large the images are that it reads: give --size HEIGHTxWIDTH"
+        text = (
+            "the net does not say how large the images are that it reads: give --size HEIGHTxWIDTH"
+        )
         raise NetError(f"{net.path.name}: {text}")
     return _channels(net, top, given, weights), *size
 
@@ -102,14 +117,20 @@ def _image(net: NetSpec, top: str, transform: Transform, given: Given, weights: 
 def _channels(net: NetSpec, top: str, given: Given, weights: Weights) -> int:
     """As the weights of the first layer say, the order that is given, or the net."""
     for layer in net.layers:
-        if top in layer.proto.bottom and layer.proto.type == "Convolution" and layer.proto.name in weights:
-            return int(weights[layer.proto.name][0].shape[1]) * max(1, layer.proto.convolution_param.group)
+        if (
+            top in layer.proto.bottom
+            and layer.proto.type == "Convolution"
+            and layer.proto.name in weights
+        ):
+            return int(weights[layer.proto.name][0].shape[1]) * max(
+                1, layer.proto.convolution_param.group
+            )
     return ORDERS.get(given.order, 3)
 
 
 def _outside(inside: tuple[int, ...], transform: Transform) -> tuple[int, ...]:
-    """The size that images are resized to, where nobody says it: that of the net, or, where it crops, that of the mean
-    image or Caffe's."""
+    """The size that images are resized to, where nobody says it: that of the net, or, where it
+    crops, that of the mean image or Caffe's."""
     if transform.mean_image is not None:
         return transform.mean_image.shape[1:]
     return (max(CAFFES_SIZE, transform.crop),) * 2 if transform.crop else inside[1:]
@@ -122,10 +143,13 @@ def _declared(proto: caffe.LayerParameter) -> Mapping[str, tuple[int, ...]]:
 
 
 def mean_given(text: str) -> tuple[float, ...] | NDArray[Any]:
-    """ "104,117,123" as numbers, anything else as the name of a .binaryproto file. NetError if it is neither."""
+    """ "104,117,123" as numbers, anything else as the name of a .binaryproto file. NetError if it is
+    neither."""
     if re.fullmatch(r"[-+0-9.eE, ]+", text):
         try:
             return tuple(float(part) for part in text.split(","))
         except ValueError:
-            raise NetError(f"--mean: found '{text}', expected numbers, or a .binaryproto file") from None
+            raise NetError(
+                f"--mean: found '{text}', expected numbers, or a .binaryproto file"
+            ) from None
     return read_mean(Path(text))

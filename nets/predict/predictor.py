@@ -26,10 +26,12 @@ NOTHING_GIVEN = Given()
 
 
 class Predictor:
-    """Computes the scores of images, in batches of at most `batch`. Not for several threads at once.
+    """Computes the scores of images, in batches of at most `batch`. Not for several threads at
+    once.
 
     `weights`: layer -> blobs, in the net's shapes; `backend`: what computes (None: the compiled kernels on all cores,
-    or plain NumPy where there are none). NetError if the net does not take one image, or a layer has no weights.
+    or plain NumPy where there are none). NetError if the net does not take one image, or a layer
+    has no weights.
     """
 
     def __init__(
@@ -42,7 +44,8 @@ class Predictor:
     ) -> None:
         if batch < 1:
             raise NetError(f"batch: found {batch}, expected an integer >= 1")
-        self.deployment, self.batch = deployment, batch
+        self.deployment = deployment
+        self.batch = batch
         net = Net(deployment.net, "TEST", ops=backend or _backend(), batch=batch, memory="reused")
         inside = deployment.transform.shape(deployment.shape)
         found = {name: shape[1:] for name, shape in net.input_shapes.items()}
@@ -54,11 +57,15 @@ class Predictor:
             raise NetError(f"{deployment.net.path.name}: found no weights of {', '.join(missing)}")
         self._net, (self._input,) = net, net.inputs
         self._blobs = {
-            layer: tuple(net.ops.asarray(blob, net.dtype) for blob in weights[layer]) for layer in net.params
+            layer: tuple(net.ops.asarray(blob, net.dtype) for blob in weights[layer])
+            for layer in net.params
         }
 
     def __repr__(self) -> str:
-        return f"<Predictor {self.deployment.net.name} {self.deployment.shape} {len(self.classes)} named classes>"
+        return (
+            f"<Predictor {self.deployment.net.name} {self.deployment.shape} "
+            f"{len(self.classes)} named classes>"
+        )
 
     @classmethod
     def load(
@@ -69,8 +76,9 @@ class Predictor:
         batch: int = 64,
         backend: Backend | None = None,
     ) -> Self:
-        """Of a checkpoint that says what it is of; or of any weights (.safetensors, .caffemodel, .h5), with what is
-        `given`, which counts instead. NetError in words for whatever is missing or does not fit."""
+        """Of a checkpoint that says what it is of; or of any weights (.safetensors, .caffemodel,
+        .h5), with what is `given`, which counts instead. NetError in words for whatever is missing
+        or does not fit."""
         deployment, weights = for_use(Path(path), given)
         return cls(deployment, weights, batch=batch, backend=backend)
 
@@ -85,23 +93,33 @@ class Predictor:
         return self._net
 
     def scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
-        """(N, C, H, W) images as the net's data source gives them (bytes 0 to 255, the deployment's size and order of
+        """(N, C, H, W) images as the net's data source gives them (bytes 0 to 255, the deployment's
+        size and order of
         planes) -> (N, K) float32: probabilities where the net ends in a softmax. They are transformed here."""
         expected = self.deployment.shape
         if images.ndim != 4 or images.shape[1:] != expected:
-            raise NetError(f"images: found shape {images.shape}, expected (N, {', '.join(map(str, expected))})")
-        parts = [self._scores(images[at : at + self.batch]) for at in range(0, len(images), self.batch)]
+            raise NetError(
+                f"images: found shape {images.shape}, expected (N, {', '.join(map(str, expected))})"
+            )
+        parts = [
+            self._scores(images[at : at + self.batch]) for at in range(0, len(images), self.batch)
+        ]
         return np.concatenate(parts) if parts else np.empty((0, self._width()), np.float32)
 
     def classify(self, images: Iterable[NDArray[Any]], top: int = 5) -> Iterator[Prediction]:
         """The best classes of arrays (C, H, W) of any size, which are resized."""
-        fitted = ((str(at), files.fitted(np.asarray(image), self.deployment.shape)) for at, image in enumerate(images))
+        fitted = (
+            (str(at), files.fitted(np.asarray(image), self.deployment.shape))
+            for at, image in enumerate(images)
+        )
         yield from self._ranked(fitted, top)
 
     def files(self, paths: Iterable[str | Path], top: int = 5) -> Iterator[Prediction]:
-        """The best classes of image files, and of all images in folders, in their order. One that cannot be read has an
-        `error` instead."""
-        yield from self._ranked(((str(path), self._image(path)) for path in files.named(paths)), top)
+        """The best classes of image files, and of all images in folders, in their order. One that
+        cannot be read has an `error` instead."""
+        yield from self._ranked(
+            ((str(path), self._image(path)) for path in files.named(paths)), top
+        )
 
     def _image(self, path: Path) -> NDArray[Any] | str:
         """An image, or why there is none."""
@@ -110,7 +128,9 @@ class Predictor:
         except NetError as error:
             return str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
 
-    def _ranked(self, images: Iterable[tuple[str, NDArray[Any] | str]], top: int) -> Iterator[Prediction]:
+    def _ranked(
+        self, images: Iterable[tuple[str, NDArray[Any] | str]], top: int
+    ) -> Iterator[Prediction]:
         names = self.classes
         for some in _batched(images, self.batch):
             whole = [image for _, image in some if not isinstance(image, str)]
@@ -122,23 +142,28 @@ class Predictor:
                     yield Prediction(name, best(next(scores), top, names))
 
     def _scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
-        net, rows = self._net, len(images)
+        net = self._net
+        rows = len(images)
         net.begin(0, (0, rows))
-        given = self.deployment.transform(images, np.arange(rows, dtype=np.int64), seed=0, train=False)
+        given = self.deployment.transform(
+            images, np.arange(rows, dtype=np.int64), seed=0, train=False
+        )
         net.feed(self._input, given)
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._blobs[stage.layer])
             net.forward(stage)
-        return np.array(net.ops.to_host(net.blob(self.deployment.output)), np.float32).reshape(rows, -1)
+        return np.array(net.ops.to_host(net.blob(self.deployment.output)), np.float32).reshape(
+            rows, -1
+        )
 
     def _width(self) -> int:
         return int(np.prod(self._net.shape(self.deployment.output)[1:]))
 
 
 def for_use(path: Path, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Weights]:
-    """A weights file, completed by what is `given`: what it is of, and its blobs in the shapes of that net; layers of
-    which it has none are missing. NetError as `Predictor.load`."""
+    """A weights file, completed by what is `given`: what it is of, and its blobs in the shapes of
+    that net; layers of which it has none are missing. NetError as `Predictor.load`."""
     said = None if given.net is not None else deployment_of(path)
     weights: Weights = {}
     if said is None:
@@ -161,5 +186,7 @@ def _backend() -> Backend:
     try:
         return get_backend("cpu", threads=os.cpu_count() or 1, precision="fast")
     except KernelsMissing as missing:
-        logging.getLogger("nets").warning("%s; computing with plain NumPy, several times slower", missing)
+        logging.getLogger("nets").warning(
+            ("%s; computing with plain NumPy, several times slower"), missing
+        )
         return get_backend("numpy")

@@ -1,4 +1,5 @@
-"""Scores of classes: the best of an image, and over many images top-k and the confusion matrix. Plain sums."""
+"""Scores of classes: the best of an image, and over many images top-k and the confusion matrix.
+Plain sums."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class Class(NamedTuple):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a net says of one image: the best `classes`, the first one best, or why it could not be read (`error`)."""
+    """What a net says of one image: the best `classes`, the first one best, or why it could not be
+    read (`error`)."""
 
     name: str
     classes: tuple[Class, ...] = ()
@@ -39,22 +41,26 @@ def called(number: int, names: Sequence[str]) -> str:
 
 
 class Tally:
-    """Counts over the images of a test: how often the label is among the `top` best, and `confusion` (K, K): images
-    with the label of the row that were taken for the class of the column."""
+    """Counts over the images of a test: how often the label is among the `top` best, and
+    `confusion` (K, K): images with the label of the row that were taken for the class of the
+    column."""
 
     def __init__(self, classes: int, top: int = 1) -> None:
-        self.top, self.images, self.hits = min(top, classes), 0, 0
+        self.top = min(top, classes)
+        self.images = 0
+        self.hits = 0
         self.confusion = np.zeros((classes, classes), np.int64)
 
     def __repr__(self) -> str:
         return f"<tally of {self.images} images in {len(self.confusion)} classes>"
 
     def add(self, scores_NK: NDArray[Any], labels_N: NDArray[Any]) -> None:
-        """Some images more. A label is counted as hit if fewer than `top` classes have a higher score, as Caffe's
-        Accuracy does; one that is no class (ignored) is not counted."""
+        """Some images more. A label is counted as hit if fewer than `top` classes have a higher
+        score, as Caffe's Accuracy does; one that is no class (ignored) is not counted."""
         labels = labels_N.astype(np.int64)
         known = (labels >= 0) & (labels < len(self.confusion))
-        scores, labels = scores_NK[known], labels[known]
+        scores = scores_NK[known]
+        labels = labels[known]
         own = scores[np.arange(len(labels)), labels]
         self.hits += int(np.count_nonzero((scores > own[:, None]).sum(axis=1) < self.top))
         self.images += len(labels)
@@ -72,7 +78,8 @@ class Tally:
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        """Of each class (K,): the share of its images that were found; NaN for a class without images."""
+        """Of each class (K,): the share of its images that were found; NaN for a class without
+        images."""
         total = self.confusion.sum(axis=1)
         with np.errstate(invalid="ignore"):
             return np.asarray(np.diag(self.confusion) / np.where(total, total, np.nan))
@@ -86,7 +93,9 @@ class Tally:
         return [(int(a), int(b), int(wrong[a, b])) for a, b in pairs if wrong[a, b]]
 
 
-def rows_of(scores: NDArray[Any], labels: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def rows_of(
+    scores: NDArray[Any], labels: NDArray[Any], axis: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Scores with the classes on `axis`, labels of their other axes -> (N, K) and (N,)."""
     moved = np.moveaxis(scores, axis, -1)
     return moved.reshape(-1, moved.shape[-1]), labels.reshape(-1)

@@ -165,7 +165,11 @@ def blocks_of(kind: str) -> frozenset[str]:
 def markdown() -> str:
     """The tables of docs/caffe.md."""
     lines = ["| message | honoured |", "| --- | --- |"]
-    lines += [f"| `{name}` | {_quoted(of.honoured.split())} |" for name, of in FIELDS.items() if of.honoured]
+    lines += [
+        f"| `{name}` | {_quoted(of.honoured.split())} |"
+        for name, of in FIELDS.items()
+        if of.honoured
+    ]
     for title, chosen in (("warned of", "warned"), ("refused", "refused")):
         lines += ["", f"| {title} | why |", "| --- | --- |"]
         for name, of in FIELDS.items():

@@ -19,7 +19,12 @@ def generate(directory: Path) -> list[Path]:
     """Write both generated files into `directory` and return their paths; SystemExit if protoc refuses the schema."""
     from grpc_tools import protoc  # type: ignore[import-untyped]
 
-    arguments = ["protoc", f"-I{SCHEMA.parent}", f"--python_out={directory}", f"--pyi_out={directory}"]
+    arguments = [
+        "protoc",
+        f"-I{SCHEMA.parent}",
+        f"--python_out={directory}",
+        f"--pyi_out={directory}",
+    ]
     if protoc.main([*arguments, str(SCHEMA)]) != 0:
         sys.exit(f"protoc could not compile {SCHEMA}")
     code, stub = directory / "caffe_pb2.py", directory / "caffe_pb2.pyi"

@@ -1,10 +1,12 @@
-"""The FC phase of a net as a chain: cut behind each InnerProduct, since only those are shared out by output units.
+"""The FC phase of a net as a chain: cut behind each InnerProduct, since only those are shared out
+by output units.
 
     what crosses the cut -> [ip1] -> [relu1 drop1 ip2] -> ... -> [relu drop ip] -> [loss accuracy]
 
-One blob of such a link goes to the next, the InnerProduct's top. Labels and other numbers of the conv phase without a
-gradient may be read anywhere. So a server that has a few units of every InnerProduct can compute all other layers
-whole, once the others' columns have come (One weird trick, section 4; Omnivore D.4.2).
+One blob of such a link goes to the next, the InnerProduct's top. Labels and other numbers of the
+conv phase without a gradient may be read anywhere. So a server that has a few units of every
+InnerProduct can compute all other layers whole, once the others' columns have come (One weird
+trick, section 4; Omnivore D.4.2).
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ KIND = "InnerProduct"
 
 @dataclass(eq=False)
 class Link:
-    """The layers between two cuts, in order; `dense` is the InnerProduct it ends with (None: the last link).
+    """The layers between two cuts, in order; `dense` is the InnerProduct it ends with (None: the
+    last link).
 
     `inputs`: values it reads that come from outside, in the order in which they are made.
     """
@@ -32,11 +35,14 @@ class Link:
 
 
 def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
-    """The links of the net's FC phase, at least two. NetError lists every layer that does not fit into a chain."""
+    """The links of the net's FC phase, at least two. NetError lists every layer that does not fit
+    into a chain."""
     nodes = [node for node in wiring.nodes if node.in_fc]
     count = sum(node.layer.is_dense for node in nodes)
     if not count:
-        raise NetError(f"net '{net}': it has no {KIND} layer, so there is nothing to share out by output units")
+        raise NetError(
+            f"net '{net}': it has no {KIND} layer, so there is nothing to share out by output units"
+        )
     links = [Link() for _ in range(count + 1)]
     place: dict[int, int] = {}  # index of a node -> its link
     problems: list[str] = []
@@ -56,22 +62,37 @@ def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
 def _after(wiring: Wiring, place: dict[int, int], node: Node) -> int:
     """The link a layer belongs to: that of its bottoms, or the next one behind an InnerProduct."""
     makers = [wiring.nodes[wiring.values[i].producer] for i in node.bottoms]
-    return max((place[maker.index] + maker.layer.is_dense for maker in makers if maker.in_fc), default=0)
+    return max(
+        (place[maker.index] + maker.layer.is_dense for maker in makers if maker.in_fc), default=0
+    )
 
 
-def _add(wiring: Wiring, sharing: Sharing, links: Sequence[Link], place: dict[int, int], node: Node) -> int:
+def _add(
+    wiring: Wiring, sharing: Sharing, links: Sequence[Link], place: dict[int, int], node: Node
+) -> int:
     at = _after(wiring, place, node)
     link = links[at]
     _check_kind(link, node)
     _check_reach(wiring, place, node, at)
-    if any((node.index, i) in {*sharing.owner, *sharing.owner.values()} for i in range(len(node.layer.params))):
-        raise node.layer.error("param.name", f"a shared parameter, but {KIND} layers are shared out by output units")
+    if any(
+        (node.index, i) in {*sharing.owner, *sharing.owner.values()}
+        for i in range(len(node.layer.params))
+    ):
+        raise node.layer.error(
+            "param.name", (f"a shared parameter, but {KIND} layers are shared out by output units")
+        )
     if link is not links[-1] and any(node.layer.loss_weights):
-        raise node.layer.error("loss_weight", f"a loss before the last {KIND}: its gradient is no share of units")
+        raise node.layer.error(
+            "loss_weight", (f"a loss before the last {KIND}: its gradient is no share of units")
+        )
     link.nodes.append(node)
     if node.layer.is_dense:
         link.dense = node
-    fresh = (i for i in node.bottoms if place.get(wiring.values[i].producer) != at and i not in link.inputs)
+    fresh = (
+        i
+        for i in node.bottoms
+        if place.get(wiring.values[i].producer) != at and i not in link.inputs
+    )
     link.inputs = sorted({*link.inputs, *fresh})
     return at
 
@@ -80,18 +101,26 @@ def _check_kind(link: Link, node: Node) -> None:
     """Check that one InnerProduct follows the other and no other layer is dense."""
     kind = node.layer.proto.type
     if node.layer.is_dense and kind != KIND:
-        raise node.layer.error("type", f"found '{kind}', but only {KIND} layers can be shared out by output units")
+        raise node.layer.error(
+            "type", (f"found '{kind}', but only {KIND} layers can be shared out by output units")
+        )
     if node.layer.is_dense and link.dense is not None:
         other = link.dense.layer.name
-        raise node.layer.error("bottom", f"an {KIND} beside '{other}', expected one behind the other, in a chain")
+        raise node.layer.error(
+            "bottom", (f"an {KIND} beside '{other}', expected one behind the other, in a chain")
+        )
 
 
 def _check_reach(wiring: Wiring, place: dict[int, int], node: Node, at: int) -> None:
-    """Check that nothing bypasses an InnerProduct, except numbers of the conv phase without a gradient (labels)."""
+    """Check that nothing bypasses an InnerProduct, except numbers of the conv phase without a
+    gradient (labels)."""
     for i in node.bottoms:
-        value, maker = wiring.values[i], wiring.nodes[wiring.values[i].producer]
+        value = wiring.values[i]
+        maker = wiring.nodes[wiring.values[i].producer]
         known = place.get(maker.index)
         near = known == at or (maker.layer.is_dense and known == at - 1)
         crosses = known is None and (at == 0 or not value.needs_grad)
         if not near and not crosses:
-            raise node.layer.error("bottom", f"'{value.name}' leads past an {KIND}, expected a chain of layers")
+            raise node.layer.error(
+                "bottom", (f"'{value.name}' leads past an {KIND}, expected a chain of layers")
+            )

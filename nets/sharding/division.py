@@ -1,9 +1,11 @@
-"""The FC phase of a net, shared out over n servers by output units (One weird trick, section 4; Omnivore D.4.2).
+"""The FC phase of a net, shared out over n servers by output units (One weird trick, section 4;
+Omnivore D.4.2).
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias. It computes its columns of each InnerProduct and
-gets the others'. It computes all other layers whole, as every shard does: dropout masks, labels and losses are those of
-the whole net. Backward, the gradient behind the last InnerProduct is whole. Before that a shard has the part that comes
-through its own units, and the parts of all add up.
+Shard j holds rows [low, high) of every InnerProduct's weight and bias. It computes its columns of
+each InnerProduct and gets the others'. It computes all other layers whole, as every shard does:
+dropout masks, labels and losses are those of the whole net. Backward, the gradient behind the last
+InnerProduct is whole. Before that a shard has the part that comes through its own units, and the
+parts of all add up.
 """
 
 from __future__ import annotations
@@ -15,23 +17,24 @@ import numpy as np
 
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
-from nets.graph.emulated import EmulatedNet
+from nets.graph.emulated_net import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Shape
-from nets.sharding.shard import Blobs, Shard, Slot
+from nets.sharding.sharded_net import Blobs, Shard, Slot
 from nets.sharding.slices import link_net, unit_parts, units
 from ops import Array, Backend
 
 
 class ShardedNet(Shard):
-    """Shard `rank` `of` so many of a net's FC phase, made of nets of a `kind`; the other options are those of Net.
-    NetError as `chain_of`.
+    """Shard `rank` `of` so many of a net's FC phase, made of nets of a `kind`; the other options
+    are those of Net. NetError as `chain_of`.
 
     One pass, link after link, where E is an exchange with the other shards, the same for all:
 
         begin, feed `inputs`, load every layer of `params`
         forward(0) -E-> gather(0, columns of all) ... forward(last)
-        backward(last), give(last - 1, parts) ... backward(k), E, give(k - 1, parts) ... backward(0); grad(input)
+        backward(last), give(last - 1, parts) ... backward(k), E, give(k - 1, parts) ...
+        backward(0); grad(input)
     """
 
     def __init__(
@@ -64,7 +67,10 @@ class ShardedNet(Shard):
         )
         self._kind = kind
         options: dict[str, Any] = {"ops": ops, "seed": seed, "dtype": dtype, "memory": memory}
-        self.nets = [self._net(link, level=level, stages=stages, **options) for link in range(len(self._links))]
+        self.nets = [
+            self._net(link, level=level, stages=stages, **options)
+            for link in range(len(self._links))
+        ]
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
         self._gathered: dict[int, Array] = {}
         self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
@@ -72,7 +78,9 @@ class ShardedNet(Shard):
     def initial_blobs(self) -> dict[str, Blobs]:
         """See Shard; of emulated nets their shapes: CaffeNet's numbers take seconds to draw."""
         if issubclass(self._kind, EmulatedNet):
-            return {layer: blobs for net in self.nets for layer, blobs in net.initial_blobs().items()}
+            return {
+                layer: blobs for net in self.nets for layer, blobs in net.initial_blobs().items()
+            }
         return super().initial_blobs()
 
     def cut_units(self, parts: int) -> None:
@@ -93,7 +101,9 @@ class ShardedNet(Shard):
         """As Net.feed, for one of `inputs`."""
         readers = [net for net in self.nets if name in net.inputs]
         if name not in self.inputs or not readers:
-            raise NetError(f"input '{name}': no such blob crosses the cut, those are {', '.join(self.inputs)}")
+            raise NetError(
+                f"input '{name}': no such blob crosses the cut, those are {', '.join(self.inputs)}"
+            )
         for net in readers:
             net.feed(name, array)
 
@@ -103,7 +113,8 @@ class ShardedNet(Shard):
         home.load(layer, blobs)
 
     def forward(self, link: int) -> Array | None:
-        """Run a link; returns this shard's columns of the InnerProduct that ends it, new in every pass."""
+        """Run a link; returns this shard's columns of the InnerProduct that ends it, new in every
+        pass."""
         net = self.nets[link]
         for stage in net.stages:
             net.forward(stage)
@@ -112,10 +123,15 @@ class ShardedNet(Shard):
     def gather(self, link: int, columns: Sequence[Array]) -> None:
         """Give the next link the columns of all shards, in the order of their ranks."""
         parts = [self.ops.asarray(part, self.dtype) for part in columns]
-        found, widths = [part.shape[-1:] for part in parts], [(self._width(link, rank),) for rank in range(self.of)]
+        found = [part.shape[-1:] for part in parts]
+        widths = [(self._width(link, rank),) for rank in range(self.of)]
         if found != widths:
-            raise NetError(f"columns of '{self._name(link)}': found {found} of them, expected {widths}")
-        self.nets[link + 1].feed(self._name(link), parts[0] if self.of == 1 else self._joined(link, parts))
+            raise NetError(
+                f"columns of '{self._name(link)}': found {found} of them, expected {widths}"
+            )
+        self.nets[link + 1].feed(
+            self._name(link), parts[0] if self.of == 1 else self._joined(link, parts)
+        )
 
     def backward(self, link: int, out: Mapping[str, Blobs] | None = None) -> dict[str, Blobs]:
         """Run a link backward; returns its parameters' gradients, new or in the arrays of `out`."""
@@ -130,12 +146,16 @@ class ShardedNet(Shard):
         return found
 
     def parts(self, link: int) -> list[Blobs]:
-        """After backward(link): the gradient of the InnerProduct before it, by columns, each a new array.
+        """After backward(link): the gradient of the InnerProduct before it, by columns, each a new
+        array.
 
-        Where `exchanges(link)`, for each shard this one's part of the gradient of its columns, and of those of
-        `partial(link)`; elsewhere the gradient of this shard's own columns. No columns if nothing there learns.
+        Where `exchanges(link)`, for each shard this one's part of the gradient of its columns, and
+        of those of `partial(link)`; elsewhere the gradient of this shard's own columns. No columns
+        if nothing there learns.
         """
-        columns: list[Blobs] = [() for _ in (range(self.of) if self.exchanges(link) else [self.rank])]
+        columns: list[Blobs] = [
+            () for _ in (range(self.of) if self.exchanges(link) else [self.rank])
+        ]
         if self._flows(link):
             whole = self.nets[link].grad(self._name(link - 1))
             ranks = range(self.of) if self.exchanges(link) else [self.rank]
@@ -144,7 +164,8 @@ class ShardedNet(Shard):
         return [(*own, *others) for own in columns]
 
     def give(self, link: int, parts: Sequence[Sequence[Array]]) -> dict[Slot, Array]:
-        """Give `link` the gradient of its columns: the sum of what all shards have of it, in the order of ranks.
+        """Give `link` the gradient of its columns: the sum of what all shards have of it, in the
+        order of ranks.
 
         Returns the sums of the rest, the gradients of `partial(link + 1)`.
         """
@@ -167,7 +188,9 @@ class ShardedNet(Shard):
         link = self._links[index]
         values = [self._wiring.values[i] for i in link.inputs]
         count = self._width(index, self.rank) if link.dense is not None else 0
-        return link_net(self._kind, self.spec, self.phase, link, values, count, batch=self.batch, **options)
+        return link_net(
+            self._kind, self.spec, self.phase, link, values, count, batch=self.batch, **options
+        )
 
     def _joined(self, link: int, parts: Sequence[Array]) -> Array:
         """Columns side by side, in an array that is kept between passes."""
@@ -182,7 +205,11 @@ class ShardedNet(Shard):
 
     def _sum(self, parts: Sequence[Array]) -> Array:
         arrays = [self.ops.asarray(part, self.dtype) for part in parts]
-        return arrays[0] if len(arrays) == 1 else self.ops.add_all(arrays, self.ops.empty(arrays[0].shape, self.dtype))
+        return (
+            arrays[0]
+            if len(arrays) == 1
+            else self.ops.add_all(arrays, self.ops.empty(arrays[0].shape, self.dtype))
+        )
 
     def _copy(self, array: Array) -> Array:
         copy = self.ops.empty(array.shape, self.dtype)

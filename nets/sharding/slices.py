@@ -33,33 +33,49 @@ def units(rank: int, of: int, total: int) -> tuple[int, int]:
 
 
 def unit_parts(total: int, parts: int, rank: int = 0, of: int = 1) -> list[slice]:
-    """The units of shard `rank`, cut as `parts` shards of all units would cut them; both numbers are powers of two.
+    """The units of shard `rank`, cut as `parts` shards of all units would cut them; both numbers
+    are powers of two.
 
     With fewer units than `parts` these are fewer too, and so no part is empty.
     """
     parts = min(parts, 1 << (total.bit_length() - 1))
     low, _ = units(rank, of, total)
-    cuts = [units(part, parts, total) for part in range(parts * rank // of, parts * (rank + 1) // of)]
+    cuts = [
+        units(part, parts, total) for part in range(parts * rank // of, parts * (rank + 1) // of)
+    ]
     return [slice(first - low, last - low) for first, last in cuts]
 
 
 def slices_of(node: Node, rank: int, of: int) -> tuple[Slice, ...]:
-    """Which part of an InnerProduct's parameters shard `rank` holds; NetError if there are fewer units than shards."""
+    """Which part of an InnerProduct's parameters shard `rank` holds; NetError if there are fewer
+    units than shards."""
     param = node.layer.proto.inner_product_param
     if param.num_output < of:
-        text = f"found {param.num_output}, expected at least {of}: so many servers share out its units"
+        text = (
+            f"found {param.num_output}, expected at least {of}: so many servers share out its units"
+        )
         raise node.layer.error("inner_product_param.num_output", text)
     low, high = units(rank, of, param.num_output)
     axes = (1 if param.transpose else 0, 0)
-    return tuple(Slice(axis, low, high, param.num_output) for axis in axes[: len(node.layer.params)])
+    return tuple(
+        Slice(axis, low, high, param.num_output) for axis in axes[: len(node.layer.params)]
+    )
 
 
 def link_net(
-    kind: type[Net], spec: NetSpec, phase: str, link: Link, values: list[Value], count: int, **options: Any
+    kind: type[Net],
+    spec: NetSpec,
+    phase: str,
+    link: Link,
+    values: list[Value],
+    count: int,
+    **options: Any,
 ) -> Net:
-    """A link as a net of a kind: an Input layer for the `values` it reads, its layers, its InnerProduct with `count`
-    units."""
-    entry = caffe.LayerParameter(name="(what this link reads)", type="Input", top=[value.name for value in values])
+    """A link as a net of a kind: an Input layer for the `values` it reads, its layers, its
+    InnerProduct with `count` units."""
+    entry = caffe.LayerParameter(
+        name="(what this link reads)", type="Input", top=[value.name for value in values]
+    )
     for value in values:
         entry.input_param.shape.add(dim=value.shape)
     layers = [LayerSpec(entry, spec.where)] if values else []

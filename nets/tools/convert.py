@@ -1,4 +1,5 @@
-"""From one format to another: data to LMDB, weights and solver states between Caffe's files and checkpoints, means.
+"""From one format to another: data to LMDB, weights and solver states between Caffe's files and
+checkpoints, means.
 
 Plain functions, one per conversion, that read `source` and write a new file.
 """
@@ -24,15 +25,30 @@ from nets.files import checkpoint
 from nets.files.histories import SOLVER, check_solver
 from nets.files.mean import write_mean
 from nets.files.shared import Lent, Shapes, Slot, lent
-from nets.files.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
-from nets.files.weights import NONE, SHARES, from_checkpoint, load_weights, read_weights, shares, write_weights
+from nets.files.solverstate import (
+    SolverState,
+    join_history,
+    read_solverstate,
+    split_history,
+    write_solverstate,
+)
+from nets.files.weights import (
+    NONE,
+    SHARES,
+    from_checkpoint,
+    load_weights,
+    read_weights,
+    shares,
+    write_weights,
+)
 from nets.graph.graph import Net
 
 Params = Mapping[str, Sequence[ParamSpec]]
 
 
 def source_to_lmdb(source: Source, target: Path) -> int:
-    """Write every sample of a source of labelled images as a Datum; return how many. DataError if `target` exists."""
+    """Write every sample of a source of labelled images as a Datum; return how many. DataError if
+    `target` exists."""
     return write_lmdb(target, records_of_source(source))
 
 
@@ -47,14 +63,19 @@ def images_to_lmdb(
     encoded: bool = False,
     shuffle_seed: int | None = None,
 ) -> int:
-    """Write the images of a list file or of a folder per class, as Caffe's convert_imageset; return how many.
+    """Write the images of a list file or of a folder per class, as Caffe's convert_imageset; return
+    how many.
 
-    `root`: where the list's paths begin (default: the list's folder); `encoded` stores the files as they are;
-    `shuffle_seed` mixes them, the same way for the same seed.
+    `root`: where the list's paths begin (default: the list's folder); `encoded` stores the files as
+    they are; `shuffle_seed` mixes them, the same way for the same seed.
     """
     if encoded and (new_height or new_width or color != "color"):
-        raise DataError("images: encoded images are stored as they are, expected no size and no colour")
-    paths, labels = read_folders(source) if source.is_dir() else read_list(source, root or source.parent)
+        raise DataError(
+            "images: encoded images are stored as they are, expected no size and no colour"
+        )
+    paths, labels = (
+        read_folders(source) if source.is_dir() else read_list(source, root or source.parent)
+    )
     order = range(len(paths))
     if shuffle_seed is not None:
         order = generator(shuffle_seed, "convert").permutation(len(paths)).tolist()
@@ -64,7 +85,8 @@ def images_to_lmdb(
 
 
 def mean_of(source: Source, chunk: int = 256) -> NDArray[np.float32]:
-    """Return the mean image (C, H, W) of a source, summed in float64, reading `chunk` samples at a time."""
+    """Return the mean image (C, H, W) of a source, summed in float64, reading `chunk` samples at a
+    time."""
     total = np.zeros(source.shape, np.float64)
     for start in range(0, len(source), chunk):
         images, *_ = source.read(np.arange(start, min(start + chunk, len(source))))
@@ -80,15 +102,20 @@ def mean_to_binaryproto(source: Source, target: Path) -> NDArray[np.float32]:
 
 
 def convert_weights(source: Path, target: Path, net: NetSpec | None = None) -> tuple[str, ...]:
-    """Write the weights in `source` in the format that `target`'s suffix names; return the names of the layers.
+    """Write the weights in `source` in the format that `target`'s suffix names; return the names of
+    the layers.
 
-    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, as one state leaves it, describes the layers
-    of a .caffemodel; Caffe's files of a net whose layers share parameters are written only with it.
+    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, as one state leaves it,
+    describes the layers of a .caffemodel; Caffe's files of a net whose layers share parameters are
+    written only with it.
     """
     if net is None and source.suffix == ".safetensors" and target.suffix != ".safetensors":
         _, facts = checkpoint.load(source)
         if SHARES in facts:
-            text = "its net shares parameters between layers, and Caffe's files say of each layer what it has"
+            text = (
+                "its net shares parameters between layers, and Caffe's files say of each "
+                "layer what it has"
+            )
             raise CheckpointError(f"{source.name}: {text}: name the net, with --net")
     weights = read_weights(source, lent(net.layers) if net else {})
     write_weights(target, weights, net)
@@ -96,7 +123,8 @@ def convert_weights(source: Path, target: Path, net: NetSpec | None = None) -> t
 
 
 def convert_solverstate(source: Path, target: Path) -> SolverState:
-    """Write a solver state in the other of Caffe's two formats (.solverstate, .solverstate.h5), and return it."""
+    """Write a solver state in the other of Caffe's two formats (.solverstate, .solverstate.h5), and
+    return it."""
     state = read_solverstate(source)
     write_solverstate(target, state)
     return state
@@ -112,16 +140,21 @@ def checkpoint_from_caffe(
     name: str = "",
     shared: Lent = NONE,
 ) -> int:
-    """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0 without `state`).
+    """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0
+    without `state`).
 
-    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`, as many as a
-    `solver` of this type has: from `state`, which does not say its type, or zeros. `params` are the net's, `shared`
-    what its layers borrow. NetError when a layer of the net is missing or the history has too many arrays, or too few.
+    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`,
+    as many as a `solver` of this type has: from `state`, which does not say its type, or zeros.
+    `params` are the net's, `shared` what its layers borrow. NetError when a layer of the net is
+    missing or the history has too many arrays, or too few.
     """
     histories = RULES[solver].histories
     matched = load_weights(weights, params, shared)
     if matched.missing:
-        raise CheckpointError(f"{weights.name}: found no weights for {', '.join(matched.missing)}, expected all layers")
+        raise CheckpointError(
+            f"{weights.name}: found no weights for "
+            f"{', '.join(matched.missing)}, expected all layers"
+        )
     found = read_solverstate(state) if state is not None else None
     history = split_history(found, params) if found else {}
     arrays: dict[str, NDArray[Any]] = {}
@@ -129,14 +162,22 @@ def checkpoint_from_caffe(
         for at, (blob, param) in enumerate(zip(blobs, params[layer], strict=True)):
             kept = history[layer][at] if found else (np.zeros_like(blob),) * histories
             if state is not None and len(kept) != histories:
-                text = f"found {len(kept)} arrays of history for each blob, but {solver} has {histories}"
+                text = (
+                    f"found {len(kept)} arrays of history for each blob, but {solver} has "
+                    f"{histories}"
+                )
                 raise CheckpointError(f"{state.name}: {text}: it is of another type of solver")
             arrays[f"{layer}.{at}"] = blob
             arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
     iteration = found.iteration if found else 0
-    checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name, SOLVER: solver} | shares(shared))
+    checkpoint.save(
+        target, arrays, {"iteration": str(iteration), "net": name, SOLVER: solver} | shares(shared)
+    )
     if state is not None:
-        text = "%s: a solver state does not say the type of its solver: its history is taken for that of %s"
+        text = (
+            "%s: a solver state does not say the type of its solver: its history is taken "
+            "for that of %s"
+        )
         logging.getLogger("nets").warning(text, state.name, solver)
     return iteration
 
@@ -151,12 +192,14 @@ def checkpoint_to_caffe(
     net: NetSpec | None = None,
     shapes: Shapes = NONE,
 ) -> int:
-    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration. `solver`: the type
-    that a checkpoint of an earlier version does not say; one of another type is refused. `net` and `shapes`: see
-    `write_weights`."""
+    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration.
+    `solver`: the type that a checkpoint of an earlier version does not say; one of another type is
+    refused. `net` and `shapes`: see `write_weights`."""
     histories = RULES[solver].histories
     arrays, facts = checkpoint.load(source)
-    if told := check_solver(source.name, facts, solver, f"expected the solver of its run, of type {facts.get(SOLVER)}"):
+    if told := check_solver(
+        source.name, facts, solver, (f"expected the solver of its run, of type {facts.get(SOLVER)}")
+    ):
         logging.getLogger("nets").warning("%s", told)
     found = from_checkpoint(arrays, source.name)
     iteration = facts.get("iteration", "0")
@@ -170,11 +213,14 @@ def checkpoint_to_caffe(
         if name not in arrays
     ]
     if missing or not iteration.isdigit():
-        raise CheckpointError(missing or f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
+        raise CheckpointError(
+            missing or (f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
+        )
     write_weights(weights, found, net, shapes)
     history = {
         layer: tuple(
-            tuple(arrays[name] for name in names) or (np.zeros(param.shape, np.float32),) * histories
+            tuple(arrays[name] for name in names)
+            or (np.zeros(param.shape, np.float32),) * histories
             for names, param in zip(blobs, params[layer], strict=True)
         )
         for layer, blobs in named.items()
@@ -186,10 +232,13 @@ def checkpoint_to_caffe(
 def blob_shapes(net: Net) -> dict[Slot, tuple[int, ...]]:
     """The shape of every blob of every layer, those it borrows among them."""
     layers = (node.layer for stage in net.stages for node in stage.nodes)
-    return {(layer.name, at): param.shape for layer in layers for at, param in enumerate(layer.params)}
+    return {
+        (layer.name, at): param.shape for layer in layers for at, param in enumerate(layer.params)
+    }
 
 
 def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str]:
-    """The names of a blob's history in a checkpoint; Caffe keeps zeros beside a running statistic, we keep nothing."""
+    """The names of a blob's history in a checkpoint; Caffe keeps zeros beside a running statistic,
+    we keep nothing."""
     known = range(1, count + 1) if param.keep is None else ()
     return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in known]

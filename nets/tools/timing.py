@@ -17,7 +17,8 @@ from nets.tools.volumes import volumes
 
 @dataclass(frozen=True)
 class LayerTime:
-    """Seconds a pass, averaged over the measured passes, and FLOPs of the products (0 for layers without)."""
+    """Seconds a pass, averaged over the measured passes, and FLOPs of the products (0 for layers
+    without)."""
 
     name: str
     kind: str
@@ -36,12 +37,16 @@ def time_net(
     synchronize: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[LayerTime, ...]:
-    """Run whole training passes of `net` (its TRAIN phase) and return one LayerTime per layer, in order.
+    """Run whole training passes of `net` (its TRAIN phase) and return one LayerTime per layer, in
+    order.
 
-    Without `inputs` images are noise and labels are 0. `synchronize` waits for the device before the clock is read.
+    Without `inputs` images are noise and labels are 0. `synchronize` waits for the device before
+    the clock is read.
     """
     if iterations < 1 or warmup < 0:
-        raise NetError(f"time: found {iterations} iterations and {warmup} to warm up, expected >= 1 and >= 0")
+        raise NetError(
+            f"time: found {iterations} iterations and {warmup} to warm up, expected >= 1 and >= 0"
+        )
     stages = [_alone(stage, at) for stage in net.stages for at in range(len(stage.nodes))]
     given = inputs or _noise(net)
     blobs = net.initial_blobs()
@@ -92,14 +97,22 @@ def taken(
 
 
 def table(times: tuple[LayerTime, ...]) -> str:
-    """Return the times as text: milliseconds forward and backward, GFLOP/s of the products, a line of sums."""
+    """Return the times as text: milliseconds forward and backward, GFLOP/s of the products, a line
+    of sums."""
     rows = [("layer", "type", "forward ms", "backward ms", "GFLOP/s")]
     for one in times:
-        flops, taken = one.forward_flops + one.backward_flops, one.forward + one.backward
+        flops = one.forward_flops + one.backward_flops
+        taken = one.forward + one.backward
         speed = f"{flops / taken / 1e9:.1f}" if flops and taken else "-"
-        rows.append((one.name, one.kind, f"{one.forward * 1e3:.3f}", f"{one.backward * 1e3:.3f}", speed))
-    forward, backward = (sum(getattr(one, key) for one in times) * 1e3 for key in ("forward", "backward"))
-    rows.append(("sum", "", f"{forward:.3f}", f"{backward:.3f}", f"{forward + backward:.3f} ms in all"))
+        rows.append(
+            (one.name, one.kind, f"{one.forward * 1e3:.3f}", f"{one.backward * 1e3:.3f}", speed)
+        )
+    forward, backward = (
+        sum(getattr(one, key) for one in times) * 1e3 for key in ("forward", "backward")
+    )
+    rows.append(
+        ("sum", "", f"{forward:.3f}", f"{backward:.3f}", f"{forward + backward:.3f} ms in all")
+    )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     return "\n".join(_line(row, widths) for row in rows)
 
@@ -122,6 +135,8 @@ def _noise(net: Net) -> dict[str, Any]:
     """Images of standard normal numbers; everything with fewer than four axes (labels) is 0."""
     rng = generator(0, "timing")
     return {
-        name: rng.standard_normal(shape, dtype=np.float32) if len(shape) == 4 else np.zeros(shape, np.float32)
+        name: rng.standard_normal(shape, dtype=np.float32)
+        if len(shape) == 4
+        else np.zeros(shape, np.float32)
         for name, shape in net.input_shapes.items()
     }

@@ -1,8 +1,9 @@
-"""How large a net is and how much it computes: weights, activations, FLOPs and memory, per layer and per phase.
+"""How large a net is and how much it computes: weights, activations, FLOPs and memory, per layer
+and per phase.
 
-Everything follows from shapes; no array is made. FLOPs count a multiplication and an addition as two, for the matrix
-products only (Omnivore, appendix B.1): one product forward, one backward for the weights, and one backward for the data
-unless nothing below learns.
+Everything follows from shapes; no array is made. FLOPs count a multiplication and an addition as
+two, for the matrix products only (Omnivore, appendix B.1): one product forward, one backward for
+the weights, and one backward for the data unless nothing below learns.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from nets.layers.base import Layer, Shape
 
 @dataclass(frozen=True)
 class LayerVolume:
-    """One layer at the net's batch size; sizes count numbers, `forward` and the two backward parts count FLOPs.
+    """One layer at the net's batch size; sizes count numbers, `forward` and the two backward parts
+    count FLOPs.
 
-    `inputs`, `outputs`: what the layer reads and writes; `kept`: outputs that take memory of their own (an in-place
-    layer's do not); `lowered`: the matrix a convolution makes of one image; `part`: "conv" or "fc".
+    `inputs`, `outputs`: what the layer reads and writes; `kept`: outputs that take memory of their
+    own (an in-place layer's do not); `lowered`: the matrix a convolution makes of one image;
+    `part`: "conv" or "fc".
     """
 
     name: str
@@ -58,7 +61,9 @@ class Volumes:
 
     def part(self, name: str) -> Volumes:
         """Return the layers of the phase "conv" or "fc"."""
-        return dataclasses.replace(self, layers=tuple(layer for layer in self.layers if layer.part == name))
+        return dataclasses.replace(
+            self, layers=tuple(layer for layer in self.layers if layer.part == name)
+        )
 
     @property
     def parameters(self) -> int:
@@ -74,7 +79,8 @@ class Volumes:
     def data_bytes(self) -> int:
         """|D| of FireCaffe's equation 2, as its table 1 has it: bytes of what layers with weights read.
 
-        The equation as printed multiplies by the number of filters too, which gives hundreds of times the table.
+        The equation as printed multiplies by the number of filters too, which gives hundreds of
+        times the table.
         """
         return self.number * sum(layer.inputs for layer in self.layers if layer.forward)
 
@@ -89,16 +95,20 @@ class Volumes:
         return sum(layer.backward for layer in self.layers)
 
     def memory(self, lowered_images: int = 1) -> Memory:
-        """Return the memory of training this net when `lowered_images` are lowered at once (Omnivore's b_p)."""
+        """Return the memory of training this net when `lowered_images` are lowered at once
+        (Omnivore's b_p)."""
         parameters = self.number * self.parameters
         activations = self.number * sum(layer.kept for layer in self.layers)
-        lowered = self.number * max((layer.lowered for layer in self.layers), default=0) * lowered_images
+        lowered = (
+            self.number * max((layer.lowered for layer in self.layers), default=0) * lowered_images
+        )
         return Memory(parameters, parameters, parameters, activations, activations, lowered)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one training process with SGD, from above: every activation has a gradient, and none is reused."""
+    """Bytes of one training process with SGD, from above: every activation has a gradient, and none
+    is reused."""
 
     parameters: int
     gradients: int
@@ -119,13 +129,16 @@ def volumes(net: Net) -> Volumes:
     found = []
     for node in (node for stage in net.stages for node in stage.nodes):
         layer = node.layer
-        tops, bottoms = _shapes(net, layer.proto.top), _shapes(net, layer.proto.bottom)
+        tops = _shapes(net, layer.proto.top)
+        bottoms = _shapes(net, layer.proto.bottom)
         below = any(i in learning for i in node.bottoms)
         if below or any(param.lr_mult for param in layer.params):
             learning |= set(node.tops)
         flops = 2 * layer.products(bottoms, tops)
         in_place = list(layer.proto.top) == list(layer.proto.bottom)
-        weights = _count(param.shape for param in layer.params if len(param.shape) > 1) if flops else 0
+        weights = (
+            _count(param.shape for param in layer.params if len(param.shape) > 1) if flops else 0
+        )
         found.append(
             LayerVolume(
                 name=layer.name,
@@ -154,8 +167,11 @@ def _count(shapes: Iterable[Shape]) -> int:
 
 
 def _lowered(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:
-    """Numbers in the lowered matrix of one image: a column of the window for each output position."""
+    """Numbers in the lowered matrix of one image: a column of the window for each output
+    position."""
     if layer.proto.type not in ("Convolution", "Deconvolution"):
         return 0
-    small, wide = (tops[0], bottoms[0]) if layer.proto.type == "Convolution" else (bottoms[0], tops[0])
+    small, wide = (
+        (tops[0], bottoms[0]) if layer.proto.type == "Convolution" else (bottoms[0], tops[0])
+    )
     return wide[1] * math.prod(layer.params[0].shape[2:]) * math.prod(small[2:])

@@ -1,4 +1,5 @@
-"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as the reference does.
+"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as
+the reference does.
 
 Results are stored as [H][W][N][C] behind logical NCHW views.
 """
@@ -13,15 +14,15 @@ from ops.cpu.conv.operations import Convolutions
 from ops.cpu.elementwise.activation import Activations
 from ops.cpu.elementwise.compression import Compression
 from ops.cpu.elementwise.dropout import Dropouts
+from ops.cpu.elementwise.embedding import Tables
 from ops.cpu.elementwise.lrn import ResponseNormalisation
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
 from ops.cpu.elementwise.rearrange import Rearrangement
 from ops.cpu.elementwise.softmax import Softmax
-from ops.cpu.elementwise.table import Tables
 from ops.cpu.elementwise.update import Updates
 from ops.cpu.recurrent.recurrent import RecurrentKernels
-from ops.cpu.team.images import TO_LOGICAL, empty_aligned, empty_images
+from ops.cpu.team.image_layout import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
@@ -31,20 +32,35 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Dropouts, Updates,
-    Rearrangement, Softmax, Tables, Compression, Backend,
-):  # fmt: skip
-    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
+    Convolutions,
+    RecurrentKernels,
+    Pooling,
+    ResponseNormalisation,
+    NormScale,
+    Activations,
+    Dropouts,
+    Updates,
+    Rearrangement,
+    Softmax,
+    Tables,
+    Compression,
+    Backend,
+):
+    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or
+    "fast" (1e-4)."""
 
     name = "cpu"
     xp = np
     channels_last = joins = compiles = True
 
-    def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
+    def __init__(
+        self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast"
+    ) -> None:
         super().__init__(b_p)
         check_choice("precision", precision, PRECISIONS)
         self.precision = precision
-        self.team, self.workspace = Team(threads), Workspace()
+        self.team = Team(threads)
+        self.workspace = Workspace()
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""

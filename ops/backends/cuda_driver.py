@@ -1,8 +1,9 @@
 """The start of the CUDA driver, and what it lacks, in words.
 
-A driver's first call may take seconds. CuPy makes it with the interpreter's lock held: the event loop of the process
-would stand still, and count as dead. Called by ctypes, the driver starts with the lock let go; what CuPy asks later is
-answered at once. Sources: CUDA Driver API, "Initialization", "Version Management", "Primary Context Management".
+A driver's first call may take seconds. CuPy makes it with the interpreter's lock held: the event
+loop of the process would stand still, and count as dead. Called by ctypes, the driver starts with
+the lock let go; what CuPy asks later is answered at once. Sources: CUDA Driver API,
+"Initialization", "Version Management", "Primary Context Management".
 """
 
 from __future__ import annotations
@@ -14,54 +15,72 @@ from importlib import metadata
 from ops.errors import OpsError
 
 LIBRARY = "libcuda.so.1"  # comes with the driver
-WHEELS = {f"cupy-cuda{major}x": major for major in (11, 12, 13)}  # of CuPy -> the CUDA that they need
+# of CuPy -> the CUDA that they need
+WHEELS = {f"cupy-cuda{major}x": major for major in (11, 12, 13)}
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 WHY = {  # what people can do about CUDA_ERROR_...
     2: "its memory does not suffice for one process more: see nvidia-smi for those that use it",
-    3: "CUDA was used in the process that this one was forked from: nothing may touch the GPU before the fork",
+    3: (
+        "CUDA was used in the process that this one was forked from: nothing may touch the "
+        "GPU before the fork"
+    ),
     46: "another process has it for itself, or it is lost: see nvidia-smi",
     101: "the driver does not know it",
     802: "its fabric has not started: see nvidia-fabricmanager",
-    803: "the driver's kernel module and its libraries are of two versions: reboot, or reinstall the driver",
+    803: (
+        "the driver's kernel module and its libraries are of two versions: reboot, or "
+        "reinstall the driver"
+    ),
 }
 
 
 def lacking() -> str | None:
-    """What this machine lacks for the CuPy backend, as far as that can be said without starting the driver; None:
-    nothing. Imports neither cupy nor anything that a fork would have to fear."""
+    """What this machine lacks for the CuPy backend, as far as that can be said without starting the
+    driver; None: nothing. Imports neither cupy nor anything that a fork would have to fear."""
     if importlib.util.find_spec("cupy") is None:
         return "cupy is not installed: install the extra 'gpu' or cupy-cuda13x[ctk]"
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:
         return f"there is no NVIDIA driver ({LIBRARY} cannot be loaded): install one, 580 or newer"
-    version, needed = ctypes.c_int(), _needed()
+    version = ctypes.c_int()
+    needed = _needed()
     driver.cuDriverGetVersion(ctypes.byref(version))
     found = version.value // 1000, version.value % 1000 // 10
     if needed is not None and found[0] < needed:
         return (
-            f"the driver is too old: it is for CUDA {found[0]}.{found[1]}, this cupy needs {needed}.0: update the "
+            f"the driver is too old: it is for CUDA {found[0]}.{found[1]}, this cupy needs "
+            f"{needed}.0: update the "
             f"driver, or install cupy-cuda{found[0]}x[ctk]"
         )
     return None
 
 
 def start(device: int) -> None:
-    """Start the driver and the device's context, with the interpreter's lock let go. OpsError says what is missing."""
+    """Start the driver and the device's context, with the interpreter's lock let go. OpsError says
+    what is missing."""
     if why := lacking():
         raise _error(why)
     driver = ctypes.CDLL(LIBRARY)
-    count, handle, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+    count = ctypes.c_int()
+    handle = ctypes.c_int()
+    context = ctypes.c_void_p()
     status = driver.cuInit(0)
     if status == NO_DEVICE:
-        raise _error("no CUDA device: the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all")
+        raise _error(
+            "no CUDA device: the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all"
+        )
     if status:
         raise _error(f"the driver cannot be started: {_reason(driver, status)}")
     driver.cuDeviceGetCount(ctypes.byref(count))
     if not 0 <= device < count.value:
-        raise _error(f"found device {device}, expected 0 to {count.value - 1}: this machine has {count.value}")
+        raise _error(
+            f"found device {device}, expected 0 to {count.value - 1}: this machine "
+            f"has {count.value}"
+        )
     status = driver.cuDeviceGet(ctypes.byref(handle), device)
-    if status := status or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle):  # until the process ends
+    # until the process ends
+    if status := status or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle):
         raise _error(f"device {device} cannot be used: {_reason(driver, status)}")
 
 

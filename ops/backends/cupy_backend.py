@@ -1,7 +1,7 @@
 """The CuPy backend: one NVIDIA GPU behind the same interface.
 
-The only file that imports cupy: the device, its arrays, and cuBLAS. What computes is in `ops.cuda`; what that does not
-override runs on CuPy as the families write it.
+The only file that imports cupy: the device, its arrays, and cuBLAS. What computes is in `ops.cuda`;
+what that does not override runs on CuPy as the families write it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.backends import cuda_driver
 from ops.cuda.conv.cudnn import first_line
 from ops.cuda.conv.operations import Convolutions
 from ops.cuda.device import Product
-from ops.cuda.images import TO_LOGICAL, address, new_images, step_of
+from ops.cuda.image_layout import TO_LOGICAL, address, new_images, step_of
 from ops.cuda.launch import Launcher
 from ops.cuda.losses import Losses
 from ops.cuda.normalise import Normalisation
@@ -44,7 +44,8 @@ def _cupy(device: int) -> Any:
         import cupy
     except ImportError as missing:
         raise OpsError(
-            f"backend 'cupy': cupy cannot be imported ({missing}); install the extra 'gpu' or cupy-cuda13x[ctk]"
+            f"backend 'cupy': cupy cannot be imported ({missing}); install the extra 'gpu' "
+            "or cupy-cuda13x[ctk]"
         ) from missing
     cuda_driver.start(device)
     cupy.cuda.Device(device).use()
@@ -52,22 +53,29 @@ def _cupy(device: int) -> Any:
 
 
 class _Cublas:
-    """Products by cuBLAS, which CuPy's `matmul` does not offer whole: rows apart, sums into `out`, the precision.
+    """Products by cuBLAS, which CuPy's `matmul` does not offer whole: rows apart, sums into `out`,
+    the precision.
 
-    "tf32" rounds float32 factors to 10 bits behind the point and "bf16" to 7, in the tensor cores, as they are read;
-    products are summed in float32.
+    "tf32" rounds float32 factors to 10 bits behind the point and "bf16" to 7, in the tensor cores,
+    as they are read; products are summed in float32.
     """
 
     def __init__(self, cupy: Any, precision: str, repeats: Repeats) -> None:
         from cupy.cuda.device import get_cublas_handle
         from cupy_backends.cuda.libs import cublas  # in this form it loads the library
 
-        self._cupy, self._handle, self._gemm, self._repeats = cupy, get_cublas_handle, cublas.gemmEx, repeats
+        self._cupy = cupy
+        self._handle = get_cublas_handle
+        self._gemm = cublas.gemmEx
+        self._repeats = repeats
         try:
-            self._handle()  # now: it takes memory of the device, and who lacks that is told before the run begins
+            # now: it takes memory of the device, and who lacks that is told before the run begins
+            self._handle()
         except Exception as error:
             why = "often the device's memory does not suffice: see nvidia-smi for who uses it"
-            raise OpsError(f"backend 'cupy': cuBLAS does not start ({first_line(error)}); {why}") from error
+            raise OpsError(
+                f"backend 'cupy': cuBLAS does not start ({first_line(error)}); {why}"
+            ) from error
         fast = {"full": "", "tf32": "_FAST_TF32", "bf16": "_FAST_16BF"}[precision]
         runtime = cupy.cuda.runtime
         self._kinds = {
@@ -91,10 +99,27 @@ class _Cublas:
         one = number + out.itemsize
         # cuBLAS counts columns first: rows of ours are its columns, and it computes out' = b' a'
         call = partial(
-            self._gemm, self._handle(), turn_b, turn_a, out.shape[1], out.shape[0], a.shape[1], one, address(b), kind,
-            step_b, address(a), kind, step_a, one if accumulate else number, address(out), kind, step_of(out), compute,
+            self._gemm,
+            self._handle(),
+            turn_b,
+            turn_a,
+            out.shape[1],
+            out.shape[0],
+            a.shape[1],
+            one,
+            address(b),
+            kind,
+            step_b,
+            address(a),
+            kind,
+            step_a,
+            one if accumulate else number,
+            address(out),
+            kind,
+            step_of(out),
+            compute,
             self._algorithm,
-        )  # fmt: skip
+        )
         call()
         self._repeats.add(call)
 
@@ -110,8 +135,8 @@ class _Cublas:
 
 
 def rounded(size: int) -> int:
-    """Bytes to ask for where CuPy keeps what was given back for requests of the same size: at most a quarter more, so
-    that batches of many sizes share a few."""
+    """Bytes to ask for where CuPy keeps what was given back for requests of the same size: at most
+    a quarter more, so that batches of many sizes share a few."""
     step = max(512, 1 << max(0, size.bit_length() - 3))
     return -(-size // step) * step
 
@@ -121,12 +146,14 @@ class Pinned(np.ndarray[Any, Any]):
 
 
 class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses, Updates):
-    """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as a limit of memory allows);
-    `device`, the GPU's number; `precision` of products of float32: "full", "tf32" or "bf16"; `cudnn`: whether its
-    convolutions are taken where they are right and faster ("fastest"), wherever they are right ("deterministic"), or
-    never ("off"; nor with `b_p`, which asks for lowering).
+    """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as a
+    limit of memory allows); `device`, the GPU's number; `precision` of products of float32: "full",
+    "tf32" or "bf16"; `cudnn`: whether its convolutions are taken where they are right and faster
+    ("fastest"), wherever they are right ("deterministic"), or never ("off"; nor with `b_p`, which
+    asks for lowering).
 
-    CUDA's choice of a device belongs to the thread: make the backend in the thread that will compute with it.
+    CUDA's choice of a device belongs to the thread: make the backend in the thread that will
+    compute with it.
     """
 
     name = "cupy"
@@ -135,22 +162,32 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
     channels_last = joins = True
 
     def __init__(
-        self, b_p: int | None = None, device: int = 0, xp: Any = None, *, precision: str = "full", cudnn: str = "off"
+        self,
+        b_p: int | None = None,
+        device: int = 0,
+        xp: Any = None,
+        *,
+        precision: str = "full",
+        cudnn: str = "off",
     ) -> None:
         """`xp` stands in for the module cupy, for tests."""
         super().__init__(b_p)
         check_choice("precision", precision, PRECISIONS)
         check_choice("cudnn", cudnn, CUDNN)
-        self.precision, self.cudnn = precision, "off" if b_p is not None else cudnn
+        self.precision = precision
+        self.cudnn = "off" if b_p is not None else cudnn
         self._xp = _cupy(device) if xp is None else xp
         self._device = device if xp is None else None
         if xp is None:
             self.repeats = Repeats(self._xp.ndarray, self._xp.cuda.driver.launchKernel, self.stream)
         self._told = False  # that page-locked memory ran out
         self._copied: list[tuple[Any, Array]] = []  # what the device may still be reading
-        self.launch, self.scratch = Launcher(self._xp, self.repeats), Scratch(self._xp, self.repeats)
+        self.launch = Launcher(self._xp, self.repeats)
+        self.scratch = Scratch(self._xp, self.repeats)
         self.product: Product = (
-            _Cublas(self._xp, precision, self.repeats) if self.repeats is not None else PlainProduct(self._xp)
+            _Cublas(self._xp, precision, self.repeats)
+            if self.repeats is not None
+            else PlainProduct(self._xp)
         )
 
     @property
@@ -166,7 +203,8 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
 
     @property
     def tries(self) -> bool:  # type: ignore[override]  # it is known when cuDNN has been looked for
-        """Whether convolutions are tried out: cuDNN is wanted, and here. Ask in the thread that computes."""
+        """Whether convolutions are tried out: cuDNN is wanted, and here. Ask in the thread that
+        computes."""
         return self.chooser.library is not None
 
     @property
@@ -181,14 +219,17 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
 
     def staged(self, host: Array) -> Array:
         """As Backend's: a copy in page-locked memory, which CuPy keeps for the next."""
-        pinned = self._pinned(host.shape, host.dtype) if self._device is not None and host.size else None
+        pinned = (
+            self._pinned(host.shape, host.dtype) if self._device is not None and host.size else None
+        )
         if pinned is None:
             return host
         pinned[...] = host
         return pinned
 
     def _pinned(self, shape: Shape, dtype: Any) -> Array | None:
-        """An array in page-locked memory, contents undefined; None where no more can be had, which is told."""
+        """An array in page-locked memory, contents undefined; None where no more can be had, which
+        is told."""
         size = math.prod(shape) * dtype.itemsize
         try:
             with self._xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
@@ -197,13 +238,17 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
             if error.status != NO_MEMORY:
                 raise
             if not self._told:
-                _log.warning("no page-locked memory for %d bytes: the host waits while such are copied", size)
+                _log.warning(
+                    ("no page-locked memory for %d bytes: the host waits while such are copied"),
+                    size,
+                )
             self._told = True
             return None
         return np.frombuffer(block, dtype, math.prod(shape)).reshape(shape).view(Pinned)
 
     def fed(self, host: Any, dtype: Any) -> Array:
-        """As Backend's; images are brought to the order of kernels here, once for all who read them."""
+        """As Backend's; images are brought to the order of kernels here, once for all who read
+        them."""
         if isinstance(host, Pinned) and host.dtype == dtype and host.flags.c_contiguous:
             given: Array = self.xp.empty(host.shape, host.dtype)
             given.data.copy_from_host_async(host.ctypes.data, host.nbytes)  # type: ignore[attr-defined]
@@ -220,8 +265,9 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         return images
 
     def to_host(self, x: Array) -> Array:
-        """A NumPy array with a copy of x, in page-locked memory where it is large. Elsewhere an H100 wrote 2.1 GB/s
-        (measured once, 2026-11-27): the driver copies piece by piece through a block of its own."""
+        """A NumPy array with a copy of x, in page-locked memory where it is large. Elsewhere an
+        H100 wrote 2.1 GB/s (measured once, 2026-11-27): the driver copies piece by piece through a
+        block of its own."""
         large = self._device is not None and isinstance(x, self._xp.ndarray) and x.nbytes >= LARGE
         pinned = self._pinned(x.shape, x.dtype) if large else None
         return self.xp.asnumpy(x, out=pinned) if large else self.xp.asnumpy(x)  # type: ignore[no-any-return]
@@ -234,7 +280,9 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         """As Backend's; all travel together."""
         if not arrays:
             return []
-        host, found, at = self.to_host(self.xp.concatenate([x.reshape(-1) for x in arrays])), [], 0
+        host = self.to_host(self.xp.concatenate([x.reshape(-1) for x in arrays]))
+        found = []
+        at = 0
         for x in arrays:
             found.append(float(host[at : at + x.size].sum() if x.ndim else host[at]))
             at += x.size
@@ -242,7 +290,11 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
 
     def asarray(self, host: Any, dtype: Any = None) -> Array:
         """As Backend's; what is there already is not asked for."""
-        there = self._device is not None and type(host) is self._xp.ndarray and dtype in (None, host.dtype)
+        there = (
+            self._device is not None
+            and type(host) is self._xp.ndarray
+            and dtype in (None, host.dtype)
+        )
         return host if there else super().asarray(host, dtype)
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
@@ -262,5 +314,6 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
 
 
 def planned(b_p: int | None = None) -> CupyBackend:
-    """The backend over NumPy's arrays: where arrays lie and what memory they take, for plans. It starts no kernel."""
+    """The backend over NumPy's arrays: where arrays lie and what memory they take, for plans. It
+    starts no kernel."""
     return CupyBackend(b_p, xp=np)

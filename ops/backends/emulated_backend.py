@@ -1,7 +1,9 @@
-"""The backend of an emulated device: arrays of true shapes whose numbers mean nothing, operations that compute nothing.
+"""The backend of an emulated device: arrays of true shapes whose numbers mean nothing, operations
+that compute nothing.
 
-All its arrays lie in one block of zeros, so hundreds of emulated workers cost the memory of the largest array. It has
-what servers do with parameters and gradients (updates, sums, formats for the road). Layers are never run on it.
+All its arrays lie in one block of zeros, so hundreds of emulated workers cost the memory of the
+largest array. It has what servers do with parameters and gradients (updates, sums, formats for the
+road). Layers are never run on it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import numpy as np
 from ops.errors import Array, OpsError, Shape
 from ops.interface.backend import Backend
 
-TO_LOGICAL = (2, 3, 0, 1)  # [H][W][N][C] -> N, C, H, W: images travel as the compiled kernels lay them out
+# [H][W][N][C] -> N, C, H, W: images travel as the compiled kernels lay them out
+TO_LOGICAL = (2, 3, 0, 1)
 
 
 class EmulatedBackend(Backend):
@@ -30,7 +33,8 @@ class EmulatedBackend(Backend):
         """An array of this shape, in the memory of all others; images lie as [H][W][N][C]."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size > EmulatedBackend._zeros.size:
-            EmulatedBackend._zeros = np.zeros(size, np.uint8)  # pages that nobody touches take no memory
+            # pages that nobody touches take no memory
+            EmulatedBackend._zeros = np.zeros(size, np.uint8)
         return self.carve(EmulatedBackend._zeros, 0, shape, dtype)
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
@@ -90,20 +94,26 @@ class EmulatedBackend(Backend):
     def _half_decode(self, bits: Array, out: Array) -> Array:
         return out
 
-    def _one_bit_encode(self, x: Array, error: Array, signs: Array, means: Array) -> tuple[Array, Array]:
+    def _one_bit_encode(
+        self, x: Array, error: Array, signs: Array, means: Array
+    ) -> tuple[Array, Array]:
         return signs, means
 
     def _one_bit_decode(self, signs: Array, means: Array, out: Array) -> Array:
         return out
 
     def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
-        raise OpsError("threshold_encode: how much is sent depends on the gradients, which an emulated device has not")
+        raise OpsError(
+            "threshold_encode: how much is sent depends on the gradients, which "
+            "an emulated device has not"
+        )
 
     def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
         return out
 
 
 def _unchanged(w: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Array]:
-    """Where the new parameter is expected, and the history (the updates' arguments are w, g, history, ...)."""
+    """Where the new parameter is expected, and the history (the updates' arguments are w, g,
+    history, ...)."""
     out: Array | None = kwargs.get("out_w")
     return (w if out is None else out), args[1]

@@ -8,7 +8,8 @@ from ops.interface.backend import Backend
 
 
 class NumpyBackend(Backend):
-    """Backend "numpy". Option `b_p`: how many images are lowered for one GEMM, None for the whole batch."""
+    """Backend "numpy". Option `b_p`: how many images are lowered for one GEMM, None for the whole
+    batch."""
 
     name = "numpy"
     xp = np

@@ -1,4 +1,5 @@
-"""The fast kernels of the CPU backend: generated micro-kernels, the loops around them, the threads they run on.
+"""The fast kernels of the CPU backend: generated micro-kernels, the loops around them, the threads
+they run on.
 
 codegen/       how kernels are written, compiled and kept
 team/          the threads, scratch memory, how arrays are seen

@@ -1,8 +1,9 @@
-"""What an NVIDIA GPU computes, a family of operations a file; `ops.backends.cupy_backend` puts them together.
+"""What an NVIDIA GPU computes, a family of operations a file; `ops.backends.cupy_backend` puts them
+together.
 
 kernels/                                     CUDA C, as text
 device                                       what every family stands on
-launch  images  scratch                      starting kernels; how images lie; memory kept between operations
+launch  image_layout  scratch                      starting kernels; how images lie; memory kept between operations
 repeats                                      operations that come again: started without their checks
 conv/                                        convolutions: which algorithm a pass gets, and those there are
 windows  normalise  pointwise                pooling and LRN; batch normalisation; rectifier and dropout

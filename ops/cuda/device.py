@@ -1,7 +1,8 @@
-"""What every family of a device's operations stands on: kernels, products, scratch memory, the layout of images.
+"""What every family of a device's operations stands on: kernels, products, scratch memory, the
+layout of images.
 
-A family is a class that overrides some methods of the interface. It computes what its kernels can read; the rest, and
-every complaint about arguments, is `super()`'s.
+A family is a class that overrides some methods of the interface. It computes what its kernels can
+read; the rest, and every complaint about arguments, is `super()`'s.
 """
 
 from __future__ import annotations
@@ -10,28 +11,32 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ops.cuda.images import new_images, step_of, width
+from ops.cuda.image_layout import new_images, step_of, width
 from ops.cuda.launch import NOTHING, Launcher, divisor
 from ops.cuda.repeats import Repeats
 from ops.cuda.scratch import Scratch
 from ops.errors import Array, Shape
 from ops.interface.backend import Backend
 
-SUMMING = 1 << 17  # threads that read what is summed by columns: an H100's memory is busy from some 100 000 on
+# threads that read what is summed by columns: an H100's memory is busy from some 100 000 on
+SUMMING = 1 << 17
 LEAST_ROWS = 16  # of a strip
 SUMMED = 16  # numbers that one thread adds up after that, about
-Product = Callable[[Array, Array, Array, bool], None]  # (a, b, out, accumulate): out = a b, or out + a b
+# (a, b, out, accumulate): out = a b, or out + a b
+Product = Callable[[Array, Array, Array, bool], None]
 
 
 class OnDevice(Backend):
-    """A backend with kernels. Matrices of a product have rows or columns side by side, `out` has rows."""
+    """A backend with kernels. Matrices of a product have rows or columns side by side, `out` has
+    rows."""
 
     launch: Launcher
     product: Product
     scratch: Scratch
     repeats: Repeats | None = None
     precision: str
-    cudnn: str  # whether its convolutions are tried, and how one is chosen: "off", "fastest" or "deterministic"
+    # whether its convolutions are tried, and how one is chosen: "off", "fastest" or "deterministic"
+    cudnn: str
 
     @property
     def stream(self) -> int:
@@ -76,30 +81,57 @@ class OnDevice(Backend):
         strips = strips_of(m, c)
         sums = self.scratch.take("sums", (strips, c), x.dtype)
         self.launch(
-            "strip_sums", strips * c, x.dtype, x, step_of(x), sums, strips * c, divisor(c), m, strips
-        )  # fmt: skip
+            "strip_sums",
+            strips * c,
+            x.dtype,
+            x,
+            step_of(x),
+            sums,
+            strips * c,
+            divisor(c),
+            m,
+            strips,
+        )
         sums, strips = self.gathered(sums, 1, strips, c)
         self.launch("total_sums", c, x.dtype, sums, into, c, strips)
         return self.delivered(into, total)
 
     def gathered(self, sums: Array, halves: int, strips: int, c: int) -> tuple[Array, int]:
-        """Sums (halves, strips, C) as few enough for one thread each, and how many strips these are of."""
+        """Sums (halves, strips, C) as few enough for one thread each, and how many strips these are
+        of."""
         if strips <= SUMMED**2 // 2:
             return sums, strips
         fewer = strips // SUMMED
         into = self.scratch.take("fewer sums", (halves, fewer, c), sums.dtype)
         count = halves * fewer * c
         self.launch(
-            "gather_sums", count, sums.dtype, sums, NOTHING, into, count, divisor(c), divisor(fewer), strips
-        )  # fmt: skip
+            "gather_sums",
+            count,
+            sums.dtype,
+            sums,
+            NOTHING,
+            into,
+            count,
+            divisor(c),
+            divisor(fewer),
+            strips,
+        )
         return into, fewer
 
     def shifted(self, y: Array, b: Array | None, rectify: bool) -> None:
         """y += b (C,), then max(y, 0) if wanted, over rows or pixels that have a `step_of`."""
         if b is not None or rectify:
             self.launch(
-                "shift", y.size, y.dtype, y, step_of(y), self.given(b), y.size, divisor(width(y)), int(rectify)
-            )  # fmt: skip
+                "shift",
+                y.size,
+                y.dtype,
+                y,
+                step_of(y),
+                self.given(b),
+                y.size,
+                divisor(width(y)),
+                int(rectify),
+            )
 
     def given(self, x: Array | None) -> Any:
         """x in C order, or a null pointer."""

@@ -1,4 +1,5 @@
-"""Starting kernels: the grid, and arguments in the types that their parameters have. CUDA checks none of it."""
+"""Starting kernels: the grid, and arguments in the types that their parameters have. CUDA checks
+none of it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ NOTHING = np.uint64(0)  # a null pointer
 
 
 class Divisor(NamedTuple):
-    """What a kernel gets for a size that it divides by: for 0 <= k < 2^31, k // size is k * factor >> shift."""
+    """What a kernel gets for a size that it divides by: for 0 <= k < 2^31, k // size is k * factor
+    >> shift."""
 
     size: Any
     factor: Any
@@ -27,7 +29,8 @@ class Divisor(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def divisor(size: int) -> Divisor:
-    """The numbers for `size` from 1 to 2^31 - 1: factor is 2^shift / size rounded up, and below 2^32."""
+    """The numbers for `size` from 1 to 2^31 - 1: factor is 2^shift / size rounded up, and below
+    2^32."""
     shift = 31 + (size - 1).bit_length()
     return Divisor(np.int32(size), np.uint32(-(-(1 << shift) // size)), np.int32(shift))
 
@@ -36,19 +39,25 @@ class Launcher:
     """The kernels of one module `xp`, compiled when the first of a dtype is started."""
 
     def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
-        self._xp, self._repeats = xp, repeats
+        self._xp = xp
+        self._repeats = repeats
         self._modules: dict[str, Any] = {}
         self._functions: dict[tuple[str, Any], Any] = {}
 
     def __call__(self, kernel: str, threads: int, dtype: Any, *arguments: Any) -> None:
-        """Start so many threads; whole numbers go as int, `Divisor`s as their three numbers, all else as it is."""
+        """Start so many threads; whole numbers go as int, `Divisor`s as their three numbers, all
+        else as it is."""
         if threads > MOST_ELEMENTS:
-            raise OpsError(f"{kernel}: {threads} elements, expected at most {MOST_ELEMENTS} on this backend")
+            raise OpsError(
+                f"{kernel}: {threads} elements, expected at most {MOST_ELEMENTS} on this backend"
+            )
         if threads == 0:
             return
         function = self._functions.get((kernel, dtype))
         if function is None:
-            function = self._functions[kernel, dtype] = self._module(str(dtype)).get_function(kernel)
+            function = self._functions[kernel, dtype] = self._module(str(dtype)).get_function(
+                kernel
+            )
         passed: list[Any] = []
         for a in arguments:
             if type(a) is int:

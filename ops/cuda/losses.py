@@ -22,7 +22,11 @@ class Losses(OnDevice):
     def softmax_forward(self, scores: Array, axis: int = 1, out: Array | None = None) -> Array:
         """As Backend's."""
         check_alike("softmax_forward", out, scores=scores)
-        folded = None if scores.size == 0 else _folded(scores, check_axis("softmax_forward", axis, scores.ndim))
+        folded = (
+            None
+            if scores.size == 0
+            else _folded(scores, check_axis("softmax_forward", axis, scores.ndim))
+        )
         y = self.xp.empty_like(scores) if out is None else out
         into = None if folded is None else _folded(y, axis % scores.ndim)
         if folded is None or into is None:
@@ -32,30 +36,62 @@ class Losses(OnDevice):
         sums = self.scratch.take("softmax", (n * inner * strips, 2), scores.dtype)
         count = n * inner * strips
         self.launch(
-            "softmax_strips", count, scores.dtype, *_strided(folded), sums, count, divisor(strips), divisor(inner), c
-        )  # fmt: skip
+            "softmax_strips",
+            count,
+            scores.dtype,
+            *_strided(folded),
+            sums,
+            count,
+            divisor(strips),
+            divisor(inner),
+            c,
+        )
         self.launch(
-            "softmax", scores.size, scores.dtype, *_strided(folded), sums, *_strided(into), scores.size, divisor(c),
-            divisor(inner), strips,
-        )  # fmt: skip
+            "softmax",
+            scores.size,
+            scores.dtype,
+            *_strided(folded),
+            sums,
+            *_strided(into),
+            scores.size,
+            divisor(c),
+            divisor(inner),
+            strips,
+        )
         return y
 
     def softmax_loss_forward(
-        self, scores: Array, labels: Array, *, ignore_label: int | None = None, normalization: str = "VALID",
-        out: Array | None = None, verdict: Array | None = None,
-    ) -> tuple[float, Array]:  # fmt: skip
+        self,
+        scores: Array,
+        labels: Array,
+        *,
+        ignore_label: int | None = None,
+        normalization: str = "VALID",
+        out: Array | None = None,
+        verdict: Array | None = None,
+    ) -> tuple[float, Array]:
         """As Backend's."""
         op = "softmax_loss_forward"
         loss.check_scores(op, scores)
-        classes, folded = self._labels(op, scores, labels), _folded(scores, 1)
+        classes = self._labels(op, scores, labels)
+        folded = _folded(scores, 1)
         check_choice("loss: normalization", normalization, loss.NORMALIZATIONS)
         check_out(op, "verdict", verdict, (loss.VERDICT,), scores.dtype)
         if folded is None:
             return super().softmax_loss_forward(
-                scores, labels, ignore_label=ignore_label, normalization=normalization, out=out, verdict=verdict
-            )  # fmt: skip
+                scores,
+                labels,
+                ignore_label=ignore_label,
+                normalization=normalization,
+                out=out,
+                verdict=verdict,
+            )
         prob = self.softmax_forward(scores, 1, out)
-        told = self.scratch.take("verdict", (loss.VERDICT,), scores.dtype) if verdict is None else verdict
+        told = (
+            self.scratch.take("verdict", (loss.VERDICT,), scores.dtype)
+            if verdict is None
+            else verdict
+        )
         self._judge(prob, classes, ignore_label, normalization, told)
         if verdict is not None:
             return 0.0, prob
@@ -65,22 +101,35 @@ class Losses(OnDevice):
         return float(found[0]), prob
 
     def softmax_loss_backward(
-        self, prob: Array, labels: Array, *, loss_weight: float = 1.0, ignore_label: int | None = None,
-        normalization: str = "VALID", out: Array | None = None, verdict: Array | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        prob: Array,
+        labels: Array,
+        *,
+        loss_weight: float = 1.0,
+        ignore_label: int | None = None,
+        normalization: str = "VALID",
+        out: Array | None = None,
+        verdict: Array | None = None,
+    ) -> Array:
         """As Backend's."""
         op = "softmax_loss_backward"
         loss.check_scores(op, prob)
-        classes, folded = self._labels(op, prob, labels), _folded(prob, 1)
+        classes = self._labels(op, prob, labels)
+        folded = _folded(prob, 1)
         check_choice("loss: normalization", normalization, loss.NORMALIZATIONS)
         check_out(op, "out", out, prob.shape, prob.dtype)
         dx = self.xp.empty_like(prob) if out is None else out
         into = _folded(dx, 1)
         if folded is None or into is None:
             return super().softmax_loss_backward(
-                prob, labels, loss_weight=loss_weight, ignore_label=ignore_label, normalization=normalization, out=out,
+                prob,
+                labels,
+                loss_weight=loss_weight,
+                ignore_label=ignore_label,
+                normalization=normalization,
+                out=out,
                 verdict=verdict,
-            )  # fmt: skip
+            )
         if verdict is None:
             verdict = self.scratch.take("verdict", (loss.VERDICT,), prob.dtype)
             self._judge(prob, classes, ignore_label, normalization, verdict)
@@ -89,24 +138,49 @@ class Losses(OnDevice):
                 raise OpsError(f"{op}: {loss.no_class(wrong, prob.shape[1])}")
         _, c, inner = folded.shape
         self.launch(
-            "label_gradient", prob.size, prob.dtype, *_strided(folded), *_spread(classes, inner), verdict,
-            *_strided(into), prob.size, divisor(c), divisor(inner), *_ignored(prob, ignore_label),
+            "label_gradient",
+            prob.size,
+            prob.dtype,
+            *_strided(folded),
+            *_spread(classes, inner),
+            verdict,
+            *_strided(into),
+            prob.size,
+            divisor(c),
+            divisor(inner),
+            *_ignored(prob, ignore_label),
             prob.dtype.type(loss_weight),
-        )  # fmt: skip
+        )
         return dx
 
     def _judge(
-        self, prob: Array, labels: Array, ignore_label: int | None, normalization: str, verdict: Array
-    ) -> None:  # fmt: skip
+        self,
+        prob: Array,
+        labels: Array,
+        ignore_label: int | None,
+        normalization: str,
+        verdict: Array,
+    ) -> None:
         folded = _folded(prob, 1)
         assert folded is not None
         n, c, inner = folded.shape
-        strips, share = min(LOSS_STRIPS, n * inner), loss.fixed_divisor(n, n * inner, ignore_label, normalization)
+        strips = min(LOSS_STRIPS, n * inner)
+        share = loss.fixed_divisor(n, n * inner, ignore_label, normalization)
         sums = self.scratch.take("losses", (3 * strips,), np.float64)
         self.launch(
-            "label_losses", strips, prob.dtype, *_strided(folded), *_spread(labels, inner), sums, strips, n * inner,
-            divisor(inner), c, *_ignored(prob, ignore_label), prob.dtype.type(loss.LEAST_PROBABILITY),
-        )  # fmt: skip
+            "label_losses",
+            strips,
+            prob.dtype,
+            *_strided(folded),
+            *_spread(labels, inner),
+            sums,
+            strips,
+            n * inner,
+            divisor(inner),
+            c,
+            *_ignored(prob, ignore_label),
+            prob.dtype.type(loss.LEAST_PROBABILITY),
+        )
         self.launch("label_verdict", 1, prob.dtype, sums, verdict, strips, np.float64(share))
 
     def _labels(self, op: str, scores: Array, labels: Array) -> Array:
@@ -124,8 +198,11 @@ def _folded(x: Array, axis: int) -> Array | None:
         return x
     if x.ndim == 2 and axis == 1:
         return x[:, :, None]
-    before, behind = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    folded: Array | None = x.reshape(before, x.shape[axis], behind) if x.flags.c_contiguous else None
+    before = math.prod(x.shape[:axis])
+    behind = math.prod(x.shape[axis + 1 :])
+    folded: Array | None = (
+        x.reshape(before, x.shape[axis], behind) if x.flags.c_contiguous else None
+    )
     return folded
 
 

@@ -1,4 +1,5 @@
-"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier: three or four launches each way."""
+"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier: three or four
+launches each way."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ops.cuda.device import OnDevice, strips_of
-from ops.cuda.images import step_of, width
+from ops.cuda.image_layout import step_of, width
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array
@@ -18,13 +19,20 @@ ROWS_APART = 16  # rows that a thread of the last kernel takes at least
 
 
 class Normalisation(OnDevice):
-    """Overrides batch norm and what is joined with it; arrays whose rows do not lie evenly are the reference's."""
+    """Overrides batch norm and what is joined with it; arrays whose rows do not lie evenly are the
+    reference's."""
 
     @repeated
     def batch_norm_forward(
-        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
-        mean: Array | None = None, variance: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        *,
+        eps: float = 1e-5,
+        statistics: tuple[Array, Array] | None = None,
+        out: Array | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
         normalise.check_batch_norm(x, statistics, out, mean, variance)
         if x.ndim not in (2, 4):
@@ -35,7 +43,14 @@ class Normalisation(OnDevice):
 
     @repeated
     def batch_norm_backward(
-        self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
+        self,
+        dy: Array,
+        y: Array,
+        variance: Array,
+        *,
+        eps: float = 1e-5,
+        fixed: bool = False,
+        out: Array | None = None,
     ) -> Array:
         """As Backend's."""
         normalise.check_batch_norm_backward(dy, y, variance, out)
@@ -45,26 +60,61 @@ class Normalisation(OnDevice):
 
     @repeated
     def norm_scale_forward(
-        self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
-        rectify: bool = False, addend: Array | None = None, out: Array | None = None,
-        mean: Array | None = None, variance: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        *,
+        eps: float = 1e-5,
+        statistics: tuple[Array, Array] | None = None,
+        rectify: bool = False,
+        addend: Array | None = None,
+        out: Array | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
-        fused.check("norm_scale_forward", out, gamma, beta, x=x, **({} if addend is None else {"addend": addend}))
+        fused.check(
+            "norm_scale_forward",
+            out,
+            gamma,
+            beta,
+            x=x,
+            **({} if addend is None else {"addend": addend}),
+        )
         normalise.check_batch_norm(x, statistics, out, mean, variance)
         if x.ndim not in (2, 4):
             return super().norm_scale_forward(
-                x, gamma, beta, eps=eps, statistics=statistics, rectify=rectify, addend=addend, out=out, mean=mean,
+                x,
+                gamma,
+                beta,
+                eps=eps,
+                statistics=statistics,
+                rectify=rectify,
+                addend=addend,
+                out=out,
+                mean=mean,
                 variance=variance,
-            )  # fmt: skip
+            )
         return self._forward(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
 
     @repeated
     def norm_scale_backward(
-        self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
-        fixed: bool = False, rectify: bool = False, out: Array | None = None,
-        out_gamma: Array | None = None, out_beta: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        dy: Array,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        mean: Array,
+        variance: Array,
+        *,
+        eps: float = 1e-5,
+        fixed: bool = False,
+        rectify: bool = False,
+        out: Array | None = None,
+        out_gamma: Array | None = None,
+        out_beta: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
         fused.check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
         if dy.ndim not in (2, 4):
@@ -72,21 +122,37 @@ class Normalisation(OnDevice):
                 dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, rectify=rectify, out=out,
                 out_gamma=out_gamma, out_beta=out_beta,
             )  # fmt: skip
-        dgamma, dbeta = (self.xp.empty(gamma.shape, dy.dtype) if a is None else a for a in (out_gamma, out_beta))
-        into_g, into_b = (a if a.flags.c_contiguous else self.xp.empty(a.shape, a.dtype) for a in (dgamma, dbeta))
-        dx = self._backward(dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, into_g, into_b)
+        dgamma, dbeta = (
+            self.xp.empty(gamma.shape, dy.dtype) if a is None else a for a in (out_gamma, out_beta)
+        )
+        into_g, into_b = (
+            a if a.flags.c_contiguous else self.xp.empty(a.shape, a.dtype) for a in (dgamma, dbeta)
+        )
+        dx = self._backward(
+            dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, into_g, into_b
+        )
         return dx, self.delivered(into_g, dgamma), self.delivered(into_b, dbeta)
 
     @repeated
-    def norm_added(self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
+    def norm_added(
+        self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]
+    ) -> None:
         """As Backend's."""
         if not all(a.flags.c_contiguous for a in (mean, variance, *out)):
             super().norm_added(mean, variance, share, unbiased, out)
             return
         t = mean.dtype.type
         self.launch(
-            "norm_added", mean.size, mean.dtype, mean, variance, *out, mean.size, t(share), t(unbiased)
-        )  # fmt: skip
+            "norm_added",
+            mean.size,
+            mean.dtype,
+            mean,
+            variance,
+            *out,
+            mean.size,
+            t(share),
+            t(unbiased),
+        )
 
     @repeated
     def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
@@ -95,22 +161,46 @@ class Normalisation(OnDevice):
         self.launch("norm_running", mean.size, mean.dtype, *given, mean, variance, mean.size)
 
     def _forward(
-        self, x: Array, gamma: Array | None, beta: Array | None, eps: float,
-        statistics: tuple[Array, Array] | None, rectify: bool, addend: Array | None, out: Array | None,
-        mean: Array | None, variance: Array | None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        source, c, few = self._rows(x), width(x), None
+        self,
+        x: Array,
+        gamma: Array | None,
+        beta: Array | None,
+        eps: float,
+        statistics: tuple[Array, Array] | None,
+        rectify: bool,
+        addend: Array | None,
+        out: Array | None,
+        mean: Array | None,
+        variance: Array | None,
+    ) -> tuple[Array, Array, Array]:
+        source = self._rows(x)
+        c = width(x)
+        few = None
         m = math.prod(x.shape) // c
         y = self._like(x, out)
         into = self._over(y)
         if statistics is None:
-            mean, variance = (self.xp.empty((c,), x.dtype) if a is None else a for a in (mean, variance))
-            found = [a if a.flags.c_contiguous else self.xp.empty((c,), x.dtype) for a in (mean, variance)]
+            mean, variance = (
+                self.xp.empty((c,), x.dtype) if a is None else a for a in (mean, variance)
+            )
+            found = [
+                a if a.flags.c_contiguous else self.xp.empty((c,), x.dtype)
+                for a in (mean, variance)
+            ]
             strips = strips_of(m, c)
             sums = self.scratch.take("sums", (2, strips, c), x.dtype)
             self.launch(
-                "norm_moments", strips * c, x.dtype, source, step_of(source), sums, strips * c, divisor(c), m, strips
-            )  # fmt: skip
+                "norm_moments",
+                strips * c,
+                x.dtype,
+                source,
+                step_of(source),
+                sums,
+                strips * c,
+                divisor(c),
+                m,
+                strips,
+            )
             few = self._gathered(sums, source, strips, c)
         else:
             mean, variance = statistics
@@ -118,10 +208,27 @@ class Normalisation(OnDevice):
         more = (NOTHING, 0) if addend is None else (added := self._rows(addend), step_of(added))
         strips = max(1, m // ROWS_APART)
         self.launch(
-            "norm_forward", strips * c, x.dtype, source, step_of(source), self.given(few), *found,
-            self.given(gamma), self.given(beta), *more, into, step_of(into), strips * c, divisor(c), m, strips,
-            GATHERED, int(statistics is not None), x.dtype.type(eps), int(rectify),
-        )  # fmt: skip
+            "norm_forward",
+            strips * c,
+            x.dtype,
+            source,
+            step_of(source),
+            self.given(few),
+            *found,
+            self.given(gamma),
+            self.given(beta),
+            *more,
+            into,
+            step_of(into),
+            strips * c,
+            divisor(c),
+            m,
+            strips,
+            GATHERED,
+            int(statistics is not None),
+            x.dtype.type(eps),
+            int(rectify),
+        )
         assert mean is not None and variance is not None
         if statistics is None:
             self.delivered(found[0], mean)
@@ -129,39 +236,93 @@ class Normalisation(OnDevice):
         return self.delivered(into, y), mean, variance
 
     def _backward(
-        self, dy: Array, x: Array, gamma: Array | None, beta: Array | None, mean: Array | None, variance: Array,
-        eps: float, fixed: bool, rectify: bool, out: Array | None, dgamma: Array | None, dbeta: Array | None,
-    ) -> Array:  # fmt: skip
+        self,
+        dy: Array,
+        x: Array,
+        gamma: Array | None,
+        beta: Array | None,
+        mean: Array | None,
+        variance: Array,
+        eps: float,
+        fixed: bool,
+        rectify: bool,
+        out: Array | None,
+        dgamma: Array | None,
+        dbeta: Array | None,
+    ) -> Array:
         c = width(x)
-        dx, m = self._like(dy, out), math.prod(x.shape) // c
+        dx = self._like(dy, out)
+        m = math.prod(x.shape) // c
         strips = strips_of(m, c)
-        into, given, source, few = self._over(dx), self._rows(dy), self._rows(x), None
+        into = self._over(dx)
+        given = self._rows(dy)
+        source = self._rows(x)
+        few = None
         arrays = (
-            given, step_of(given), source, step_of(source), self.given(mean), self.given(variance), self.given(gamma),
+            given,
+            step_of(given),
+            source,
+            step_of(source),
+            self.given(mean),
+            self.given(variance),
+            self.given(gamma),
             self.given(beta),
-        )  # fmt: skip
+        )
         last = (dy.dtype.type(eps), int(rectify))
         if not fixed or dgamma is not None:
             sums = self.scratch.take("sums", (2, strips, c), dy.dtype)
-            self.launch("norm_products", strips * c, dy.dtype, *arrays, sums, strips * c, divisor(c), m, strips, *last)
+            self.launch(
+                "norm_products",
+                strips * c,
+                dy.dtype,
+                *arrays,
+                sums,
+                strips * c,
+                divisor(c),
+                m,
+                strips,
+                *last,
+            )
             few = self._gathered(sums, None, strips, c)
         strips = max(1, m // ROWS_APART)
         self.launch(
-            "norm_backward", strips * c, dy.dtype, *arrays, self.given(few), into, step_of(into),
-            *(NOTHING if a is None else a for a in (dgamma, dbeta)), strips * c, divisor(c), m, strips, GATHERED,
-            int(fixed), *last,
-        )  # fmt: skip
+            "norm_backward",
+            strips * c,
+            dy.dtype,
+            *arrays,
+            self.given(few),
+            into,
+            step_of(into),
+            *(NOTHING if a is None else a for a in (dgamma, dbeta)),
+            strips * c,
+            divisor(c),
+            m,
+            strips,
+            GATHERED,
+            int(fixed),
+            *last,
+        )
         return self.delivered(into, dx)
 
     def _gathered(self, sums: Array, x: Array | None, strips: int, c: int) -> Array:
-        """`GATHERED` sums of each half and channel, and behind them the channels' shifts, which x begins with."""
+        """`GATHERED` sums of each half and channel, and behind them the channels' shifts, which x
+        begins with."""
         sums, strips = self.gathered(sums, 2, strips, c)
         few = self.scratch.take("few sums", (2 * GATHERED + 1, c), sums.dtype)
         count = 2 * GATHERED * c
         first: Any = NOTHING if x is None else x
         self.launch(
-            "gather_sums", count, sums.dtype, sums, first, few, count, divisor(c), divisor(GATHERED), strips
-        )  # fmt: skip
+            "gather_sums",
+            count,
+            sums.dtype,
+            sums,
+            first,
+            few,
+            count,
+            divisor(c),
+            divisor(GATHERED),
+            strips,
+        )
         return few
 
     def _rows(self, x: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import in_fours, step_of, width
+from ops.cuda.image_layout import in_fours, step_of, width
 from ops.cuda.launch import divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, check_alike, check_float, check_out, check_shape
@@ -16,7 +16,9 @@ class Pointwise(OnDevice):
     """Overrides what nets spend time in; arrays that do not lie in rows are the reference's."""
 
     @repeated
-    def relu_forward(self, x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+    def relu_forward(
+        self, x: Array, negative_slope: float = 0.0, out: Array | None = None
+    ) -> Array:
         """As Backend's."""
         check_float("relu_forward", x=x)
         check_out("relu_forward", "out", out, x.shape, x.dtype)
@@ -24,11 +26,21 @@ class Pointwise(OnDevice):
         found = self._steps(x, y)
         if found is None:
             return super().relu_forward(x, negative_slope, out)
-        self.launch("rectify", x.size, x.dtype, *found, x.size, divisor(width(x)), x.dtype.type(negative_slope))
+        self.launch(
+            "rectify",
+            x.size,
+            x.dtype,
+            *found,
+            x.size,
+            divisor(width(x)),
+            x.dtype.type(negative_slope),
+        )
         return y
 
     @repeated
-    def relu_backward(self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+    def relu_backward(
+        self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
+    ) -> Array:
         """As Backend's."""
         op = "relu_backward"
         check_float(op, dy=dy, y_or_x=y_or_x)
@@ -53,10 +65,19 @@ class Pointwise(OnDevice):
         wide = 4 if in_fours(width(a), a, b, total) else 1
         steps = [part // wide if type(part) is int else part for part in found]
         count = a.size // wide
-        self.launch("plus" if wide == 1 else "plus4", count, a.dtype, *steps, count, divisor(width(a) // wide))
+        self.launch(
+            "plus" if wide == 1 else "plus4",
+            count,
+            a.dtype,
+            *steps,
+            count,
+            divisor(width(a) // wide),
+        )
         return total
 
-    def dropout(self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None) -> Array:
+    def dropout(
+        self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
+    ) -> Array:
         """As Backend's: numbers are drawn where they are used."""
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
@@ -67,13 +88,27 @@ class Pointwise(OnDevice):
         found = self._steps(x, y) if x.ndim in (2, 4) else None
         if found is None:
             return super().dropout(x, ratio, key, first, out)
-        pixels, gain = math.prod(x.shape[2:]), x.dtype.type(1 / (1 - float(ratio)))
-        numbers = (philox.signed(number) for number in (first, key, key >> 32, philox.least_kept(ratio)))
-        self.launch("dropout", x.size, x.dtype, *found, x.size, divisor(width(x)), divisor(pixels), *numbers, gain)
+        pixels = math.prod(x.shape[2:])
+        gain = x.dtype.type(1 / (1 - float(ratio)))
+        numbers = (
+            philox.signed(number) for number in (first, key, key >> 32, philox.least_kept(ratio))
+        )
+        self.launch(
+            "dropout",
+            x.size,
+            x.dtype,
+            *found,
+            x.size,
+            divisor(width(x)),
+            divisor(pixels),
+            *numbers,
+            gain,
+        )
         return y
 
     def _steps(self, *arrays: Array) -> list[object] | None:
-        """Each array and how far its rows are apart, or None where one of them does not lie in rows."""
+        """Each array and how far its rows are apart, or None where one of them does not lie in
+        rows."""
         steps = [step_of(a) for a in arrays]
         if arrays[0].size == 0 or any(step is None for step in steps):
             return None

@@ -1,11 +1,12 @@
-"""Matrix products by a module's `matmul`, for where there is no cuBLAS; and fully connected layers by products."""
+"""Matrix products by a module's `matmul`, for where there is no cuBLAS; and fully connected layers
+by products."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import step_of
+from ops.cuda.image_layout import step_of
 from ops.cuda.repeats import repeated
 from ops.errors import Array
 from ops.reference import dense
@@ -26,11 +27,18 @@ class PlainProduct:
 
 
 class Dense(OnDevice):
-    """Overrides the operations of InnerProduct: a product and at most one launch each, two for the sums of a bias."""
+    """Overrides the operations of InnerProduct: a product and at most one launch each, two for the
+    sums of a bias."""
 
     @repeated
     def dense_forward(
-        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+        self,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        out: Array | None = None,
+        *,
+        rectify: bool = False,
     ) -> Array:
         """As Backend's."""
         dense.check_forward(x, w, b, out)
@@ -50,7 +58,13 @@ class Dense(OnDevice):
 
     @repeated
     def dense_backward_weights(
-        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+        self,
+        x: Array,
+        dy: Array,
+        *,
+        bias: bool,
+        out_w: Array | None = None,
+        out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
         """As Backend's."""
         dense.check_backward_weights(x, dy, out_w, out_b)

@@ -1,11 +1,14 @@
-"""Operations that a net calls with the same arrays in every pass: their kernels are started again without the checks.
+"""Operations that a net calls with the same arrays in every pass: their kernels are started again
+without the checks.
 
-A net's arrays stay where they are. What an operation starts depends on its numbers and on where its arrays lie and how,
-and on nothing else: that is its key. The second call with a key is recorded, kernels with their arguments as the driver
-takes them; the third and all later ones start what was recorded.
+A net's arrays stay where they are. What an operation starts depends on its numbers and on where its
+arrays lie and how, and on nothing else: that is its key. The second call with a key is recorded,
+kernels with their arguments as the driver takes them; the third and all later ones start what was
+recorded.
 
-Only launches, products and cuDNN's plans are recorded. Whoever asks the backend for its `xp` meanwhile does something
-else: such an operation is never repeated, nor is one whose results are not among its arguments.
+Only launches, products and cuDNN's plans are recorded. Whoever asks the backend for its `xp`
+meanwhile does something else: such an operation is never repeated, nor is one whose results are not
+among its arguments.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from ops.cuda.images import address
+from ops.cuda.image_layout import address
 
-MOST = 4096  # keys at a time: GoogLeNet's two nets have some 700; arrays of servers move, and must not fill the memory
+# keys at a time: GoogLeNet's two nets have some 700; arrays of servers move, and must not fill the
+# memory
+MOST = 4096
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Key = tuple[Any, ...]
@@ -33,15 +38,19 @@ class Kept(NamedTuple):
     several: bool  # the result is a tuple
 
 
-SEEN, NEVER = Kept((), (), False), Kept((), (), True)
+SEEN = Kept((), (), False)
+NEVER = Kept((), (), True)
 
 
 class Repeats:
-    """Of one backend, in the thread that computes. Arrays are of type `array`; `launch` is the driver's."""
+    """Of one backend, in the thread that computes. Arrays are of type `array`; `launch` is the
+    driver's."""
 
     def __init__(self, array: Any, launch: Callable[..., object], stream: int) -> None:
         self.known: dict[Key, Kept] = {}
-        self.array, self._launch, self._stream = array, launch, stream
+        self.array = array
+        self._launch = launch
+        self._stream = stream
         self._calls: list[Call] | None = None  # of the operation that is recorded
         self._whole = True  # whether they are all that it has done
 
@@ -60,7 +69,8 @@ class Repeats:
             self._calls.append(call)
 
     def add_launch(self, function: Any, grid: int, block: int, arguments: Sequence[Any]) -> None:
-        """A kernel was started. Arguments: arrays, which go as their addresses, and NumPy's numbers."""
+        """A kernel was started. Arguments: arrays, which go as their addresses, and NumPy's
+        numbers."""
         values = np.zeros(len(arguments), np.uint64)
         bytes_of = values.view(np.uint8).reshape(-1, 8)
         for place, a in zip(bytes_of, arguments, strict=True):
@@ -68,7 +78,9 @@ class Repeats:
             place[: number.nbytes] = np.frombuffer(number.tobytes(), np.uint8)
         places = values.ctypes.data + 8 * np.arange(len(arguments), dtype=np.uint64)
         shape = grid, 1, 1, block, 1, 1, 0  # blocks, threads, bytes of shared memory
-        call = partial(self._launch, function.kernel.ptr, *shape, self._stream, places.ctypes.data, 0)
+        call = partial(
+            self._launch, function.kernel.ptr, *shape, self._stream, places.ctypes.data, 0
+        )
         call.held = values, places, function  # type: ignore[attr-defined]  # the driver reads them at every call
         self.add(call)
 
@@ -81,8 +93,10 @@ class Repeats:
         self.known.clear()
 
     def recorded(self, operation: Callable[[], Any]) -> tuple[Any, tuple[Call, ...] | None]:
-        """The result of an operation, and what it has started; None if it has done anything else."""
-        self._calls, self._whole = [], True
+        """The result of an operation, and what it has started; None if it has done anything
+        else."""
+        self._calls = []
+        self._whole = True
         try:
             result = operation()
             return result, tuple(self._calls) if self._whole else None
@@ -116,7 +130,9 @@ class Repeating(Protocol):
 On = TypeVar("On", bound=Repeating)
 
 
-def repeated(operation: Callable[Concatenate[On, Given], Result]) -> Callable[Concatenate[On, Given], Result]:
+def repeated(
+    operation: Callable[Concatenate[On, Given], Result],
+) -> Callable[Concatenate[On, Given], Result]:
     """An operation whose work depends on its arguments alone, as keys see them."""
 
     @wraps(operation)
@@ -126,18 +142,23 @@ def repeated(operation: Callable[Concatenate[On, Given], Result]) -> Callable[Co
             return operation(self, *given, **named)
         array = repeats.array
         arguments: tuple[Any, ...] = (*given, *named.values())
-        parts = [(a.data.ptr, a.shape, a.strides, a.dtype) if type(a) is array else a for a in arguments]
+        parts = [
+            (a.data.ptr, a.shape, a.strides, a.dtype) if type(a) is array else a for a in arguments
+        ]
         key = (operation, *named, *parts)
         try:
             kept = repeats.known.get(key)
-        except TypeError:  # an argument has no hash, such as an array of the host, or arrays in a tuple
+        except TypeError:
+            # an argument has no hash, such as an array of the host, or arrays in a tuple
             return operation(self, *given, **named)
         if kept is None:
             repeats.note(key)
         if kept is None or kept is NEVER:
             return operation(self, *given, **named)
         if kept is SEEN:
-            result: Result = repeats.record(key, arguments, lambda: operation(self, *given, **named))
+            result: Result = repeats.record(
+                key, arguments, lambda: operation(self, *given, **named)
+            )
             return result
         for call in kept.calls:
             call()
@@ -150,4 +171,6 @@ def repeated(operation: Callable[Concatenate[On, Given], Result]) -> Callable[Co
 
 def _place(result: Any, arguments: Sequence[Any]) -> int | None:
     """Where a result is among the arguments; -1 for None, None if it is not there."""
-    return -1 if result is None else next((at for at, a in enumerate(arguments) if a is result), None)
+    return (
+        -1 if result is None else next((at for at, a in enumerate(arguments) if a is result), None)
+    )

@@ -1,4 +1,5 @@
-"""Scratch memory of one backend: a block for each purpose, that grows to the largest request and stays."""
+"""Scratch memory of one backend: a block for each purpose, that grows to the largest request and
+stays."""
 
 from __future__ import annotations
 
@@ -12,14 +13,19 @@ from ops.errors import Array, Shape
 
 
 class Scratch:
-    """Arrays lent to one operation; the next that asks for the same purpose gets the same memory."""
+    """Arrays lent to one operation; the next that asks for the same purpose gets the same
+    memory."""
 
     def __init__(self, xp: Any, repeats: Repeats | None = None) -> None:
-        self._xp, self._repeats = xp, repeats
+        self._xp = xp
+        self._repeats = repeats
         self._blocks: dict[str, Array] = {}
 
     def __repr__(self) -> str:
-        return f"<scratch {', '.join(f'{name} {block.size / 1e6:.1f} MB' for name, block in self._blocks.items())}>"
+        return (
+            "<scratch "
+            f"{', '.join(f'{name} {block.size / 1e6:.1f} MB' for name, block in self._blocks.items())}>"
+        )
 
     def take(self, purpose: str, shape: Shape, dtype: Any) -> Array:
         """An array of that shape, contents undefined."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import address
+from ops.cuda.image_layout import address
 from ops.cuda.kernels.updates import RULES
 from ops.errors import Array, OpsError, check_choice, check_float, check_shape
 from ops.interface.updates import Parameter
@@ -27,19 +27,33 @@ class Updates(OnDevice):
     _tables: dict[tuple[Any, ...], tuple[Array, Array]] | None = None
 
     def update_together(
-        self, rule: str, parameters: Sequence[Parameter], *, rate: float, decay: float, regularization: str,
-        numbers: Mapping[str, float], step: int,
-    ) -> None:  # fmt: skip
+        self,
+        rule: str,
+        parameters: Sequence[Parameter],
+        *,
+        rate: float,
+        decay: float,
+        regularization: str,
+        numbers: Mapping[str, float],
+        step: int,
+    ) -> None:
         """As Backend's."""
         check_choice("update: rule", rule, RULES)
         check_choice("update: regularization", regularization, REGULARIZATIONS)
         if not parameters:
             return
         dtype = parameters[0].w.dtype
-        parameters = [one if one.g.flags.c_contiguous else replace(one, g=self.contiguous(one.g)) for one in parameters]
+        parameters = [
+            one if one.g.flags.c_contiguous else replace(one, g=self.contiguous(one.g))
+            for one in parameters
+        ]
         table, factors = self._table(parameters)
-        t, momentum = dtype.type, numbers.get("momentum", 0.0)
-        a, b, c, delta = momentum, numbers.get("momentum2", 0.0), 0.0, numbers.get("delta", 0.0)
+        t = dtype.type
+        momentum = numbers.get("momentum", 0.0)
+        a = momentum
+        b = numbers.get("momentum2", 0.0)
+        c = 0.0
+        delta = numbers.get("delta", 0.0)
         if rule == "RMSProp":
             a = numbers["rms_decay"]
         if rule == "Adam":
@@ -51,10 +65,13 @@ class Updates(OnDevice):
         )  # fmt: skip
 
     def _table(self, parameters: Sequence[Parameter]) -> tuple[Array, Array]:
-        """The kernel's table and factors, on the device; those of the same arrays are sent there once."""
+        """The kernel's table and factors, on the device; those of the same arrays are sent there
+        once."""
         tables = self._tables = {} if self._tables is None else self._tables
         lie = [tuple(map(_lies, (one.w, one.g, one.out, *one.histories))) for one in parameters]
-        factors = [(one.rate, one.decay, -1.0 if one.keep is None else one.keep) for one in parameters]
+        factors = [
+            (one.rate, one.decay, -1.0 if one.keep is None else one.keep) for one in parameters
+        ]
         key = (*lie, *factors)
         found = tables.get(key)
         if found is None:
@@ -62,9 +79,15 @@ class Updates(OnDevice):
             if len(tables) == KEPT:
                 tables.pop(next(iter(tables)))
             ends = itertools.accumulate(one.w.size for one in parameters)
-            lines = [(*(*(at for at, *_ in of), 0, 0)[:5], end) for of, end in zip(lie, ends, strict=True)]
+            lines = [
+                (*(*(at for at, *_ in of), 0, 0)[:5], end)
+                for of, end in zip(lie, ends, strict=True)
+            ]
             dtype = parameters[0].w.dtype
-            found = tables[key] = self.asarray(np.array(lines, np.int64)), self.asarray(np.array(factors, dtype))
+            found = tables[key] = (
+                self.asarray(np.array(lines, np.int64)),
+                self.asarray(np.array(factors, dtype)),
+            )
         return found
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
@@ -73,7 +96,9 @@ class Updates(OnDevice):
         check_shape("sum_rows", "rows", rows, values.shape[:1])
         xp = self.xp
         order = xp.argsort(rows, kind="stable")
-        starts = xp.searchsorted(rows[order], xp.arange(out.shape[0] + 1), side="left").astype(np.int64)
+        starts = xp.searchsorted(rows[order], xp.arange(out.shape[0] + 1), side="left").astype(
+            np.int64
+        )
         into = out if out.flags.c_contiguous else xp.empty(out.shape, out.dtype)
         sources = (xp.ascontiguousarray(values), order.astype(np.int64), starts)
         self.launch("sum_rows", out.size, out.dtype, *sources, into, *out.shape)

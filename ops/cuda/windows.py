@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ops.cuda.device import OnDevice
-from ops.cuda.images import in_fours, step_of
+from ops.cuda.image_layout import in_fours, step_of
 from ops.cuda.launch import NOTHING, divisor
 from ops.cuda.repeats import repeated
 from ops.errors import Array, Shape, check_alike, check_ndim, check_out
@@ -20,18 +20,34 @@ class Windows(OnDevice):
 
     @repeated
     def pool_forward(
-        self, x: Array, geometry: PoolGeometry, out: Array | None = None,
-        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
-    ) -> tuple[Array, Array | None]:  # fmt: skip
+        self,
+        x: Array,
+        geometry: PoolGeometry,
+        out: Array | None = None,
+        argmax: Array | Literal[False] | None = None,
+        *,
+        uniforms: Array | None = None,
+        rectify: bool = False,
+    ) -> tuple[Array, Array | None]:
         """As Backend's."""
         shape = pool.check_forward(x, geometry, out, argmax)
         y = self.images_like(shape, out, x.dtype)
-        into, x = self.into(y), self.read(x)
-        images, written = (x, step_of(x)), (into, step_of(into))
+        into = self.into(y)
+        x = self.read(x)
+        images = (x, step_of(x))
+        written = (into, step_of(into))
         (_, c, high, wide), (p, q) = x.shape, shape[2:]
         ends = (
-            y.size, divisor(c), divisor(q), divisor(p), high, wide, *geometry.kernel, *geometry.stride, *geometry.pad
-        )  # fmt: skip
+            y.size,
+            divisor(c),
+            divisor(q),
+            divisor(p),
+            high,
+            wide,
+            *geometry.kernel,
+            *geometry.stride,
+            *geometry.pad,
+        )
         sampled = geometry.mode == "STOCHASTIC" and uniforms is not None
         if geometry.mode != "MAX" and not sampled:
             kernel = "average_forward" if geometry.mode == "AVE" else "stochastic_test"
@@ -39,7 +55,11 @@ class Windows(OnDevice):
             self.delivered(into, y)
             return pool.rectified(self.xp, y, None) if rectify else (y, None)
         wanted = sampled or argmax is not False
-        place = self.images_like(shape, None if argmax is False else argmax, np.int32) if wanted else None
+        place = (
+            self.images_like(shape, None if argmax is False else argmax, np.int32)
+            if wanted
+            else None
+        )
         places = None if place is None else self.into(place)
         given: tuple[Any, ...] = (NOTHING, 0) if places is None else (places, step_of(places))
         if sampled:
@@ -47,12 +67,22 @@ class Windows(OnDevice):
             stochastic.check_uniforms(x, uniforms, shape)
             chances = self.read(uniforms)
             self.launch(
-                "stochastic_train", y.size, x.dtype, *images, chances, step_of(chances), *written, *given, *ends
-            )  # fmt: skip
+                "stochastic_train",
+                y.size,
+                x.dtype,
+                *images,
+                chances,
+                step_of(chances),
+                *written,
+                *given,
+                *ends,
+            )
         else:
             wide = 4 if in_fours(c, x, into, *(() if places is None else (places,))) else 1
             kernel, count, steps = _widened("max_forward", wide, y.size, *images, *written, *given)
-            self.launch(kernel, count, x.dtype, *steps, int(rectify), count, divisor(c // wide), *ends[2:])
+            self.launch(
+                kernel, count, x.dtype, *steps, int(rectify), count, divisor(c // wide), *ends[2:]
+            )
         self.delivered(into, y)
         if place is not None and places is not None:
             self.delivered(places, place)
@@ -66,7 +96,8 @@ class Windows(OnDevice):
         """As Backend's."""
         pool.check_backward(dy, geometry, in_shape, argmax, out)
         dx = self.images_like(in_shape, out, dy.dtype)
-        into, dy = self.into(dx), self.read(dy)
+        into = self.into(dx)
+        dy = self.read(dy)
         _, c, high, wide = in_shape
         sizes = [divisor(size) for size in (c, wide, high, *geometry.stride)]
         ends = (*sizes[1:], *dy.shape[2:], *geometry.kernel, *geometry.pad)
@@ -74,13 +105,30 @@ class Windows(OnDevice):
             found = self.read(argmax)
             wide = 4 if in_fours(c, dy, found, into) else 1
             kernel, count, steps = _widened(
-                "places_backward", wide, dx.size, dy, step_of(dy), found, step_of(found), into, step_of(into)
-            )  # fmt: skip
+                "places_backward",
+                wide,
+                dx.size,
+                dy,
+                step_of(dy),
+                found,
+                step_of(found),
+                into,
+                step_of(into),
+            )
             self.launch(kernel, count, dy.dtype, *steps, count, divisor(c // wide), *ends)
         else:
             self.launch(
-                "average_backward", dx.size, dy.dtype, dy, step_of(dy), into, step_of(into), dx.size, sizes[0], *ends
-            )  # fmt: skip
+                "average_backward",
+                dx.size,
+                dy.dtype,
+                dy,
+                step_of(dy),
+                into,
+                step_of(into),
+                dx.size,
+                sizes[0],
+                *ends,
+            )
         return self.delivered(into, dx)
 
     @repeated
@@ -95,16 +143,27 @@ class Windows(OnDevice):
         check_out(op, "scale", scale, x.shape, x.dtype)
         ends = _lrn_numbers(op, x, size, alpha, beta, k, region)
         y, s = (self.images_like(x.shape, a, x.dtype) for a in (out, scale))
-        source, into, into_s = self.apart(x, y), self.into(y), self.into(s)
+        source = self.apart(x, y)
+        into = self.into(y)
+        into_s = self.into(s)
         arrays = [part for a in (source, into, into_s) for part in (a, step_of(a))]
         self.launch(op, x.size, x.dtype, *arrays, *ends)
         return self.delivered(into, y), self.delivered(into_s, s)
 
     @repeated
     def lrn_backward(
-        self, dy: Array, x: Array, y: Array, scale: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75,
-        region: str = "ACROSS_CHANNELS", out: Array | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        dy: Array,
+        x: Array,
+        y: Array,
+        scale: Array,
+        *,
+        size: int = 5,
+        alpha: float = 1.0,
+        beta: float = 0.75,
+        region: str = "ACROSS_CHANNELS",
+        out: Array | None = None,
+    ) -> Array:
         """As Backend's; an input that is out is copied first."""
         op = "lrn_backward"
         check_alike(op, out, dy=dy, x=x, y=y, scale=scale)
@@ -112,18 +171,25 @@ class Windows(OnDevice):
         ends = _lrn_numbers(op, x, size, alpha, beta, 1.0, region)
         dx = self.images_like(x.shape, out, x.dtype)
         into = self.into(dx)
-        arrays = [part for a in (*(self.apart(b, dx) for b in (dy, x, y, scale)), into) for part in (a, step_of(a))]
+        arrays = [
+            part
+            for a in (*(self.apart(b, dx) for b in (dy, x, y, scale)), into)
+            for part in (a, step_of(a))
+        ]
         self.launch(op, x.size, x.dtype, *arrays, *ends)
         return self.delivered(into, dx)
 
 
 def _widened(kernel: str, wide: int, size: int, *arrays: Any) -> tuple[str, int, list[Any]]:
-    """The kernel for one channel a thread or four, its threads, and arrays with steps that count as it does."""
+    """The kernel for one channel a thread or four, its threads, and arrays with steps that count as
+    it does."""
     steps = [part // wide if type(part) is int else part for part in arrays]
     return kernel if wide == 1 else f"{kernel}{wide}", size // wide, steps
 
 
-def _lrn_numbers(op: str, x: Array, size: int, alpha: float, beta: float, k: float, region: str) -> tuple[Any, ...]:
+def _lrn_numbers(
+    op: str, x: Array, size: int, alpha: float, beta: float, k: float, region: str
+) -> tuple[Any, ...]:
     """Sizes, the radius in channels and in pixels, and the formula's numbers in x's dtype."""
     share, shift = lrn.share_and_shift(op, size, alpha, k, region)
     radii = (size // 2, 0) if region == "ACROSS_CHANNELS" else (0, size // 2)

@@ -1,4 +1,5 @@
-"""The methods of every backend, one class per family of operations; `Backend` is all of them together.
+"""The methods of every backend, one class per family of operations; `Backend` is all of them
+together.
 
 backend                    arrays, and the contract that all operations keep
 spatial  statistics        convolution, pooling, dense layers; sums and places over axes
@@ -6,8 +7,8 @@ elementwise  losses        single elements and broadcasts; softmax and losses
 sequences                  tables and recurrent layers
 updates  compression       the solvers; smaller forms of gradients
 
-Here stand signatures and what they mean; the bodies hand the backend's array module to `ops.reference`. A backend
-overrides what it does better.
+Here stand signatures and what they mean; the bodies hand the backend's array module to
+`ops.reference`. A backend overrides what it does better.
 """
 
 from __future__ import annotations
@@ -20,4 +21,12 @@ from ops.interface.spatial import SpatialOps
 from ops.interface.statistics import StatisticsOps
 from ops.interface.updates import UpdateOps
 
-__all__ = ["CompressionOps", "ElementwiseOps", "LossOps", "SequenceOps", "SpatialOps", "StatisticsOps", "UpdateOps"]
+__all__ = [
+    "CompressionOps",
+    "ElementwiseOps",
+    "LossOps",
+    "SequenceOps",
+    "SpatialOps",
+    "StatisticsOps",
+    "UpdateOps",
+]

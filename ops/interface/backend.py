@@ -1,8 +1,9 @@
 """The contract of an array backend: its arrays, and every operation that training needs.
 
-Arrays are logically NCHW whatever their strides, and no operation assumes contiguity. Operations are pure:
-nothing is kept between calls, and what a backward pass needs is passed in. A destination (`out`) is written
-and returned; None allocates. Inputs are all float32 or all float64. A wrong shape or dtype is an OpsError.
+Arrays are logically NCHW whatever their strides, and no operation assumes contiguity. Operations
+are pure: nothing is kept between calls, and what a backward pass needs is passed in. A destination
+(`out`) is written and returned; None allocates. Inputs are all float32 or all float64. A wrong
+shape or dtype is an OpsError.
 """
 
 from __future__ import annotations
@@ -14,11 +15,21 @@ from typing import Any
 import numpy as np
 
 from ops.errors import Array, OpsError, Shape
-from ops.interface import CompressionOps, ElementwiseOps, LossOps, SequenceOps, SpatialOps, StatisticsOps, UpdateOps
+from ops.interface import (
+    CompressionOps,
+    ElementwiseOps,
+    LossOps,
+    SequenceOps,
+    SpatialOps,
+    StatisticsOps,
+    UpdateOps,
+)
 from ops.reference.lowering import Lowering
 
 
-class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, UpdateOps, CompressionOps):
+class Backend(
+    SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, UpdateOps, CompressionOps
+):
     """Operations over one array module `xp` with NumPy's interface.
 
     `b_p` images are lowered together by a convolution; None takes the whole batch.
@@ -36,7 +47,9 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
-            raise OpsError(f"{self.name} backend: b_p is {b_p!r}, expected an integer of at least 1, or None")
+            raise OpsError(
+                f"{self.name} backend: b_p is {b_p!r}, expected an integer of at least 1, or None"
+            )
         self.lowering = Lowering(b_p)
 
     @property
@@ -56,12 +69,13 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         """Wait until all that was asked for so far is done."""
 
     def staged(self, host: Array) -> Array:
-        """Host data as it is best fed, in memory from which a device copies by itself; any thread may ask. Host data
-        itself where there is nothing to gain."""
+        """Host data as it is best fed, in memory from which a device copies by itself; any thread
+        may ask. Host data itself where there is nothing to gain."""
         return host
 
     def fed(self, host: Any, dtype: Any) -> Array:
-        """The backend's array of a net's input, in that dtype; what was `staged` is not waited for."""
+        """The backend's array of a net's input, in that dtype; what was `staged` is not waited
+        for."""
         return self.asarray(host, dtype)
 
     def to_host(self, x: Array) -> Array:
@@ -75,18 +89,22 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined."""
         if self.memory is not None and self.on_host:
-            return self.carve(self.memory(math.prod(shape) * np.dtype(dtype).itemsize), 0, shape, dtype)
+            return self.carve(
+                self.memory(math.prod(shape) * np.dtype(dtype).itemsize), 0, shape, dtype
+            )
         array: Array = self.xp.empty(shape, dtype)
         return array
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
-        """An array in the memory of `block` (uint8) from byte `offset` on, laid out as by `empty`."""
+        """An array in the memory of `block` (uint8) from byte `offset` on, laid out as by
+        `empty`."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         array: Array = block[offset : offset + size].view(dtype).reshape(shape)
         return array
 
     def images(self, x: Array, out: Array | None = None) -> Array:
-        """x (N, C, H, W) as `empty` lays images out, or copied to `out`; x itself if it lies so already."""
+        """x (N, C, H, W) as `empty` lays images out, or copied to `out`; x itself if it lies so
+        already."""
         if out is None:
             return x
         out[...] = x

@@ -12,14 +12,16 @@ from ops.reference import compression
 
 
 class CompressionOps:
-    """float32 in C order, any shape; a `shape` is that of the decoded array. See `ops.reference.compression`."""
+    """float32 in C order, any shape; a `shape` is that of the decoded array. See
+    `ops.reference.compression`."""
 
     xp: Any
     empty: Callable[..., Array]
 
     def half_encode(self, x: Array, kind: str, out: Array | None = None) -> Array:
-        """x rounded to "float16", or to "bfloat16" as uint16. Relative error at most 2^-11 (from 6.1e-5 to 65504;
-        below, an absolute one of 2^-25; above, it is an infinity), or 2^-8 (for every normal float32)."""
+        """x rounded to "float16", or to "bfloat16" as uint16. Relative error at most 2^-11 (from
+        6.1e-5 to 65504; below, an absolute one of 2^-25; above, it is an infinity), or 2^-8 (for
+        every normal float32)."""
         compression.check_half("half_encode", kind)
         compression.check_whole("half_encode", x=x)
         dtype = compression.HALVES[kind]
@@ -33,7 +35,12 @@ class CompressionOps:
         return self._half_decode(bits, out)
 
     def one_bit_encode(
-        self, x: Array, error: Array, block: int, out_signs: Array | None = None, out_means: Array | None = None
+        self,
+        x: Array,
+        error: Array,
+        block: int,
+        out_signs: Array | None = None,
+        out_means: Array | None = None,
     ) -> tuple[Array, Array]:
         """x + error -> signs (blocks, block / 8) uint8 and means (blocks, 2); `error` becomes what was not said.
 
@@ -45,7 +52,9 @@ class CompressionOps:
         means = compression.destination("one_bit_encode", out_means, second, np.float32, self.empty)
         return self._one_bit_encode(x, error, signs, means)
 
-    def one_bit_decode(self, signs: Array, means: Array, shape: Shape, out: Array | None = None) -> Array:
+    def one_bit_decode(
+        self, signs: Array, means: Array, shape: Shape, out: Array | None = None
+    ) -> Array:
         """The numbers that signs and means stand for."""
         out = compression.destination("one_bit_decode", out, shape, np.float32, self.empty)
         compression.check_one_bit("one_bit_decode", signs, means, out.size)
@@ -57,7 +66,9 @@ class CompressionOps:
         compression.check_tau("threshold_encode", tau, x.size)
         return self._threshold_encode(x, error, tau)
 
-    def threshold_decode(self, codes: Array, steps: Array, shape: Shape, out: Array | None = None) -> Array:
+    def threshold_decode(
+        self, codes: Array, steps: Array, shape: Shape, out: Array | None = None
+    ) -> Array:
         """+-tau where the codes say, 0 elsewhere."""
         out = compression.destination("threshold_decode", out, shape, np.float32, self.empty)
         compression.check_threshold("threshold_decode", codes, steps)
@@ -71,7 +82,9 @@ class CompressionOps:
     def _half_decode(self, bits: Array, out: Array) -> Array:
         return compression.half_decode(self.xp, bits, out)
 
-    def _one_bit_encode(self, x: Array, error: Array, signs: Array, means: Array) -> tuple[Array, Array]:
+    def _one_bit_encode(
+        self, x: Array, error: Array, signs: Array, means: Array
+    ) -> tuple[Array, Array]:
         return compression.one_bit_encode(self.xp, x, error, signs, means)
 
     def _one_bit_decode(self, signs: Array, means: Array, out: Array) -> Array:

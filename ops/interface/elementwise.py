@@ -10,27 +10,37 @@ from ops.reference import activation, broadcast, eltwise, philox, pointwise
 
 
 class ElementwiseOps:
-    """Activations, smooth functions, dropout, scale and bias, sums and products. out may be an input."""
+    """Activations, smooth functions, dropout, scale and bias, sums and products. out may be an
+    input."""
 
     xp: Any
 
-    def relu_forward(self, x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+    def relu_forward(
+        self, x: Array, negative_slope: float = 0.0, out: Array | None = None
+    ) -> Array:
         """max(x, 0) + negative_slope * min(x, 0); out may be x."""
         return activation.relu_forward(self.xp, x, negative_slope, out)
 
-    def relu_backward(self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
-        """dy where y_or_x > 0, else negative_slope * dy; out may be dy. y serves for slopes >= 0."""
+    def relu_backward(
+        self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
+    ) -> Array:
+        """dy where y_or_x > 0, else negative_slope * dy; out may be dy. y serves for slopes >=
+        0."""
         return activation.relu_backward(self.xp, dy, y_or_x, negative_slope, out)
 
     def prelu_forward(self, x: Array, slope: Array, out: Array | None = None) -> Array:
         """x where x > 0, else slope * x; x (N, C, ...), slope (C,) or one element; out may be x."""
         return activation.prelu_forward(self.xp, x, slope, out)
 
-    def prelu_backward_data(self, dy: Array, x: Array, slope: Array, out: Array | None = None) -> Array:
+    def prelu_backward_data(
+        self, dy: Array, x: Array, slope: Array, out: Array | None = None
+    ) -> Array:
         """dy where x > 0, else slope * dy."""
         return activation.prelu_backward_data(self.xp, dy, x, slope, out)
 
-    def prelu_backward_slope(self, dy: Array, x: Array, slope_shape: Shape, out: Array | None = None) -> Array:
+    def prelu_backward_slope(
+        self, dy: Array, x: Array, slope_shape: Shape, out: Array | None = None
+    ) -> Array:
         """The slopes' gradient, of shape `slope_shape`."""
         return activation.prelu_backward_slope(self.xp, dy, x, slope_shape, out)
 
@@ -38,11 +48,15 @@ class ElementwiseOps:
         """x where x > 0, else alpha * (exp(x) - 1)."""
         return activation.elu_forward(self.xp, x, alpha, out)
 
-    def elu_backward(self, dy: Array, x: Array, y: Array, alpha: float = 1.0, out: Array | None = None) -> Array:
+    def elu_backward(
+        self, dy: Array, x: Array, y: Array, alpha: float = 1.0, out: Array | None = None
+    ) -> Array:
         """dy where x > 0, else dy * (y + alpha); y may stand for x where alpha >= 0."""
         return activation.elu_backward(self.xp, dy, x, y, alpha, out)
 
-    def threshold_forward(self, x: Array, threshold: float = 0.0, out: Array | None = None) -> Array:
+    def threshold_forward(
+        self, x: Array, threshold: float = 0.0, out: Array | None = None
+    ) -> Array:
         """1 where x > threshold, else 0."""
         return activation.threshold_forward(self.xp, x, threshold, out)
 
@@ -71,19 +85,35 @@ class ElementwiseOps:
         return pointwise.bnll_backward(self.xp, dy, x, out)
 
     def power_forward(
-        self, x: Array, power: float = 1.0, scale: float = 1.0, shift: float = 0.0, out: Array | None = None
+        self,
+        x: Array,
+        power: float = 1.0,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        out: Array | None = None,
     ) -> Array:
         """(shift + scale * x) ^ power."""
         return pointwise.power_forward(self.xp, x, power, scale, shift, out)
 
     def power_backward(
-        self, dy: Array, x: Array, power: float = 1.0, scale: float = 1.0, shift: float = 0.0, out: Array | None = None
+        self,
+        dy: Array,
+        x: Array,
+        power: float = 1.0,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        out: Array | None = None,
     ) -> Array:
         """dy * power * scale * (shift + scale * x) ^ (power - 1)."""
         return pointwise.power_backward(self.xp, dy, x, power, scale, shift, out)
 
     def exp_forward(
-        self, x: Array, base: float = -1.0, scale: float = 1.0, shift: float = 0.0, out: Array | None = None
+        self,
+        x: Array,
+        base: float = -1.0,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        out: Array | None = None,
     ) -> Array:
         """base ^ (shift + scale * x); base -1 is e."""
         return pointwise.exp_forward(self.xp, x, base, scale, shift, out)
@@ -95,13 +125,24 @@ class ElementwiseOps:
         return pointwise.exp_backward(self.xp, dy, y, base, scale, out)
 
     def log_forward(
-        self, x: Array, base: float = -1.0, scale: float = 1.0, shift: float = 0.0, out: Array | None = None
+        self,
+        x: Array,
+        base: float = -1.0,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        out: Array | None = None,
     ) -> Array:
         """log(shift + scale * x) to that base; -1 is e."""
         return pointwise.log_forward(self.xp, x, base, scale, shift, out)
 
     def log_backward(
-        self, dy: Array, x: Array, base: float = -1.0, scale: float = 1.0, shift: float = 0.0, out: Array | None = None
+        self,
+        dy: Array,
+        x: Array,
+        base: float = -1.0,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        out: Array | None = None,
     ) -> Array:
         """dy * scale / (log(base) * (shift + scale * x))."""
         return pointwise.log_backward(self.xp, dy, x, base, scale, shift, out)
@@ -114,20 +155,31 @@ class ElementwiseOps:
         """dy * sign(x)."""
         return pointwise.absolute_backward(self.xp, dy, x, out)
 
-    def dropout(self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None) -> Array:
-        """x / (1 - ratio) where a number drawn for it is at least ratio, else 0; forward and backward alike.
+    def dropout(
+        self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
+    ) -> Array:
+        """x / (1 - ratio) where a number drawn for it is at least ratio, else 0; forward and
+        backward alike.
 
-        The number belongs to (key, first + row, place in the row): see reference.philox. key has 64 bits, a row 32.
+        The number belongs to (key, first + row, place in the row): see reference.philox. key has 64
+        bits, a row 32.
         """
         return philox.dropout(self.xp, x, ratio, key, first, out)
 
     def scale_forward(
-        self, x: Array, gamma: Array, beta: Array | None = None, axis: int = 1, out: Array | None = None
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array | None = None,
+        axis: int = 1,
+        out: Array | None = None,
     ) -> Array:
         """x * gamma (+ beta); gamma and beta have the shape of x's axes from `axis` on."""
         return broadcast.scale_forward(self.xp, x, gamma, beta, axis, out)
 
-    def scale_backward_data(self, dy: Array, gamma: Array, axis: int = 1, out: Array | None = None) -> Array:
+    def scale_backward_data(
+        self, dy: Array, gamma: Array, axis: int = 1, out: Array | None = None
+    ) -> Array:
         """dy * gamma."""
         return broadcast.scale_backward_data(self.xp, dy, gamma, axis, out)
 
@@ -143,13 +195,17 @@ class ElementwiseOps:
         out_beta: Array | None = None,
     ) -> tuple[Array, Array | None]:
         """dgamma and dbeta (None without `bias`), both of `shape`."""
-        return broadcast.scale_backward_weights(self.xp, x, dy, shape, axis, bias, out_gamma, out_beta)
+        return broadcast.scale_backward_weights(
+            self.xp, x, dy, shape, axis, bias, out_gamma, out_beta
+        )
 
     def bias_forward(self, x: Array, b: Array, axis: int = 1, out: Array | None = None) -> Array:
         """x + b; b has the shape of x's axes from `axis` on."""
         return broadcast.bias_forward(self.xp, x, b, axis, out)
 
-    def bias_backward(self, dy: Array, shape: Shape, axis: int = 1, out: Array | None = None) -> Array:
+    def bias_backward(
+        self, dy: Array, shape: Shape, axis: int = 1, out: Array | None = None
+    ) -> Array:
         """db of `shape`."""
         return broadcast.bias_backward(self.xp, dy, shape, axis, out)
 

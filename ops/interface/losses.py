@@ -1,4 +1,5 @@
-"""Softmax, losses and accuracy. A loss is a float; a backward method gives loss_weight times the gradient."""
+"""Softmax, losses and accuracy. A loss is a float; a backward method gives loss_weight times the
+gradient."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ class LossOps:
         """Probabilities that sum to one over `axis`; out may be scores."""
         return loss.softmax_forward(self.xp, scores, axis, out)
 
-    def softmax_backward(self, dy: Array, prob: Array, axis: int = 1, out: Array | None = None) -> Array:
+    def softmax_backward(
+        self, dy: Array, prob: Array, axis: int = 1, out: Array | None = None
+    ) -> Array:
         """prob * (dy - sum of dy * prob over `axis`)."""
         return loss.softmax_backward(self.xp, dy, prob, axis, out)
 
@@ -28,9 +31,10 @@ class LossOps:
     ) -> tuple[float, Array]:  # fmt: skip
         """scores (N, C, ...), labels (N, ...) -> (loss, probabilities).
 
-        The sum of losses is divided by the number of labels that count (VALID), of all labels (FULL), by N (BATCH_SIZE)
-        or by 1 (NONE). `verdict` (3,) is a destination for the loss, a label that is no class (else NaN), and what the
-        sum was divided by: a device then need not be waited for, and the loss that comes back is 0.
+        The sum of losses is divided by the number of labels that count (VALID), of all labels
+        (FULL), by N (BATCH_SIZE) or by 1 (NONE). `verdict` (3,) is a destination for the loss, a
+        label that is no class (else NaN), and what the sum was divided by: a device then need not
+        be waited for, and the loss that comes back is 0.
         """
         return loss.loss_forward(self.xp, scores, labels, ignore_label, normalization, out, verdict)
 
@@ -39,14 +43,20 @@ class LossOps:
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
         verdict: Array | None = None,
     ) -> Array:  # fmt: skip
-        """The gradient of the loss by the scores, times loss_weight; zero where ignored. out may be prob.
+        """The gradient of the loss by the scores, times loss_weight; zero where ignored. out may be
+        prob.
 
         `verdict` is the forward pass's, if it gave one.
         """
-        return loss.loss_backward(self.xp, prob, labels, loss_weight, ignore_label, normalization, out)
+        return loss.loss_backward(
+            self.xp, prob, labels, loss_weight, ignore_label, normalization, out
+        )
 
-    def accuracy(self, scores: Array, labels: Array, *, top_k: int = 1, ignore_label: int | None = None) -> float:
-        """Share of labels among the top_k scores; ties count against the label. nan where none counts."""
+    def accuracy(
+        self, scores: Array, labels: Array, *, top_k: int = 1, ignore_label: int | None = None
+    ) -> float:
+        """Share of labels among the top_k scores; ties count against the label. nan where none
+        counts."""
         return loss.accuracy(self.xp, scores, labels, top_k, ignore_label)
 
     def sigmoid_cross_entropy_forward(
@@ -59,7 +69,9 @@ class LossOps:
         out: Array | None = None,
     ) -> tuple[float, Array]:
         """targets in [0, 1], of the scores' shape -> (loss, sigmoid(scores))."""
-        return distance_loss.sigmoid_cross_entropy_forward(self.xp, scores, targets, ignore_label, normalization, out)
+        return distance_loss.sigmoid_cross_entropy_forward(
+            self.xp, scores, targets, ignore_label, normalization, out
+        )
 
     def sigmoid_cross_entropy_backward(
         self,
@@ -76,11 +88,15 @@ class LossOps:
             self.xp, prob, targets, loss_weight, ignore_label, normalization, out
         )
 
-    def euclidean_forward(self, a: Array, b: Array, out: Array | None = None) -> tuple[float, Array]:
+    def euclidean_forward(
+        self, a: Array, b: Array, out: Array | None = None
+    ) -> tuple[float, Array]:
         """Sum of (a - b)^2 / 2N -> (loss, a - b)."""
         return distance_loss.euclidean_forward(self.xp, a, b, out)
 
-    def euclidean_backward(self, diff: Array, *, loss_weight: float = 1.0, out: Array | None = None) -> Array:
+    def euclidean_backward(
+        self, diff: Array, *, loss_weight: float = 1.0, out: Array | None = None
+    ) -> Array:
         """da; give -loss_weight for db."""
         return distance_loss.euclidean_backward(self.xp, diff, loss_weight, out)
 
@@ -91,13 +107,26 @@ class LossOps:
         return distance_loss.hinge_forward(self.xp, scores, labels, norm, out)
 
     def hinge_backward(
-        self, margins: Array, labels: Array, *, norm: str = "L1", loss_weight: float = 1.0, out: Array | None = None
+        self,
+        margins: Array,
+        labels: Array,
+        *,
+        norm: str = "L1",
+        loss_weight: float = 1.0,
+        out: Array | None = None,
     ) -> Array:
         """dscores from the margins. out may be margins."""
         return distance_loss.hinge_backward(self.xp, margins, labels, norm, loss_weight, out)
 
     def contrastive_forward(
-        self, a: Array, b: Array, similar: Array, *, margin: float = 1.0, legacy: bool = False, out: Array | None = None
+        self,
+        a: Array,
+        b: Array,
+        similar: Array,
+        *,
+        margin: float = 1.0,
+        legacy: bool = False,
+        out: Array | None = None,
     ) -> tuple[float, Array]:
         """Pairs (N, C), similar (N,) -> (loss, a - b)."""
         return distance_loss.contrastive_forward(self.xp, a, b, similar, margin, legacy, out)
@@ -113,7 +142,9 @@ class LossOps:
         out: Array | None = None,
     ) -> Array:
         """da; give -loss_weight for db."""
-        return distance_loss.contrastive_backward(self.xp, diff, similar, margin, legacy, loss_weight, out)
+        return distance_loss.contrastive_backward(
+            self.xp, diff, similar, margin, legacy, loss_weight, out
+        )
 
     def multinomial_logistic_forward(self, prob: Array, labels: Array) -> float:
         """-log of the labels' probabilities, prob (N, C, ...), over N."""
@@ -136,7 +167,9 @@ class LossOps:
         out: Array | None = None,
     ) -> tuple[float, Array]:
         """Softmax loss weighted by the label's row of matrix (C, C) -> (loss, probabilities)."""
-        return class_loss.infogain_forward(self.xp, scores, labels, matrix, ignore_label, normalization, out)
+        return class_loss.infogain_forward(
+            self.xp, scores, labels, matrix, ignore_label, normalization, out
+        )
 
     def infogain_backward(
         self,

@@ -15,7 +15,9 @@ class SequenceOps:
 
     xp: Any
 
-    def embed_forward(self, index: Array, w: Array, b: Array | None = None, out: Array | None = None) -> Array:
+    def embed_forward(
+        self, index: Array, w: Array, b: Array | None = None, out: Array | None = None
+    ) -> Array:
         """Rows of w (rows, O) by whole numbers of any shape, plus b (O,) -> (*index.shape, O)."""
         return embed.forward(self.xp, index, w, b, out)
 
@@ -24,57 +26,120 @@ class SequenceOps:
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """dw of shape `w_shape`, each row the sum of its dy, and db (O,) (None without `bias`)."""
-        return embed.backward_weights(self.xp, index, dy, w_shape, self.sum_rows, bias, out_w, out_b)
+        return embed.backward_weights(
+            self.xp, index, dy, w_shape, self.sum_rows, bias, out_w, out_b
+        )
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
-        """out[r] = the sum of the values (count, O) whose entry in rows (count,) is r, added up in order."""
+        """out[r] = the sum of the values (count, O) whose entry in rows (count,) is r, added up in
+        order."""
         embed.sum_rows(self.xp, rows, values, out)
 
     def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
-        """Bytes of scratch memory that the steps of a recurrent layer take: `hidden` units of `gates` gates each."""
+        """Bytes of scratch memory that the steps of a recurrent layer take: `hidden` units of
+        `gates` gates each."""
         return 0
 
     def lstm_forward(
-        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, *,
-        h0: Array | None = None, c0: Array | None = None, extra: Array | None = None, out: Array | None = None,
+        self,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        b: Array | None,
+        w_h: Array,
+        *,
+        h0: Array | None = None,
+        c0: Array | None = None,
+        extra: Array | None = None,
+        out: Array | None = None,
         tape: Tape | None = None,
-    ) -> Tape:  # fmt: skip
+    ) -> Tape:
         """x (T, N, D), cont (T, N), w_x (4H, D), b (4H,), w_h (4H, H) -> tape of h (T, N, H), c and the gates.
 
-        Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first step (None: zero);
-        extra (N, 4H) is added to every step's gate inputs. `tape` may give the arrays of the result, out that of h.
+        Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first
+        step (None: zero); extra (N, 4H) is added to every step's gate inputs. `tape` may give the
+        arrays of the result, out that of h.
         """
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
         return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, into)
 
     def lstm_backward(
-        self, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array, *,
-        h0: Array | None = None, c0: Array | None = None, dh_last: Array | None = None, dc_last: Array | None = None,
-        out: LstmGradients | None = None, without: Collection[str] = (),
-    ) -> LstmGradients:  # fmt: skip
+        self,
+        dh: Array,
+        tape: Tape,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        w_h: Array,
+        *,
+        h0: Array | None = None,
+        c0: Array | None = None,
+        dh_last: Array | None = None,
+        dc_last: Array | None = None,
+        out: LstmGradients | None = None,
+        without: Collection[str] = (),
+    ) -> LstmGradients:
         """dh (T, N, H) -> the gradient of every input but those of `without` ("x", "extra").
 
         dh_last, dc_last (N, H): gradients of the last state, if something else uses it.
         """
         return recurrent.lstm_backward(
-            self.xp, dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out or LstmGradients(), without
+            self.xp,
+            dh,
+            tape,
+            x,
+            cont,
+            w_x,
+            w_h,
+            h0,
+            c0,
+            dh_last,
+            dc_last,
+            out or LstmGradients(),
+            without,
         )
 
     def rnn_forward(
-        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None, *,
-        h0: Array | None = None, extra: Array | None = None, out: Array | None = None, states: Array | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        b: Array | None,
+        w_h: Array,
+        w_o: Array,
+        b_o: Array | None,
+        *,
+        h0: Array | None = None,
+        extra: Array | None = None,
+        out: Array | None = None,
+        states: Array | None = None,
+    ) -> tuple[Array, Array]:
         """x (T, N, D), w_x (H, D), w_h (H, H), w_o (O, H) -> outputs (T, N, O) and states (T, N, H), both tanh."""
-        return recurrent.rnn_forward(self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
+        return recurrent.rnn_forward(
+            self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states
+        )
 
     def rnn_backward(
-        self, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array, *,
-        h0: Array | None = None, dh_last: Array | None = None, out: RnnGradients | None = None,
+        self,
+        do: Array,
+        o: Array,
+        h: Array,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        w_h: Array,
+        w_o: Array,
+        *,
+        h0: Array | None = None,
+        dh_last: Array | None = None,
+        out: RnnGradients | None = None,
         without: Collection[str] = (),
-    ) -> RnnGradients:  # fmt: skip
+    ) -> RnnGradients:
         """do (T, N, O) -> the gradient of every input but those of `without` ("x", "extra").
 
         dh_last (N, H): the gradient of the last state, if something else uses it.
         """
         given = out or RnnGradients()
-        return recurrent.rnn_backward(self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, given, without)
+        return recurrent.rnn_backward(
+            self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, given, without
+        )

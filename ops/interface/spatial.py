@@ -1,4 +1,5 @@
-"""Operations that look at neighbours or multiply matrices: convolution, pooling, normalisation, dense layers."""
+"""Operations that look at neighbours or multiply matrices: convolution, pooling, normalisation,
+dense layers."""
 
 from __future__ import annotations
 
@@ -25,11 +26,15 @@ class SpatialOps:
         """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), or max(y, 0) to `rectify`."""
         return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
 
-    def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
+    def conv_scratch(
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
+    ) -> int:
         """Bytes of scratch memory that the passes of a convolution take: one part's lowering."""
         n, k, high, wide = geometry.output_shape(tuple(in_shape), w_shape[0])
         images = min(n, self.lowering.b_p or n)
-        return 4 * images * high * wide * (geometry.kernel[0] * geometry.kernel[1] * in_shape[1] + k)
+        return (
+            4 * images * high * wide * (geometry.kernel[0] * geometry.kernel[1] * in_shape[1] + k)
+        )
 
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
@@ -42,7 +47,9 @@ class SpatialOps:
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the batch."""
-        return conv.backward_weights(self.xp, x, dy, geometry, w_shape, self.lowering, bias, out_w, out_b)
+        return conv.backward_weights(
+            self.xp, x, dy, geometry, w_shape, self.lowering, bias, out_w, out_b
+        )
 
     def deconv_forward(
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
@@ -72,20 +79,28 @@ class SpatialOps:
         return dw, deconv.bias_gradient(self.xp, dy, out_b) if bias else None
 
     def pool_forward(
-        self, x: Array, geometry: PoolGeometry, out: Array | None = None,
-        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
-    ) -> tuple[Array, Array | None]:  # fmt: skip
+        self,
+        x: Array,
+        geometry: PoolGeometry,
+        out: Array | None = None,
+        argmax: Array | Literal[False] | None = None,
+        *,
+        uniforms: Array | None = None,
+        rectify: bool = False,
+    ) -> tuple[Array, Array | None]:
         """x (N, C, H, W) -> y (N, C, OH, OW) and the argmax.
 
-        argmax is int32, the flat index into the H * W input plane; the first of equal maxima wins (Caffe). AVE has
-        none; argmax=False leaves it out (None comes back), which is much faster where no backward pass follows.
-        STOCHASTIC samples with `uniforms` (N, C, OH, OW) in [0, 1); without them it averages, as in the test phase.
-        With `rectify` y is max(y, 0). The place of a result that was not positive is -1: it has no gradient.
+        argmax is int32, the flat index into the H * W input plane; the first of equal maxima wins
+        (Caffe). AVE has none; argmax=False leaves it out (None comes back), which is much faster
+        where no backward pass follows. STOCHASTIC samples with `uniforms` (N, C, OH, OW) in [0, 1);
+        without them it averages, as in the test phase. With `rectify` y is max(y, 0). The place of
+        a result that was not positive is -1: it has no gradient.
         """
         if geometry.mode != "STOCHASTIC":
             y, places = pool.forward(self.xp, x, geometry, out, argmax)
         elif uniforms is None:
-            y, places = stochastic.average(self.xp, x, geometry, out), None
+            y = stochastic.average(self.xp, x, geometry, out)
+            places = None
         else:
             given = None if argmax is False else argmax
             y, places = stochastic.sample(self.xp, x, uniforms, geometry, out, given)
@@ -97,7 +112,8 @@ class SpatialOps:
     ) -> Array:  # fmt: skip
         """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape `in_shape`.
 
-        AVE has no places to tell which results were not positive: after `rectify`, rectify dy first (relu_backward).
+        AVE has no places to tell which results were not positive: after `rectify`, rectify dy first
+        (relu_backward).
         """
         return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
 
@@ -109,9 +125,18 @@ class SpatialOps:
         return lrn.forward(self.xp, x, size, alpha, beta, k, region, out, scale)
 
     def lrn_backward(
-        self, dy: Array, x: Array, y: Array, scale: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75,
-        region: str = "ACROSS_CHANNELS", out: Array | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        dy: Array,
+        x: Array,
+        y: Array,
+        scale: Array,
+        *,
+        size: int = 5,
+        alpha: float = 1.0,
+        beta: float = 0.75,
+        region: str = "ACROSS_CHANNELS",
+        out: Array | None = None,
+    ) -> Array:
         """dx from the forward pass's x, y and scale."""
         return lrn.backward(self.xp, dy, x, y, scale, size, alpha, beta, region, out)
 
@@ -128,13 +153,26 @@ class SpatialOps:
         return rearrange.copy(x, out)
 
     def dense_forward(
-        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+        self,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        out: Array | None = None,
+        *,
+        rectify: bool = False,
     ) -> Array:
         """x (N, D), w (O, D), b (O,) or None -> y (N, O), or max(y, 0) to `rectify`."""
         return dense.forward(self.xp, x, w, b, out, rectify)
 
     def dense_scratch(
-        self, rows: int, width: int, outputs: int, *, training: bool, bias: bool = True, turned: bool = False
+        self,
+        rows: int,
+        width: int,
+        outputs: int,
+        *,
+        training: bool,
+        bias: bool = True,
+        turned: bool = False,
     ) -> int:
         """Bytes of scratch memory that the passes of a fully connected layer (rows, width) -> (rows, outputs) take.
 
@@ -147,7 +185,13 @@ class SpatialOps:
         return dense.backward_data(self.xp, dy, w, out)
 
     def dense_backward_weights(
-        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+        self,
+        x: Array,
+        dy: Array,
+        *,
+        bias: bool,
+        out_w: Array | None = None,
+        out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
         """x (N, D), dy (N, O) -> dw (O, D) and db (O,) (None without `bias`), summed over the batch."""
         return dense.backward_weights(self.xp, x, dy, bias, out_w, out_b)

@@ -19,9 +19,15 @@ class StatisticsOps:
         return reduction.channel_sums(self.xp, x, out)
 
     def batch_norm_forward(
-        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
-        mean: Array | None = None, variance: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        *,
+        eps: float = 1e-5,
+        statistics: tuple[Array, Array] | None = None,
+        out: Array | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given.
 
         `mean` and `variance` are destinations for those of the batch.
@@ -29,17 +35,34 @@ class StatisticsOps:
         return normalise.batch_norm_forward(self.xp, x, eps, statistics, out, mean, variance)
 
     def batch_norm_backward(
-        self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
+        self,
+        dy: Array,
+        y: Array,
+        variance: Array,
+        *,
+        eps: float = 1e-5,
+        fixed: bool = False,
+        out: Array | None = None,
     ) -> Array:
         """dx from the normalised y; with `fixed` (given statistics) only the division."""
         return normalise.batch_norm_backward(self.xp, dy, y, variance, eps, fixed, out)
 
     def norm_scale_forward(
-        self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
-        rectify: bool = False, addend: Array | None = None, out: Array | None = None,
-        mean: Array | None = None, variance: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Batch norm, then gamma * y + beta along axis 1, then + addend, then (with `rectify`) max(y, 0), all at once.
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        *,
+        eps: float = 1e-5,
+        statistics: tuple[Array, Array] | None = None,
+        rectify: bool = False,
+        addend: Array | None = None,
+        out: Array | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """Batch norm, then gamma * y + beta along axis 1, then + addend, then (with `rectify`)
+        max(y, 0), all at once.
 
         -> (y, mean, variance) as batch_norm_forward. out may be x or addend; backward needs x.
         """
@@ -48,26 +71,54 @@ class StatisticsOps:
         )
 
     def norm_scale_backward(
-        self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
-        fixed: bool = False, rectify: bool = False, out: Array | None = None,
-        out_gamma: Array | None = None, out_beta: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
-        """dx, dgamma, dbeta; x, mean and variance as forward took and gave them. The addend's gradient is dy.
+        self,
+        dy: Array,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        mean: Array,
+        variance: Array,
+        *,
+        eps: float = 1e-5,
+        fixed: bool = False,
+        rectify: bool = False,
+        out: Array | None = None,
+        out_gamma: Array | None = None,
+        out_beta: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """dx, dgamma, dbeta; x, mean and variance as forward took and gave them. The addend's
+        gradient is dy.
 
-        With `rectify` dy counts only where the result was positive, which is computed again from x. That needs a
-        forward pass without addend; with one, rectify dy first (relu_backward) and leave `rectify` out. out may be dy.
+        With `rectify` dy counts only where the result was positive, which is computed again from x.
+        That needs a forward pass without addend; with one, rectify dy first (relu_backward) and
+        leave `rectify` out. out may be dy.
         """
         return fused.norm_scale_backward(
-            cast(Any, self), dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, out_gamma, out_beta
-        )  # fmt: skip
+            cast(Any, self),
+            dy,
+            x,
+            gamma,
+            beta,
+            mean,
+            variance,
+            eps,
+            fixed,
+            rectify,
+            out,
+            out_gamma,
+            out_beta,
+        )
 
-    def norm_added(self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
-        """What a pass over `share` of a batch adds to running statistics (means, variances, their weight (1,)): out =
-        share * mean, unbiased * variance, share."""
+    def norm_added(
+        self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]
+    ) -> None:
+        """What a pass over `share` of a batch adds to running statistics (means, variances, their
+        weight (1,)): out = share * mean, unbiased * variance, share."""
         normalise.added(self.xp, mean, variance, share, unbiased, out)
 
     def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
-        """mean and variance (C,) from the running statistics `blobs`: sums over their weight, 0 where that is 0."""
+        """mean and variance (C,) from the running statistics `blobs`: sums over their weight, 0
+        where that is 0."""
         normalise.running(self.xp, blobs, mean, variance)
 
     def mvn_forward(
@@ -83,13 +134,25 @@ class StatisticsOps:
         return normalise.mvn_forward(self.xp, x, across_channels, normalize_variance, eps, out)
 
     def mvn_backward(
-        self, dy: Array, y: Array, deviation: Array | None, *, across_channels: bool = False, out: Array | None = None
+        self,
+        dy: Array,
+        y: Array,
+        deviation: Array | None,
+        *,
+        across_channels: bool = False,
+        out: Array | None = None,
     ) -> Array:
         """dx from the normalised y and the divisor (None where the variance was left alone)."""
         return normalise.mvn_backward(self.xp, dy, y, deviation, across_channels, out)
 
     def reduction_forward(
-        self, x: Array, *, operation: str = "SUM", axis: int = 0, coeff: float = 1.0, out: Array | None = None
+        self,
+        x: Array,
+        *,
+        operation: str = "SUM",
+        axis: int = 0,
+        coeff: float = 1.0,
+        out: Array | None = None,
     ) -> Array:
         """coeff * (SUM, ASUM, SUMSQ or MEAN) of all axes from `axis` on -> shape x.shape[:axis]."""
         return reduction.forward(self.xp, x, operation, axis, coeff, out)
@@ -108,9 +171,16 @@ class StatisticsOps:
         return reduction.backward(self.xp, dy, x, operation, axis, coeff, out)
 
     def arg_max(
-        self, x: Array, *, top_k: int = 1, out_max_val: bool = False, axis: int | None = None, out: Array | None = None
+        self,
+        x: Array,
+        *,
+        top_k: int = 1,
+        out_max_val: bool = False,
+        axis: int | None = None,
+        out: Array | None = None,
     ) -> Array:
-        """Places of the top_k largest values as numbers of x's dtype: see reduction.arg_max for the shapes."""
+        """Places of the top_k largest values as numbers of x's dtype: see reduction.arg_max for the
+        shapes."""
         return reduction.arg_max(self.xp, x, top_k, out_max_val, axis, out)
 
     def l2_norm_squared(self, x: Array) -> float:

@@ -12,7 +12,8 @@ from ops.reference import update
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter to be updated with others: w, its gradient, the solver's histories, where the new w goes (may be w).
+    """A parameter to be updated with others: w, its gradient, the solver's histories, where the new
+    w goes (may be w).
 
     `rate` and `decay` multiply those of the update. A running statistic becomes keep * w + g.
     """
@@ -27,22 +28,33 @@ class Parameter:
 
     def arrays(self) -> dict[str, Array]:
         """All of them, by name."""
-        return {"g": self.g, "out": self.out} | {f"history {n}": h for n, h in enumerate(self.histories)}
+        return {"g": self.g, "out": self.out} | {
+            f"history {n}": h for n, h in enumerate(self.histories)
+        }
 
 
 class UpdateOps:
-    """Every update adds decay * w (L2) or decay * sign(w) (L1) to g first. out_w may be w, out_h may be history."""
+    """Every update adds decay * w (L2) or decay * sign(w) (L1) to g first. out_w may be w, out_h
+    may be history."""
 
     xp: Any
     updates_together = False  # whether there is an `update_together`
 
     def update_together(
-        self, rule: str, parameters: Sequence[Parameter], *, rate: float, decay: float, regularization: str,
-        numbers: Mapping[str, float], step: int,
-    ) -> None:  # fmt: skip
+        self,
+        rule: str,
+        parameters: Sequence[Parameter],
+        *,
+        rate: float,
+        decay: float,
+        regularization: str,
+        numbers: Mapping[str, float],
+        step: int,
+    ) -> None:
         """Update many parameters in one operation, histories in place. All are C-contiguous.
 
-        `rule`: a solver's type, `numbers`: what it takes beside rate and decay; `step` counts from 1.
+        `rule`: a solver's type, `numbers`: what it takes beside rate and decay; `step` counts from
+        1.
         """
         raise OpsError("update_together: this backend updates parameters one by one")
 
@@ -60,7 +72,9 @@ class UpdateOps:
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
         """h' = momentum * h + rate * g, w' = w - h' -> (w', h')."""
-        return update.sgd(self.xp, w, g, history, rate, momentum, decay, regularization, out_w, out_h)
+        return update.sgd(
+            self.xp, w, g, history, rate, momentum, decay, regularization, out_w, out_h
+        )
 
     def nesterov_update(
         self,
@@ -76,7 +90,9 @@ class UpdateOps:
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
         """h' as in SGD, w' = w - ((1 + momentum) * h' - momentum * h) -> (w', h')."""
-        return update.nesterov(self.xp, w, g, history, rate, momentum, decay, regularization, out_w, out_h)
+        return update.nesterov(
+            self.xp, w, g, history, rate, momentum, decay, regularization, out_w, out_h
+        )
 
     def adagrad_update(
         self,
@@ -92,7 +108,9 @@ class UpdateOps:
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
         """h' = h + g^2, w' = w - rate * g / (sqrt(h') + delta) -> (w', h')."""
-        return update.adagrad(self.xp, w, g, history, rate, delta, decay, regularization, out_w, out_h)
+        return update.adagrad(
+            self.xp, w, g, history, rate, delta, decay, regularization, out_w, out_h
+        )
 
     def rmsprop_update(
         self,
@@ -109,7 +127,9 @@ class UpdateOps:
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
         """As AdaGrad, with h' = rms_decay * h + (1 - rms_decay) * g^2 -> (w', h')."""
-        return update.rmsprop(self.xp, w, g, history, rate, rms_decay, delta, decay, regularization, out_w, out_h)
+        return update.rmsprop(
+            self.xp, w, g, history, rate, rms_decay, delta, decay, regularization, out_w, out_h
+        )
 
     def adadelta_update(
         self,
@@ -129,7 +149,19 @@ class UpdateOps:
     ) -> tuple[Array, Array, Array]:
         """Zeiler's AdaDelta with Caffe's rate -> (w', mean of g^2, mean of step^2)."""
         return update.adadelta(
-            self.xp, w, g, history, updates, rate, momentum, delta, decay, regularization, out_w, out_h, out_u
+            self.xp,
+            w,
+            g,
+            history,
+            updates,
+            rate,
+            momentum,
+            delta,
+            decay,
+            regularization,
+            out_w,
+            out_h,
+            out_u,
         )
 
     def adam_update(
@@ -174,8 +206,10 @@ class UpdateOps:
         return update.add(self.xp, a, b, out)
 
     def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
-        """The sum of many arrays, for gradients: in pairs ((a + b) + (c + d)) + ..., a last odd one with the next sums.
+        """The sum of many arrays, for gradients: in pairs ((a + b) + (c + d)) + ..., a last odd one
+        with the next sums.
 
-        If somebody else first adds up 2, 4, 8, ... neighbours of them, no bit changes. out is none of the arrays.
+        If somebody else first adds up 2, 4, 8, ... neighbours of them, no bit changes. out is none
+        of the arrays.
         """
         return update.add_all(self.xp, arrays, out)

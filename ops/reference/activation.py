@@ -21,8 +21,11 @@ def relu_forward(xp: Any, x: Array, negative_slope: float, out: Array | None) ->
     return y
 
 
-def relu_backward(xp: Any, dy: Array, y_or_x: Array, negative_slope: float, out: Array | None) -> Array:
-    """dx = dy where y_or_x > 0, else negative_slope * dy. The input x always serves, y for slopes >= 0."""
+def relu_backward(
+    xp: Any, dy: Array, y_or_x: Array, negative_slope: float, out: Array | None
+) -> Array:
+    """dx = dy where y_or_x > 0, else negative_slope * dy. The input x always serves, y for slopes
+    >= 0."""
     op = "relu_backward"
     check_float(op, dy=dy, y_or_x=y_or_x)
     check_shape(op, "y_or_x", y_or_x, dy.shape)
@@ -35,7 +38,8 @@ def relu_backward(xp: Any, dy: Array, y_or_x: Array, negative_slope: float, out:
 
 
 def prelu_forward(xp: Any, x: Array, slope: Array, out: Array | None) -> Array:
-    """y = max(x, 0) + slope * min(x, 0), x (N, C, ...), slope (C,) or one element for all channels (Caffe)."""
+    """y = max(x, 0) + slope * min(x, 0), x (N, C, ...), slope (C,) or one element for all channels
+    (Caffe)."""
     op = "prelu_forward"
     check_alike(op, out, x=x)
     slope = _by_channel(op, slope, x)
@@ -55,7 +59,9 @@ def prelu_backward_data(xp: Any, dy: Array, x: Array, slope: Array, out: Array |
     return dx
 
 
-def prelu_backward_slope(xp: Any, dy: Array, x: Array, slope_shape: Shape, out: Array | None) -> Array:
+def prelu_backward_slope(
+    xp: Any, dy: Array, x: Array, slope_shape: Shape, out: Array | None
+) -> Array:
     """The slopes' gradient: dy * min(x, 0), summed over all that one slope serves."""
     op = "prelu_backward_slope"
     check_alike(op, None, dy=dy, x=x)
@@ -75,7 +81,9 @@ def _by_channel(op: str, slope: Array, x: Array) -> Array:
     if x.ndim < 2:
         raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...)")
     if slope.size != 1 and tuple(slope.shape) != (x.shape[1],):
-        raise OpsError(f"{op}: slope has shape {tuple(slope.shape)}, expected ({x.shape[1]},) or one element")
+        raise OpsError(
+            f"{op}: slope has shape {tuple(slope.shape)}, expected ({x.shape[1]},) or one element"
+        )
     return slope.reshape((-1,) + (1,) * (x.ndim - 2))
 
 
@@ -91,7 +99,8 @@ def elu_forward(xp: Any, x: Array, alpha: float, out: Array | None) -> Array:
 
 
 def elu_backward(xp: Any, dy: Array, x: Array, y: Array, alpha: float, out: Array | None) -> Array:
-    """dx = dy where x > 0, else dy * (y + alpha). After a forward pass in place, y serves as x for alpha >= 0."""
+    """dx = dy where x > 0, else dy * (y + alpha). After a forward pass in place, y serves as x for
+    alpha >= 0."""
     check_alike("elu_backward", out, dy=dy, x=x, y=y)
     factor = xp.where(x > 0, dy.dtype.type(1), y + float(alpha))
     dx: Array = xp.multiply(dy, factor, out=out)

@@ -1,13 +1,23 @@
 """Scale and bias along some axes (Caffe's Scale and Bias layers), forward and backward.
 
-Scale and bias have the shape of a run of x's axes that starts at `axis`; with no axes they are one number.
+Scale and bias have the shape of a run of x's axes that starts at `axis`; with no axes they are one
+number.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ops.errors import Array, OpsError, Shape, check_alike, check_axis, check_float, check_out, check_shape
+from ops.errors import (
+    Array,
+    OpsError,
+    Shape,
+    check_alike,
+    check_axis,
+    check_float,
+    check_out,
+    check_shape,
+)
 
 
 def _lined_up(op: str, name: str, part: Array, x: Array, axis: int) -> Array:
@@ -20,11 +30,15 @@ def _lined_up_shape(op: str, name: str, part: Shape, x: Array, axis: int) -> Sha
     start = check_axis(op, axis, x.ndim) if part else 0
     end = start + len(part)
     if tuple(x.shape[start:end]) != tuple(part):
-        raise OpsError(f"{op}: {name} has shape {tuple(part)}, expected axes {start}.. of x, {tuple(x.shape)}")
+        raise OpsError(
+            f"{op}: {name} has shape {tuple(part)}, expected axes {start}.. of x, {tuple(x.shape)}"
+        )
     return (1,) * start + tuple(part) + (1,) * (x.ndim - end)
 
 
-def scale_forward(xp: Any, x: Array, gamma: Array, beta: Array | None, axis: int, out: Array | None) -> Array:
+def scale_forward(
+    xp: Any, x: Array, gamma: Array, beta: Array | None, axis: int, out: Array | None
+) -> Array:
     """y = x * gamma (+ beta), gamma and beta along x's axes from `axis`. out may be x."""
     op = "scale_forward"
     check_alike(op, out, x=x)
@@ -44,9 +58,17 @@ def scale_backward_data(xp: Any, dy: Array, gamma: Array, axis: int, out: Array 
 
 
 def scale_backward_weights(
-    xp: Any, x: Array, dy: Array, shape: Shape, axis: int, bias: bool, out_gamma: Array | None, out_beta: Array | None
+    xp: Any,
+    x: Array,
+    dy: Array,
+    shape: Shape,
+    axis: int,
+    bias: bool,
+    out_gamma: Array | None,
+    out_beta: Array | None,
 ) -> tuple[Array, Array | None]:
-    """dgamma of that shape, dy * x summed over all that one number scales, and dbeta likewise (or None)."""
+    """dgamma of that shape, dy * x summed over all that one number scales, and dbeta likewise (or
+    None)."""
     op = "scale_backward_weights"
     check_alike(op, None, x=x, dy=dy)
     dgamma = _summed(xp, op, xp.multiply(x, dy), shape, axis, out_gamma)

@@ -1,6 +1,7 @@
 """Losses of class probabilities beside the softmax loss: multinomial logistic and infogain (Caffe).
 
-Labels are read as the softmax loss reads them. Probabilities are cut at 1e-20 before their logarithm.
+Labels are read as the softmax loss reads them. Probabilities are cut at 1e-20 before their
+logarithm.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def multinomial_logistic_forward(xp: Any, prob: Array, labels: Array) -> float:
     return -float(xp.sum(xp.log(xp.maximum(own, LEAST_PROBABILITY)))) / len(prob)
 
 
-def multinomial_logistic_backward(xp: Any, prob: Array, labels: Array, loss_weight: float, out: Array | None) -> Array:
+def multinomial_logistic_backward(
+    xp: Any, prob: Array, labels: Array, loss_weight: float, out: Array | None
+) -> Array:
     """dprob = -loss_weight / (N prob) at the labels, zero elsewhere."""
     op = "multinomial_logistic_backward"
     check_scores(op, prob)
@@ -39,9 +42,14 @@ def multinomial_logistic_backward(xp: Any, prob: Array, labels: Array, loss_weig
 
 
 def infogain_forward(
-    xp: Any, scores: Array, labels: Array, matrix: Array, ignore_label: int | None, normalization: str,
+    xp: Any,
+    scores: Array,
+    labels: Array,
+    matrix: Array,
+    ignore_label: int | None,
+    normalization: str,
     out: Array | None,
-) -> tuple[float, Array]:  # fmt: skip
+) -> tuple[float, Array]:
     """-sum over classes of matrix[label, class] * log softmax(scores) -> (loss, probabilities).
 
     scores (N, C, ...), matrix (C, C). The identity gives the softmax loss.
@@ -57,10 +65,17 @@ def infogain_forward(
 
 
 def infogain_backward(
-    xp: Any, prob: Array, labels: Array, matrix: Array, loss_weight: float, ignore_label: int | None,
-    normalization: str, out: Array | None,
-) -> Array:  # fmt: skip
-    """dscores = (prob * (sum of the label's matrix row) - that row) * loss_weight / divisor. out may be prob."""
+    xp: Any,
+    prob: Array,
+    labels: Array,
+    matrix: Array,
+    loss_weight: float,
+    ignore_label: int | None,
+    normalization: str,
+    out: Array | None,
+) -> Array:
+    """dscores = (prob * (sum of the label's matrix row) - that row) * loss_weight / divisor. out
+    may be prob."""
     op = "infogain_backward"
     check_alike(op, out, prob=prob)
     weights, valid = _rows(xp, op, prob, labels, matrix, ignore_label)
@@ -75,7 +90,8 @@ def infogain_backward(
 def _rows(
     xp: Any, op: str, scores: Array, labels: Array, matrix: Array, ignore_label: int | None
 ) -> tuple[Array, Array]:
-    """Each label's row of the matrix, lined up with the scores (N, C, ...), and the mask of those that count."""
+    """Each label's row of the matrix, lined up with the scores (N, C, ...), and the mask of those
+    that count."""
     check_scores(op, scores)
     check_float(op, scores=scores, matrix=matrix)
     check_shape(op, "matrix", matrix, (scores.shape[1], scores.shape[1]))

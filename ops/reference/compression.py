@@ -1,8 +1,9 @@
-"""Smaller forms of float32 arrays: two bytes or one bit per number, or only the numbers that are large.
+"""Smaller forms of float32 arrays: two bytes or one bit per number, or only the numbers that are
+large.
 
-float16, bfloat16: rounded to the nearest, ties to even; NaN stays NaN. One bit (Seide et al. 2014) and threshold
-(Strom 2015) are given the error that earlier calls left, add it to x, and leave theirs in its place:
-decoded + new error = x + old error, but for one rounding of float32.
+float16, bfloat16: rounded to the nearest, ties to even; NaN stays NaN. One bit (Seide et al. 2014)
+and threshold (Strom 2015) are given the error that earlier calls left, add it to x, and leave
+theirs in its place: decoded + new error = x + old error, but for one rounding of float32.
 """
 
 from __future__ import annotations
@@ -15,21 +16,26 @@ import numpy as np
 
 from ops.errors import Array, OpsError, Shape, check_choice, check_out, check_shape
 
-HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(np.uint16)}  # the latter: the upper bits of float32
+# the latter: the upper bits of float32
+HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(np.uint16)}
 ROW = 32  # numbers: the signs of a block are whole words of memory
 MOST = 1 << 31  # numbers that 31 bits can tell apart
 F32 = np.dtype(np.float32)
-LEAST, LARGEST = float(np.finfo(F32).smallest_normal), float(np.finfo(F32).max)
+LEAST = float(np.finfo(F32).smallest_normal)
+LARGEST = float(np.finfo(F32).max)
 
 Empty = Callable[[Shape, Any], Array]
-quietly = np.errstate(over="ignore", invalid="ignore")  # infinities and NaN are values here, not mistakes
+# infinities and NaN are values here, not mistakes
+quietly = np.errstate(over="ignore", invalid="ignore")
 
 
 def check_whole(op: str, **arrays: Array) -> None:
     """Arrays of float32 in C order."""
     for name, array in arrays.items():
         if getattr(array, "dtype", None) != F32:
-            raise OpsError(f"{op}: {name} is {getattr(array, 'dtype', type(array).__name__)}, expected float32")
+            raise OpsError(
+                f"{op}: {name} is {getattr(array, 'dtype', type(array).__name__)}, expected float32"
+            )
         if not array.flags.c_contiguous:
             raise OpsError(f"{op}: {name} has strides {array.strides}, expected C order")
 
@@ -67,7 +73,8 @@ def half_decode(xp: Any, bits: Array, out: Array) -> Array:
 
 
 def one_bit_shapes(size: int, block: int) -> tuple[Shape, Shape]:
-    """The shapes of signs and means for `size` numbers; the only block of few numbers is as short as it can be."""
+    """The shapes of signs and means for `size` numbers; the only block of few numbers is as short
+    as it can be."""
     if type(block) is not int or block < ROW or block % ROW:
         raise OpsError(f"one_bit_encode: block is {block!r}, expected a multiple of {ROW}")
     width = min(block, max(ROW, -(-size // ROW) * ROW))
@@ -88,13 +95,17 @@ def check_one_bit(op: str, signs: Array, means: Array, size: int) -> None:
 
 
 @quietly
-def one_bit_encode(xp: Any, x: Array, error: Array, signs: Array, means: Array) -> tuple[Array, Array]:
-    """A bit for each number, 0 where it is below zero, and for each block the mean of either kind, the upper first.
+def one_bit_encode(
+    xp: Any, x: Array, error: Array, signs: Array, means: Array
+) -> tuple[Array, Array]:
+    """A bit for each number, 0 where it is below zero, and for each block the mean of either kind,
+    the upper first.
 
-    Bits count from the lowest of a byte on; those behind the last number are 0. NaN counts as an upper one: the whole
-    kind is NaN when it is decoded.
+    Bits count from the lowest of a byte on; those behind the last number are 0. NaN counts as an
+    upper one: the whole kind is NaN when it is decoded.
     """
-    blocks, width = signs.shape[0], signs.shape[1] * 8
+    blocks = signs.shape[0]
+    width = signs.shape[1] * 8
     error += x
     values = xp.zeros(blocks * width, np.float32)
     values[: x.size] = error.reshape(-1)
@@ -113,7 +124,9 @@ def one_bit_encode(xp: Any, x: Array, error: Array, signs: Array, means: Array) 
 @quietly
 def one_bit_decode(xp: Any, signs: Array, means: Array, out: Array) -> Array:
     """Each number is the mean of its kind in its block."""
-    upper = xp.unpackbits(signs.reshape(-1), bitorder="little").reshape(signs.shape[0], signs.shape[1] * 8)
+    upper = xp.unpackbits(signs.reshape(-1), bitorder="little").reshape(
+        signs.shape[0], signs.shape[1] * 8
+    )
     values = xp.where(upper, means[:, :1], means[:, 1:])
     out.reshape(-1)[...] = values.reshape(-1)[: out.size]
     return out
@@ -128,17 +141,22 @@ def check_tau(op: str, tau: float, size: int) -> None:
 
 
 @quietly
-def threshold_encode(xp: Any, x: Array, error: Array, tau: float, empty: Empty) -> tuple[Array, Array]:
-    """The numbers beyond +-tau, as 2 * index + (1 below zero) in uint32, ascending; and what each stands for, [tau].
+def threshold_encode(
+    xp: Any, x: Array, error: Array, tau: float, empty: Empty
+) -> tuple[Array, Array]:
+    """The numbers beyond +-tau, as 2 * index + (1 below zero) in uint32, ascending; and what each
+    stands for, [tau].
 
     Where a number is not finite, that is [NaN].
     """
     error += x
-    values, step = error.reshape(-1), np.float32(tau)
+    values = error.reshape(-1)
+    step = np.float32(tau)
     (places,) = xp.nonzero(~(xp.abs(values) <= step))
     sent = values[places]
     below = sent < 0
-    codes, steps = empty((len(places),), np.uint32), empty((1,), np.float32)
+    codes = empty((len(places),), np.uint32)
+    steps = empty((1,), np.float32)
     codes[...] = places * 2 + below
     steps[...] = tau if bool(xp.isfinite(sent).all()) else math.nan
     values[places] = sent - xp.where(below, -step, step)
@@ -148,7 +166,10 @@ def threshold_encode(xp: Any, x: Array, error: Array, tau: float, empty: Empty) 
 def check_threshold(op: str, codes: Array, steps: Array) -> None:
     """Arrays that threshold_encode gave."""
     if codes.dtype != np.uint32 or codes.ndim != 1 or not codes.flags.c_contiguous:
-        raise OpsError(f"{op}: codes is {codes.dtype} of shape {codes.shape}, expected uint32 with 1 axis in C order")
+        raise OpsError(
+            f"{op}: codes is {codes.dtype} of shape {codes.shape}, expected "
+            "uint32 with 1 axis in C order"
+        )
     check_whole(op, steps=steps)
     check_shape(op, "steps", steps, (1,))
 

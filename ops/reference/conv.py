@@ -1,9 +1,9 @@
 """Convolution forward and backward by batched lowering and one GEMM per part of the batch.
 
-`b_p` images are lowered together (Omnivore, section 3): None takes the whole batch, 1 is Caffe's serial
-scheme, and the results agree up to rounding. New results are stored channel-major and handed out as logical
-NCHW views, because the GEMM writes them that way; a destination of another layout costs one copy. What a
-window covers is lowering's business, and the backend says which lowering.
+`b_p` images are lowered together (Omnivore, section 3): None takes the whole batch, 1 is Caffe's
+serial scheme, and the results agree up to rounding. New results are stored channel-major and handed
+out as logical NCHW views, because the GEMM writes them that way; a destination of another layout
+costs one copy. What a window covers is lowering's business, and the backend says which lowering.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ def channel_major(xp: Any, shape: Shape, dtype: Any) -> Array:
 
 
 def _check_weights(op: str, w: Shape, channels: int, geometry: ConvGeometry) -> None:
-    groups, kernel = geometry.groups, geometry.kernel
+    groups = geometry.groups
+    kernel = geometry.kernel
     if len(w) != 4 or tuple(w[2:]) != kernel or w[1] * groups != channels or w[0] % groups:
         raise OpsError(
-            f"{op}: weights have shape {tuple(w)}, expected (outputs, {channels} channels / {groups} groups, "
+            f"{op}: weights have shape {tuple(w)}, expected (outputs, {channels} channels / "
+            f"{groups} groups, "
             f"{kernel[0]}, {kernel[1]}) with outputs a multiple of {groups}"
         )
 
 
-def _check_gradient(op: str, dy: Array, in_shape: Shape, outputs: int, geometry: ConvGeometry) -> None:
+def _check_gradient(
+    op: str, dy: Array, in_shape: Shape, outputs: int, geometry: ConvGeometry
+) -> None:
     check_ndim(op, "dy", dy, "NKHW")
     check_shape(op, "dy", dy, geometry.output_shape(tuple(in_shape), outputs))
 
@@ -67,7 +71,9 @@ def forward(
     return relu_forward(xp, y, 0.0, y) if rectify else y
 
 
-def check_forward(x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None) -> Shape:
+def check_forward(
+    x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None
+) -> Shape:
     """The arguments of a forward pass fit; returns y's shape."""
     op = "conv_forward"
     check_float(op, x=x, w=w, b=b)
@@ -106,7 +112,9 @@ def backward_data(
     return dx
 
 
-def check_backward_data(dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None) -> None:
+def check_backward_data(
+    dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None
+) -> None:
     """The arguments of the gradient by the images fit."""
     op = "conv_backward_data"
     check_float(op, dy=dy, w=w)
@@ -136,7 +144,9 @@ def backward_weights(
     check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
     dw: Array = xp.empty(w_shape, x.dtype) if out_w is None else out_w
     for part in _parts(x.shape[0], lowering.b_p):
-        _backward_weights_part(xp, _swap(x)[:, part], _swap(dy)[:, part], geometry, lowering, dw, part.start == 0)
+        _backward_weights_part(
+            xp, _swap(x)[:, part], _swap(dy)[:, part], geometry, lowering, dw, part.start == 0
+        )
     if not bias:
         return dw, None
     db: Array = xp.sum(_swap(dy), axis=(1, 2, 3), out=out_b)
@@ -144,7 +154,12 @@ def backward_weights(
 
 
 def check_backward_weights(
-    x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, out_w: Array | None, out_b: Array | None
+    x: Array,
+    dy: Array,
+    geometry: ConvGeometry,
+    w_shape: Shape,
+    out_w: Array | None,
+    out_b: Array | None,
 ) -> None:
     """The arguments of the gradient by the weights fit."""
     op = "conv_backward_weights"
@@ -157,7 +172,13 @@ def check_backward_weights(
 
 
 def _backward_weights_part(
-    xp: Any, x_CNHW: Array, dy_KNPQ: Array, geometry: ConvGeometry, lowering: Lowering, dw: Array, first: bool
+    xp: Any,
+    x_CNHW: Array,
+    dy_KNPQ: Array,
+    geometry: ConvGeometry,
+    lowering: Lowering,
+    dw: Array,
+    first: bool,
 ) -> None:
     windows = lowering.lower(xp, x_CNHW, geometry)
     for g in range(geometry.groups):

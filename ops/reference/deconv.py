@@ -1,7 +1,8 @@
-"""Transposed convolution (Caffe's Deconvolution): a convolution's passes with the roles of input and output swapped.
+"""Transposed convolution (Caffe's Deconvolution): a convolution's passes with the roles of input
+and output swapped.
 
-Weights are (C, K/groups, kh, kw), C the input's channels. Only the shapes are worked out here: the arithmetic is
-that of the backend's own convolution.
+Weights are (C, K/groups, kh, kw), C the input's channels. Only the shapes are worked out here: the
+arithmetic is that of the backend's own convolution.
 """
 
 from __future__ import annotations
@@ -14,17 +15,26 @@ from ops.geometry import ConvGeometry
 
 def output_shape(op: str, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry) -> Shape:
     """(N, C, H, W) and the weights' shape -> (N, K, OH, OW)."""
-    groups, kernel = geometry.groups, geometry.kernel
-    if len(w_shape) != 4 or tuple(w_shape[2:]) != kernel or len(in_shape) != 4 or w_shape[0] != in_shape[1]:
+    groups = geometry.groups
+    kernel = geometry.kernel
+    if (
+        len(w_shape) != 4
+        or tuple(w_shape[2:]) != kernel
+        or len(in_shape) != 4
+        or w_shape[0] != in_shape[1]
+    ):
         channels = in_shape[1] if len(in_shape) == 4 else "C"
         raise OpsError(
             f"{op}: weights have shape {tuple(w_shape)} and the input {tuple(in_shape)}, expected "
-            f"({channels} channels, outputs / {groups} groups, {kernel[0]}, {kernel[1]}) and (N, C, H, W)"
+            f"({channels} channels, outputs / {groups} groups, {kernel[0]}, {kernel[1]}) and "
+            "(N, C, H, W)"
         )
     return geometry.transposed_shape(tuple(in_shape), w_shape[1] * groups)
 
 
-def check_forward(x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None) -> Shape:
+def check_forward(
+    x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None
+) -> Shape:
     """The arguments of a forward pass fit; returns y's shape."""
     op = "deconv_forward"
     check_float(op, x=x, w=w, b=b)
@@ -34,7 +44,9 @@ def check_forward(x: Array, w: Array, b: Array | None, geometry: ConvGeometry, o
     return shape
 
 
-def check_gradient(op: str, dy: Array, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry) -> None:
+def check_gradient(
+    op: str, dy: Array, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry
+) -> None:
     """dy has the shape of what `in_shape` gives with these weights."""
     check_ndim(op, "dy", dy, "NKHW")
     check_shape(op, "dy", dy, output_shape(op, in_shape, w_shape, geometry))

@@ -1,4 +1,5 @@
-"""Fully connected layers (Caffe's InnerProduct), forward and backward: three matrix products and a bias.
+"""Fully connected layers (Caffe's InnerProduct), forward and backward: three matrix products and a
+bias.
 
 Inputs are flat, (N, D): turning images into rows is the caller's reshape.
 """
@@ -27,7 +28,9 @@ def check_forward(x: Array, w: Array, b: Array | None, out: Array | None) -> Non
     check_out(op, "out", out, (x.shape[0], w.shape[0]), x.dtype)
 
 
-def forward(xp: Any, x: Array, w: Array, b: Array | None, out: Array | None, rectify: bool = False) -> Array:
+def forward(
+    xp: Any, x: Array, w: Array, b: Array | None, out: Array | None, rectify: bool = False
+) -> Array:
     """x (N, D), w (O, D), b (O,) or None -> y (N, O) = x w' + b; max(y, 0) with `rectify`."""
     check_forward(x, w, b, out)
     y: Array = xp.matmul(x, w.T, out=out)

@@ -1,7 +1,9 @@
-"""Losses that compare arrays element by element: sigmoid cross-entropy, Euclidean, hinge, contrastive (Caffe).
+"""Losses that compare arrays element by element: sigmoid cross-entropy, Euclidean, hinge,
+contrastive (Caffe).
 
-A forward function gives the loss as a float, summed in float64, and the array its backward needs. A backward
-function gives loss_weight times the gradient; the second of two compared arrays has the negated gradient.
+A forward function gives the loss as a float, summed in float64, and the array its backward needs. A
+backward function gives loss_weight times the gradient; the second of two compared arrays has the
+negated gradient.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ def _valid(xp: Any, op: str, targets: Array, ignore_label: int | None) -> Array:
 
 
 def sigmoid_cross_entropy_forward(
-    xp: Any, scores: Array, targets: Array, ignore_label: int | None, normalization: str, out: Array | None
+    xp: Any,
+    scores: Array,
+    targets: Array,
+    ignore_label: int | None,
+    normalization: str,
+    out: Array | None,
 ) -> tuple[float, Array]:
     """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), targets t in [0, 1] of one shape -> (loss, p).
 
@@ -76,11 +83,15 @@ def euclidean_backward(xp: Any, diff: Array, loss_weight: float, out: Array | No
 
 def _images(op: str, x: Array) -> int:
     if x.ndim < 1 or x.shape[0] == 0:
-        raise OpsError(f"{op}: input has shape {tuple(x.shape)}, expected (N, ...) with N at least 1")
+        raise OpsError(
+            f"{op}: input has shape {tuple(x.shape)}, expected (N, ...) with N at least 1"
+        )
     return int(x.shape[0])
 
 
-def hinge_forward(xp: Any, scores: Array, labels: Array, norm: str, out: Array | None) -> tuple[float, Array]:
+def hinge_forward(
+    xp: Any, scores: Array, labels: Array, norm: str, out: Array | None
+) -> tuple[float, Array]:
     """max(0, 1 - s) for the label's own score, max(0, 1 + s) for the others -> (loss, these margins).
 
     scores (N, C, ...); the loss is the sum of the margins (L1) or of their squares (L2) over N.
@@ -95,7 +106,9 @@ def hinge_forward(xp: Any, scores: Array, labels: Array, norm: str, out: Array |
     return _total(xp, values) / len(scores), margins
 
 
-def hinge_backward(xp: Any, margins: Array, labels: Array, norm: str, loss_weight: float, out: Array | None) -> Array:
+def hinge_backward(
+    xp: Any, margins: Array, labels: Array, norm: str, loss_weight: float, out: Array | None
+) -> Array:
     """dscores from forward's margins. out may be margins."""
     op = "hinge_backward"
     check_choice(f"{op}: norm", norm, NORMS)
@@ -110,7 +123,10 @@ def hinge_backward(xp: Any, margins: Array, labels: Array, norm: str, loss_weigh
 def _own_mask(xp: Any, op: str, scores: Array, labels: Array) -> Array:
     """True at each label's own class."""
     if scores.ndim < 2 or scores.size == 0:
-        raise OpsError(f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) with no empty axis")
+        raise OpsError(
+            f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) "
+            "with no empty axis"
+        )
     index, _ = read_labels(xp, op, scores, labels, None)
     classes = xp.arange(scores.shape[1]).reshape((-1,) + (1,) * (scores.ndim - 2))
     mask: Array = index[:, None] == classes
@@ -122,8 +138,8 @@ def contrastive_forward(
 ) -> tuple[float, Array]:
     """Pairs (N, C), similar (N,) 0 or not 0 -> (loss, a - b).
 
-    A similar pair costs d^2, another max(margin - d, 0)^2, with `legacy` max(margin - d^2, 0); summed, over 2N
-    (Hadsell et al. 2006).
+    A similar pair costs d^2, another max(margin - d, 0)^2, with `legacy` max(margin - d^2, 0);
+    summed, over 2N (Hadsell et al. 2006).
     """
     op = "contrastive_forward"
     check_alike(op, out, a=a, b=b)
@@ -137,9 +153,16 @@ def contrastive_forward(
 
 
 def contrastive_backward(
-    xp: Any, diff: Array, similar: Array, margin: float, legacy: bool, loss_weight: float, out: Array | None
+    xp: Any,
+    diff: Array,
+    similar: Array,
+    margin: float,
+    legacy: bool,
+    loss_weight: float,
+    out: Array | None,
 ) -> Array:
-    """da; db is its negative (give -loss_weight). Caffe divides by d + 1e-4, so that d = 0 is harmless."""
+    """da; db is its negative (give -loss_weight). Caffe divides by d + 1e-4, so that d = 0 is
+    harmless."""
     op = "contrastive_backward"
     check_alike(op, out, diff=diff)
     check_ndim(op, "diff", diff, "NC")

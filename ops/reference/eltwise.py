@@ -1,4 +1,5 @@
-"""Several arrays of one shape made into one, element by element: product, weighted sum, maximum (Caffe's Eltwise)."""
+"""Several arrays of one shape made into one, element by element: product, weighted sum, maximum
+(Caffe's Eltwise)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from ops.errors import Array, OpsError, check_alike, check_choice, check_out, ch
 OPERATIONS = ("PROD", "SUM", "MAX")
 
 
-def _check(op: str, inputs: Sequence[Array], operation: str, coeffs: Sequence[float] | None, out: Array | None) -> None:
+def _check(
+    op: str,
+    inputs: Sequence[Array],
+    operation: str,
+    coeffs: Sequence[float] | None,
+    out: Array | None,
+) -> None:
     check_choice(f"{op}: operation", operation, OPERATIONS)
     if not inputs:
         raise OpsError(f"{op}: no inputs, expected at least one")
@@ -20,7 +27,9 @@ def _check(op: str, inputs: Sequence[Array], operation: str, coeffs: Sequence[fl
     if coeffs is not None and operation != "SUM":
         raise OpsError(f"{op}: coeffs are given with {operation}, expected them with SUM only")
     if coeffs is not None and len(coeffs) != len(inputs):
-        raise OpsError(f"{op}: {len(coeffs)} coeffs for {len(inputs)} inputs, expected one for each")
+        raise OpsError(
+            f"{op}: {len(coeffs)} coeffs for {len(inputs)} inputs, expected one for each"
+        )
 
 
 def forward(
@@ -29,7 +38,8 @@ def forward(
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """-> y and, for MAX, the int32 number of the input that won. out may be the first input.
 
-    Among equal maxima the second input beats the first and any earlier one beats the third and later (Caffe).
+    Among equal maxima the second input beats the first and any earlier one beats the third and
+    later (Caffe).
     """
     op = "eltwise_forward"
     _check(op, inputs, operation, coeffs, out)
@@ -44,7 +54,9 @@ def forward(
     return y, None
 
 
-def _weighted_sum(xp: Any, inputs: Sequence[Array], coeffs: Sequence[float] | None, out: Array | None) -> Array:
+def _weighted_sum(
+    xp: Any, inputs: Sequence[Array], coeffs: Sequence[float] | None, out: Array | None
+) -> Array:
     factors = [1.0] * len(inputs) if coeffs is None else [float(c) for c in coeffs]
     y: Array = xp.multiply(inputs[0], factors[0], out=out)
     for x, factor in zip(inputs[1:], factors[1:], strict=True):
@@ -52,7 +64,9 @@ def _weighted_sum(xp: Any, inputs: Sequence[Array], coeffs: Sequence[float] | No
     return y
 
 
-def _maximum(xp: Any, inputs: Sequence[Array], out: Array | None, which: Array | None) -> tuple[Array, Array]:
+def _maximum(
+    xp: Any, inputs: Sequence[Array], out: Array | None, which: Array | None
+) -> tuple[Array, Array]:
     winner: Array = xp.empty_like(inputs[0], np.int32) if which is None else which
     winner[...] = 0
     y: Array = xp.multiply(inputs[0], 1.0, out=out)
@@ -67,19 +81,25 @@ def backward(
     xp: Any, dy: Array, inputs: Sequence[Array], operation: str, coeffs: Sequence[float] | None,
     which: Array | None, outs: Sequence[Array | None] | None,
 ) -> list[Array]:  # fmt: skip
-    """One gradient per input: dy times the other inputs (PROD), times its coefficient (SUM), where it won (MAX)."""
+    """One gradient per input: dy times the other inputs (PROD), times its coefficient (SUM), where
+    it won (MAX)."""
     op = "eltwise_backward"
     _check(op, [dy, *inputs], "PROD", None, None)
     _check(op, inputs, operation, coeffs, None)
     if operation == "MAX" and (which is None or which.dtype != np.int32):
-        raise OpsError(f"{op}: which is {which if which is None else which.dtype}, expected forward's int32 array")
+        raise OpsError(
+            f"{op}: which is {which if which is None else which.dtype}, expected "
+            "forward's int32 array"
+        )
     check_shape(op, "which", which, dy.shape)
     places = [None] * len(inputs) if outs is None else outs
     if len(places) != len(inputs):
         raise OpsError(f"{op}: {len(places)} outs for {len(inputs)} inputs, expected one for each")
     for k, out in enumerate(places):
         check_out(op, f"outs[{k}]", out, dy.shape, dy.dtype)
-    return [_gradient(xp, dy, inputs, operation, coeffs, which, k, out) for k, out in enumerate(places)]
+    return [
+        _gradient(xp, dy, inputs, operation, coeffs, which, k, out) for k, out in enumerate(places)
+    ]
 
 
 def _gradient(

@@ -35,7 +35,9 @@ def read_rows(xp: Any, op: str, index: Array, rows: int) -> Array:
     return index.astype(np.int64)
 
 
-def check_backward(op: str, index: Array, dy: Array, w_shape: Shape, out_w: Array | None, out_b: Array | None) -> None:
+def check_backward(
+    op: str, index: Array, dy: Array, w_shape: Shape, out_w: Array | None, out_b: Array | None
+) -> None:
     """The arguments of a table's gradient fit together."""
     check_float(op, dy=dy)
     if len(w_shape) != 2:
@@ -46,9 +48,15 @@ def check_backward(op: str, index: Array, dy: Array, w_shape: Shape, out_w: Arra
 
 
 def backward_weights(
-    xp: Any, index: Array, dy: Array, w_shape: Shape, sum_rows: Callable[[Array, Array, Array], None],
-    bias: bool, out_w: Array | None, out_b: Array | None,
-) -> tuple[Array, Array | None]:  # fmt: skip
+    xp: Any,
+    index: Array,
+    dy: Array,
+    w_shape: Shape,
+    sum_rows: Callable[[Array, Array, Array], None],
+    bias: bool,
+    out_w: Array | None,
+    out_b: Array | None,
+) -> tuple[Array, Array | None]:
     """dy (*index.shape, O) -> dw of shape `w_shape`, each row the sum of its dy, and db (O,) or None."""
     op = "embed_backward_weights"
     index = xp.asarray(index)
@@ -62,11 +70,14 @@ def backward_weights(
 
 
 def sum_rows(xp: Any, rows: Array, dy_rows: Array, dw: Array) -> None:
-    """dw[r] = the sum of dy_rows where rows is r, in their order: sorting brings equal rows together."""
+    """dw[r] = the sum of dy_rows where rows is r, in their order: sorting brings equal rows
+    together."""
     dw[...] = 0
     if rows.size == 0:
         return
     order = xp.argsort(rows, kind="stable")
     ordered = rows[order]
-    starts = xp.concatenate([xp.zeros(1, np.int64), xp.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    starts = xp.concatenate(
+        [xp.zeros(1, np.int64), xp.flatnonzero(ordered[1:] != ordered[:-1]) + 1]
+    )
     dw[ordered[starts]] = xp.add.reduceat(dy_rows[order], starts, axis=0)

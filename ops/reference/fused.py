@@ -1,4 +1,5 @@
-"""Several operations that follow each other in most nets, under one name: a backend may take one pass for all.
+"""Several operations that follow each other in most nets, under one name: a backend may take one
+pass for all.
 
 The reference does one after the other, with the operations of the backend `ops`.
 """
@@ -11,11 +12,27 @@ from ops.errors import Array, check_alike, check_float, check_shape
 
 
 def norm_scale_forward(
-    ops: Any, x: Array, gamma: Array, beta: Array, eps: float, statistics: tuple[Array, Array] | None,
-    rectify: bool, addend: Array | None, out: Array | None, mean: Array | None, variance: Array | None,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    ops: Any,
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    eps: float,
+    statistics: tuple[Array, Array] | None,
+    rectify: bool,
+    addend: Array | None,
+    out: Array | None,
+    mean: Array | None,
+    variance: Array | None,
+) -> tuple[Array, Array, Array]:
     """max(gamma * (x - mean) / sqrt(variance + eps) + beta + addend, 0) -> (y, mean, variance)."""
-    check("norm_scale_forward", out, gamma, beta, x=x, **({} if addend is None else {"addend": addend}))
+    check(
+        "norm_scale_forward",
+        out,
+        gamma,
+        beta,
+        x=x,
+        **({} if addend is None else {"addend": addend}),
+    )
     apart = None if out is addend else out  # the addend is still to be read
     y, mean, variance = ops.batch_norm_forward(
         x, eps=eps, statistics=statistics, out=apart, mean=mean, variance=variance
@@ -30,9 +47,20 @@ def norm_scale_forward(
 
 
 def norm_scale_backward(
-    ops: Any, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float,
-    fixed: bool, rectify: bool, out: Array | None, out_gamma: Array | None, out_beta: Array | None,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    ops: Any,
+    dy: Array,
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    mean: Array,
+    variance: Array,
+    eps: float,
+    fixed: bool,
+    rectify: bool,
+    out: Array | None,
+    out_gamma: Array | None,
+    out_beta: Array | None,
+) -> tuple[Array, Array, Array]:
     """dx, dgamma, dbeta."""
     check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
     y, _, _ = ops.batch_norm_forward(x, eps=eps, statistics=(mean, variance))
@@ -42,7 +70,13 @@ def norm_scale_backward(
         y, dy, gamma.shape, bias=True, out_gamma=out_gamma, out_beta=out_beta
     )  # fmt: skip
     dx = ops.scale_backward_data(dy, gamma)
-    return ops.batch_norm_backward(dx, y, variance, eps=eps, fixed=fixed, out=dx if out is None else out), dgamma, dbeta
+    return (
+        ops.batch_norm_backward(
+            dx, y, variance, eps=eps, fixed=fixed, out=dx if out is None else out
+        ),
+        dgamma,
+        dbeta,
+    )
 
 
 def check(op: str, out: Array | None, gamma: Array, beta: Array, **arrays: Array) -> None:

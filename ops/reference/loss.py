@@ -1,8 +1,9 @@
-"""Softmax along any axis, and over axis 1 its cross-entropy loss and accuracy (Caffe's Softmax, SoftmaxWithLoss,
-Accuracy). Classes on another axis are moved to axis 1 by the caller, as a view.
+"""Softmax along any axis, and over axis 1 its cross-entropy loss and accuracy (Caffe's Softmax,
+SoftmaxWithLoss, Accuracy). Classes on another axis are moved to axis 1 by the caller, as a view.
 
-Labels have the scores' shape without axis 1 (or with 1 there) and hold whole numbers in any dtype. Sums over
-examples are taken in float64. Loss weights are the caller's, but for the one factor that scales a gradient.
+Labels have the scores' shape without axis 1 (or with 1 there) and hold whole numbers in any dtype.
+Sums over examples are taken in float64. Loss weights are the caller's, but for the one factor that
+scales a gradient.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import Array, OpsError, Shape, check_alike, check_axis, check_choice, check_float, check_out
+from ops.errors import (
+    Array,
+    OpsError,
+    Shape,
+    check_alike,
+    check_axis,
+    check_choice,
+    check_float,
+    check_out,
+)
 
 NORMALIZATIONS = ("VALID", "FULL", "BATCH_SIZE", "NONE")
 LEAST_PROBABILITY = 1.17549435e-38  # FLT_MIN, where Caffe cuts a probability before its logarithm
@@ -45,10 +55,16 @@ def softmax_backward(xp: Any, dy: Array, prob: Array, axis: int, out: Array | No
 
 
 def loss_forward(
-    xp: Any, scores: Array, labels: Array, ignore_label: int | None, normalization: str, out: Array | None,
+    xp: Any,
+    scores: Array,
+    labels: Array,
+    ignore_label: int | None,
+    normalization: str,
+    out: Array | None,
     verdict: Array | None = None,
-) -> tuple[float, Array]:  # fmt: skip
-    """The labels' negative log-probability, averaged as `normalization` says, and the probabilities."""
+) -> tuple[float, Array]:
+    """The labels' negative log-probability, averaged as `normalization` says, and the
+    probabilities."""
     check_scores("softmax_loss_forward", scores)
     index, valid = read_labels(xp, "softmax_loss_forward", scores, labels, ignore_label)
     share = divisor(valid, normalization)
@@ -67,7 +83,8 @@ def loss_backward(
     xp: Any, prob: Array, labels: Array, loss_weight: float, ignore_label: int | None,
     normalization: str, out: Array | None,
 ) -> Array:  # fmt: skip
-    """The scores' gradient, (prob - onehot) * loss_weight / divisor; zero where the label is ignored."""
+    """The scores' gradient, (prob - onehot) * loss_weight / divisor; zero where the label is
+    ignored."""
     op = "softmax_loss_backward"
     check_scores(op, prob)
     index, valid = read_labels(xp, op, prob, labels, ignore_label)
@@ -87,11 +104,14 @@ def loss_backward(
 def accuracy(xp: Any, scores: Array, labels: Array, top_k: int, ignore_label: int | None) -> float:
     """Share of the labels that are among the `top_k` best scores; nan where no label counts.
 
-    As in Caffe's master branch, a class that ties with the label's own counts as better than it, as does NaN.
+    As in Caffe's master branch, a class that ties with the label's own counts as better than it, as
+    does NaN.
     """
     check_scores("accuracy", scores)
     if not 1 <= top_k <= scores.shape[1]:
-        raise OpsError(f"accuracy: top_k is {top_k}, expected 1 to {scores.shape[1]}, the number of classes")
+        raise OpsError(
+            f"accuracy: top_k is {top_k}, expected 1 to {scores.shape[1]}, the number of classes"
+        )
     index, valid = read_labels(xp, "accuracy", scores, labels, ignore_label)
     own = scores[own_scores(xp, index)][:, None]
     not_worse = xp.sum(~(scores < own), axis=1)  # the label's own class is one of them
@@ -103,11 +123,17 @@ def check_scores(op: str, scores: Array) -> None:
     """Scores are (N, C, ...) of a float dtype."""
     check_float(op, scores=scores)
     if scores.ndim < 2 or scores.size == 0:
-        raise OpsError(f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) with no empty axis")
+        raise OpsError(
+            f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) "
+            "with no empty axis"
+        )
 
 
-def read_labels(xp: Any, op: str, scores: Array, labels: Array, ignore_label: int | None) -> tuple[Array, Array]:
-    """Class numbers as integers (0 where ignored) and the mask of those that count, shape (N, ...)."""
+def read_labels(
+    xp: Any, op: str, scores: Array, labels: Array, ignore_label: int | None
+) -> tuple[Array, Array]:
+    """Class numbers as integers (0 where ignored) and the mask of those that count, shape (N,
+    ...)."""
     labels = xp.asarray(labels)
     shape = check_labels(op, scores, labels)
     labels = labels.reshape(shape)
@@ -140,7 +166,10 @@ def fixed_divisor(rows: int, labels: int, ignore_label: int | None, normalizatio
 
 def own_scores(xp: Any, index: Array) -> tuple[Array, ...]:
     """The index of each label's own score in (N, C, ...), whatever the strides."""
-    grid = [xp.arange(size).reshape((-1,) + (1,) * (index.ndim - 1 - a)) for a, size in enumerate(index.shape)]
+    grid = [
+        xp.arange(size).reshape((-1,) + (1,) * (index.ndim - 1 - a))
+        for a, size in enumerate(index.shape)
+    ]
     return (grid[0], index, *grid[1:])
 
 
@@ -148,5 +177,6 @@ def divisor(valid: Array, normalization: str) -> float:
     """What a summed loss is divided by, from the mask (N, ...) of the examples that count."""
     check_choice("loss: normalization", normalization, NORMALIZATIONS)
     if normalization == "VALID":
-        return max(1.0, float(valid.sum()))  # at least 1, so that a batch of ignored labels costs nothing
+        # at least 1, so that a batch of ignored labels costs nothing
+        return max(1.0, float(valid.sum()))
     return float({"FULL": valid.size, "BATCH_SIZE": valid.shape[0], "NONE": 1}[normalization])

@@ -1,9 +1,10 @@
 """Lowering and lifting: images to the matrix a convolution multiplies, and the adjoint back.
 
-Data is replicated in the lowering and the lifting of the product copies nothing (Omnivore, appendix C.1: type 1).
-Both work on channel-major images (C, N, H, W), so one matrix covers many images and one GEMM serves them all. Each
-works in two steps, along the width and then along the height: the second step, which moves most bytes, then copies
-whole planes of OH * OW elements instead of single rows. No GEMM lives here, no bias, no groups.
+Data is replicated in the lowering and the lifting of the product copies nothing (Omnivore, appendix
+C.1: type 1). Both work on channel-major images (C, N, H, W), so one matrix covers many images and
+one GEMM serves them all. Each works in two steps, along the width and then along the height: the
+second step, which moves most bytes, then copies whole planes of OH * OW elements instead of single
+rows. No GEMM lives here, no bias, no groups.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def lower(xp: Any, x_CNHW: Array, geometry: ConvGeometry) -> Array:
     if is_identity(geometry):
         return x_CNHW[:, None, None]
     channels, images, height, width = x_CNHW.shape
-    (kh, kw), (rows, columns) = geometry.kernel, (geometry.reaches(0, height), geometry.reaches(1, width))
+    (kh, kw), (rows, columns) = (
+        geometry.kernel,
+        (geometry.reaches(0, height), geometry.reaches(1, width)),
+    )
     _, _, high, wide = geometry.output_shape((images, channels, height, width), geometry.groups)
     strips_CJNHQ = xp.empty((channels, kw, images, height, wide), x_CNHW.dtype)
     for j, (to, take) in enumerate(columns):
@@ -41,7 +45,8 @@ def lower(xp: Any, x_CNHW: Array, geometry: ConvGeometry) -> Array:
 
 
 def lift(xp: Any, windows_CIJNPQ: Array, geometry: ConvGeometry, dx_CNHW: Array) -> Array:
-    """The adjoint of `lower`: adds every window element to the pixel it was read from; overwrites dx_CNHW."""
+    """The adjoint of `lower`: adds every window element to the pixel it was read from; overwrites
+    dx_CNHW."""
     if is_identity(geometry):
         dx_CNHW[...] = windows_CIJNPQ[:, 0, 0]
         return dx_CNHW
@@ -57,7 +62,8 @@ def lift(xp: Any, windows_CIJNPQ: Array, geometry: ConvGeometry, dx_CNHW: Array)
 
 
 class Lowering(NamedTuple):
-    """How a backend lowers: `b_p` images at a time (None: all), with these two functions or its own."""
+    """How a backend lowers: `b_p` images at a time (None: all), with these two functions or its
+    own."""
 
     b_p: int | None = None
     lower: Callable[[Any, Array, ConvGeometry], Array] = lower

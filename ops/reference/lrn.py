@@ -1,8 +1,9 @@
 """Local response normalisation, forward and backward, as Caffe defines it.
 
-y = x / s^beta. Across channels s = k + alpha / size * (sum of x^2 over `size` channels around); within a channel
-s = 1 + alpha / size^2 * (the same over size * size pixels), and k is not used. Squares beyond the border count as
-zero. beta = 0.75, the papers' value, takes two square roots, sqrt(s sqrt(s)), in place of a power.
+y = x / s^beta. Across channels s = k + alpha / size * (sum of x^2 over `size` channels around);
+within a channel s = 1 + alpha / size^2 * (the same over size * size pixels), and k is not used.
+Squares beyond the border count as zero. beta = 0.75, the papers' value, takes two square roots,
+sqrt(s sqrt(s)), in place of a power.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def forward(
     s: Array = xp.empty_like(x) if scale is None else scale
     y: Array = xp.empty_like(x) if out is None else out
     for part in _parts(x):
-        squares, s_part = xp.multiply(x[part], x[part]), s[part]
+        squares = xp.multiply(x[part], x[part])
+        s_part = s[part]
         _window_sums(xp, squares, size, region, s_part)
         s_part *= share
         s_part += shift
@@ -52,9 +54,17 @@ def _parts(x: Array) -> list[slice]:
 
 
 def backward(
-    xp: Any, dy: Array, x: Array, y: Array, scale: Array, size: int, alpha: float, beta: float, region: str,
+    xp: Any,
+    dy: Array,
+    x: Array,
+    y: Array,
+    scale: Array,
+    size: int,
+    alpha: float,
+    beta: float,
+    region: str,
     out: Array | None,
-) -> Array:  # fmt: skip
+) -> Array:
     """dx = dy / s^beta - 2 beta share * x * (sum of dy * y / s over the window). out may be dy."""
     op = "lrn_backward"
     check_alike(op, out, dy=dy, x=x, y=y, scale=scale)

@@ -1,6 +1,7 @@
 """Normalisation by mean and variance: batch normalisation and MVN, as Caffe defines them.
 
-Statistics are biased (divided by the count). Running averages, and learned scale and bias, belong to others.
+Statistics are biased (divided by the count). Running averages, and learned scale and bias, belong
+to others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from ops.errors import Array, OpsError, check_alike, check_float, check_out, che
 
 def _channel_axes(op: str, x: Array) -> tuple[int, ...]:
     if x.ndim < 2 or x.size == 0:
-        raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...) with no empty axis")
+        raise OpsError(
+            f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...) with no empty axis"
+        )
     return tuple(a for a in range(x.ndim) if a != 1)
 
 
@@ -28,11 +31,13 @@ def batch_norm_forward(
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """y = (x - mean) / sqrt(variance + eps) per channel of (N, C, ...) -> (y, mean (C,), variance (C,)).
 
-    Without `statistics` those of this batch count (training) and go into the destinations, else the given mean and
-    variance (test). out may be x.
+    Without `statistics` those of this batch count (training) and go into the destinations, else the
+    given mean and variance (test). out may be x.
     """
     axes = check_batch_norm(x, statistics, out, out_mean, out_variance)
-    mean, variance = statistics if statistics is not None else (x.mean(axis=axes, out=out_mean), None)
+    mean, variance = (
+        statistics if statistics is not None else (x.mean(axis=axes, out=out_mean), None)
+    )
     y: Array = xp.subtract(x, _column(mean, x), out=out)
     if variance is None:
         variance = xp.square(y).mean(axis=axes, out=out_variance)
@@ -51,14 +56,19 @@ def check_batch_norm(
     for name, target in (("mean", out_mean), ("variance", out_variance)):
         check_out(op, name, target, x.shape[1:2], x.dtype)
         if statistics is not None and target is not None:
-            raise OpsError(f"{op}: {name} is given besides statistics, expected a destination only for the batch's own")
+            raise OpsError(
+                f"{op}: {name} is given besides statistics, expected a "
+                "destination only for the batch's own"
+            )
     for name, given in zip(("mean", "variance"), statistics or (), strict=False):
         check_float(op, x=x, **{name: given})
         check_shape(op, name, given, x.shape[1:2])
     return axes
 
 
-def check_batch_norm_backward(dy: Array, y: Array, variance: Array, out: Array | None) -> tuple[int, ...]:
+def check_batch_norm_backward(
+    dy: Array, y: Array, variance: Array, out: Array | None
+) -> tuple[int, ...]:
     """The arguments of a backward pass fit; returns the axes that statistics were taken over."""
     op = "batch_norm_backward"
     check_alike(op, out, dy=dy, y=y)
@@ -71,7 +81,8 @@ def check_batch_norm_backward(dy: Array, y: Array, variance: Array, out: Array |
 def batch_norm_backward(
     xp: Any, dy: Array, y: Array, variance: Array, eps: float, fixed: bool, out: Array | None
 ) -> Array:
-    """dx = (dy - mean(dy) - y mean(dy y)) / sqrt(variance + eps); with `fixed` statistics dy / sqrt(...) alone.
+    """dx = (dy - mean(dy) - y mean(dy y)) / sqrt(variance + eps); with `fixed` statistics dy /
+    sqrt(...) alone.
 
     y is the normalised result. out may be dy.
     """
@@ -85,17 +96,22 @@ def batch_norm_backward(
     return dx
 
 
-def _without_mean_and_slope(xp: Any, dy: Array, y: Array, axes: tuple[int, ...], out: Array | None) -> Array:
+def _without_mean_and_slope(
+    xp: Any, dy: Array, y: Array, axes: tuple[int, ...], out: Array | None
+) -> Array:
     """dy - mean(dy) - y mean(dy * y), means over `axes`."""
     along = xp.multiply(dy, y)
-    slope, mean = along.mean(axis=axes, keepdims=True), dy.mean(axis=axes, keepdims=True)
+    slope = along.mean(axis=axes, keepdims=True)
+    mean = dy.mean(axis=axes, keepdims=True)
     xp.multiply(y, slope, out=along)
     along += mean
     dx: Array = xp.subtract(dy, along, out=out)
     return dx
 
 
-def added(xp: Any, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
+def added(
+    xp: Any, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]
+) -> None:
     """out = share * mean, unbiased * variance, share."""
     xp.multiply(mean, share, out=out[0])
     xp.multiply(variance, unbiased, out=out[1])
@@ -111,14 +127,22 @@ def running(xp: Any, blobs: Sequence[Array], mean: Array, variance: Array) -> No
 
 def _row_axes(op: str, x: Array, across_channels: bool) -> tuple[int, ...]:
     if x.ndim < 2 or x.size == 0:
-        raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...) with no empty axis")
+        raise OpsError(
+            f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...) with no empty axis"
+        )
     return tuple(range(1 if across_channels else 2, x.ndim))
 
 
 def mvn_forward(
-    xp: Any, x: Array, across_channels: bool, normalize_variance: bool, eps: float, out: Array | None
+    xp: Any,
+    x: Array,
+    across_channels: bool,
+    normalize_variance: bool,
+    eps: float,
+    out: Array | None,
 ) -> tuple[Array, Array | None]:
-    """Each image's channels (or with `across_channels` each image) minus their mean, and by default divided by
+    """Each image's channels (or with `across_channels` each image) minus their mean, and by default
+    divided by
     sqrt(variance) + eps -> (y, that divisor with its axes kept, or None). out may be x."""
     op = "mvn_forward"
     check_alike(op, out, x=x)
@@ -135,7 +159,8 @@ def mvn_forward(
 def mvn_backward(
     xp: Any, dy: Array, y: Array, deviation: Array | None, across_channels: bool, out: Array | None
 ) -> Array:
-    """dx = (dy - mean(dy) - y mean(dy y)) / deviation; dy - mean(dy) where deviation is None. out may be dy.
+    """dx = (dy - mean(dy) - y mean(dy y)) / deviation; dy - mean(dy) where deviation is None. out
+    may be dy.
 
     Caffe's gradient: it takes eps for negligible beside the standard deviation.
     """
@@ -146,7 +171,9 @@ def mvn_backward(
         dx: Array = xp.subtract(dy, dy.mean(axis=axes, keepdims=True), out=out)
         return dx
     check_float(op, dy=dy, deviation=deviation)
-    check_shape(op, "deviation", deviation, tuple(1 if a in axes else s for a, s in enumerate(dy.shape)))
+    check_shape(
+        op, "deviation", deviation, tuple(1 if a in axes else s for a, s in enumerate(dy.shape))
+    )
     dx = _without_mean_and_slope(xp, dy, y, axes, out)
     dx /= deviation
     return dx

@@ -1,8 +1,10 @@
-"""Dropout by numbers that belong to (key, row, place in the row): nobody keeps them, and any part can be drawn alone.
+"""Dropout by numbers that belong to (key, row, place in the row): nobody keeps them, and any part
+can be drawn alone.
 
-Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds turn a
-counter and a key into four numbers of 32 bits. The counter here is (place // 4, row, 0, 0), and place % 4 says which of
-the four. Places of images are counted as channels of a pixel, then pixels. The same bits on every backend.
+Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
+ten rounds turn a counter and a key into four numbers of 32 bits. The counter here is (place // 4,
+row, 0, 0), and place % 4 says which of the four. Places of images are counted as channels of a
+pixel, then pixels. The same bits on every backend.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from ops.errors import Array, OpsError, check_alike
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
-HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+LOW = np.uint64(0xFFFFFFFF)
 
 
 def check(ratio: float, key: int, first: int) -> None:
@@ -25,7 +28,9 @@ def check(ratio: float, key: int, first: int) -> None:
         raise OpsError(f"dropout: ratio is {ratio}, expected at least 0 and less than 1")
     for name, number, bits in (("key", key, 64), ("first", first, 32)):
         if not 0 <= number < 1 << bits:
-            raise OpsError(f"dropout: {name} is {number}, expected an integer from 0 to 2^{bits} - 1")
+            raise OpsError(
+                f"dropout: {name} is {number}, expected an integer from 0 to 2^{bits} - 1"
+            )
 
 
 def least_kept(ratio: float) -> int:
@@ -49,17 +54,27 @@ def words(counter: Array, rows: Array, key: int) -> list[Array]:
     ]
     keys = [key & 0xFFFFFFFF, key >> 32]
     for _ in range(ROUNDS):
-        a, b = x[0] * np.uint64(MULTIPLIERS[0]), x[2] * np.uint64(MULTIPLIERS[1])
-        x = [(b >> HALF) ^ x[1] ^ np.uint64(keys[0]), b & LOW, (a >> HALF) ^ x[3] ^ np.uint64(keys[1]), a & LOW]
+        a = x[0] * np.uint64(MULTIPLIERS[0])
+        b = x[2] * np.uint64(MULTIPLIERS[1])
+        x = [
+            (b >> HALF) ^ x[1] ^ np.uint64(keys[0]),
+            b & LOW,
+            (a >> HALF) ^ x[3] ^ np.uint64(keys[1]),
+            a & LOW,
+        ]
         keys = [(part + weyl) & 0xFFFFFFFF for part, weyl in zip(keys, WEYL, strict=True)]
     return x
 
 
 def kept(shape: tuple[int, ...], ratio: float, key: int, first: int) -> Array:
-    """Which numbers of an array of that shape, whose row 0 is row `first`, are kept: bool, in C order of `shape`."""
-    n, size = shape[0], int(np.prod(shape[1:], dtype=np.int64))
+    """Which numbers of an array of that shape, whose row 0 is row `first`, are kept: bool, in C
+    order of `shape`."""
+    n = shape[0]
+    size = int(np.prod(shape[1:], dtype=np.int64))
     counters = np.arange(-(-size // 4), dtype=np.uint64)[None]
-    drawn = np.stack(np.broadcast_arrays(*words(counters, np.arange(first, first + n)[:, None], key)), axis=-1)
+    drawn = np.stack(
+        np.broadcast_arrays(*words(counters, np.arange(first, first + n)[:, None], key)), axis=-1
+    )
     flat: Array = drawn.reshape(n, -1)[:, :size] >= np.uint64(least_kept(ratio))
     if len(shape) != 4:
         return flat.reshape(shape)

@@ -1,7 +1,9 @@
-"""Smooth functions of single elements and their gradients: sigmoid, tanh, BNLL, power, exp, log, absolute value.
+"""Smooth functions of single elements and their gradients: sigmoid, tanh, BNLL, power, exp, log,
+absolute value.
 
-Any shape. Each may work in place: `out` may be any input. A backward function is given x or y, whichever the
-gradient is written in; where a forward pass overwrites its input, only the ones that take y can follow.
+Any shape. Each may work in place: `out` may be any input. A backward function is given x or y,
+whichever the gradient is written in; where a forward pass overwrites its input, only the ones that
+take y can follow.
 """
 
 from __future__ import annotations
@@ -82,8 +84,11 @@ def _raise(xp: Any, base: Array, power: float) -> Array:
     return base
 
 
-def power_forward(xp: Any, x: Array, power: float, scale: float, shift: float, out: Array | None) -> Array:
-    """y = (shift + scale * x) ^ power (Caffe's Power); a negative base with a broken power is nan."""
+def power_forward(
+    xp: Any, x: Array, power: float, scale: float, shift: float, out: Array | None
+) -> Array:
+    """y = (shift + scale * x) ^ power (Caffe's Power); a negative base with a broken power is
+    nan."""
     check_alike("power_forward", out, x=x)
     return _raise(xp, _inner(xp, x, scale, shift, out), power)
 
@@ -109,7 +114,9 @@ def _log_base(op: str, base: float) -> float:
     return 1.0 if base == -1 else math.log(base)
 
 
-def exp_forward(xp: Any, x: Array, base: float, scale: float, shift: float, out: Array | None) -> Array:
+def exp_forward(
+    xp: Any, x: Array, base: float, scale: float, shift: float, out: Array | None
+) -> Array:
     """y = base ^ (shift + scale * x); base -1 is e (Caffe's Exp)."""
     check_alike("exp_forward", out, x=x)
     log_base = _log_base("exp_forward", base)
@@ -118,7 +125,9 @@ def exp_forward(xp: Any, x: Array, base: float, scale: float, shift: float, out:
     return y
 
 
-def exp_backward(xp: Any, dy: Array, y: Array, base: float, scale: float, out: Array | None) -> Array:
+def exp_backward(
+    xp: Any, dy: Array, y: Array, base: float, scale: float, out: Array | None
+) -> Array:
     """dx = dy * y * scale * log(base)."""
     check_alike("exp_backward", out, dy=dy, y=y)
     dx: Array = xp.multiply(dy, y, out=out)
@@ -126,7 +135,9 @@ def exp_backward(xp: Any, dy: Array, y: Array, base: float, scale: float, out: A
     return dx
 
 
-def log_forward(xp: Any, x: Array, base: float, scale: float, shift: float, out: Array | None) -> Array:
+def log_forward(
+    xp: Any, x: Array, base: float, scale: float, shift: float, out: Array | None
+) -> Array:
     """y = log(shift + scale * x) to that base; base -1 is e (Caffe's Log)."""
     check_alike("log_forward", out, x=x)
     log_base = _checked_log_base("log_forward", base)

@@ -1,9 +1,10 @@
-"""Max and average pooling, forward and backward, as Caffe defines them, and the way back of all pooling by places.
+"""Max and average pooling, forward and backward, as Caffe defines them, and the way back of all
+pooling by places.
 
-Windows are reduced along the width and then along the height. The place of each maximum is found afterwards
-by comparing the windows' pixels with the result: plain arithmetic over whole arrays, no branch per element.
-Results follow the memory order of their input. Where a NaN lies in a window the maximum is NaN and its place
-is any pixel of the plane.
+Windows are reduced along the width and then along the height. The place of each maximum is found
+afterwards by comparing the windows' pixels with the result: plain arithmetic over whole arrays, no
+branch per element. Results follow the memory order of their input. Where a NaN lies in a window the
+maximum is NaN and its place is any pixel of the plane.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ LARGE_WINDOW = 4  # from this many strides on, doubling takes fewer passes than 
 
 
 def forward(
-    xp: Any, x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None
+    xp: Any,
+    x: Array,
+    geometry: PoolGeometry,
+    out: Array | None,
+    argmax: Array | Literal[False] | None,
 ) -> tuple[Array, Array | None]:
     """x (N, C, H, W) -> y (N, C, OH, OW); for MAX also the int32 place of each maximum in its H * W plane.
 
@@ -45,7 +50,9 @@ def rectified(xp: Any, y: Array, places: Array | None) -> tuple[Array, Array | N
     return y, places
 
 
-def check_forward(x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None) -> Shape:
+def check_forward(
+    x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None
+) -> Shape:
     """The arguments of a forward pass fit; returns y's shape."""
     op = "pool_forward"
     check_float(op, x=x)
@@ -70,8 +77,11 @@ def _at(axis: int, where: slice) -> tuple[slice, ...]:
 
 def _reduce(xp: Any, ufunc: Any, x: Array, axis: int, geometry: PoolGeometry, out: Array) -> None:
     """out = ufunc over the windows of one axis."""
-    size, outputs = x.shape[axis], out.shape[axis]
-    kernel, stride, pad = (pair[axis - 2] for pair in (geometry.kernel, geometry.stride, geometry.pad))
+    size = x.shape[axis]
+    outputs = out.shape[axis]
+    kernel, stride, pad = (
+        pair[axis - 2] for pair in (geometry.kernel, geometry.stride, geometry.pad)
+    )
     start = -np.inf if ufunc is xp.maximum else 0.0
     if outputs == 1:  # global pooling among others
         total = xp.max if ufunc is xp.maximum else xp.sum
@@ -84,11 +94,14 @@ def _reduce(xp: Any, ufunc: Any, x: Array, axis: int, geometry: PoolGeometry, ou
         _accumulate(ufunc, start, x, axis, geometry.reaches(axis - 2, size), out)
 
 
-def _accumulate(ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], out: Array) -> None:
+def _accumulate(
+    ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], out: Array
+) -> None:
     """One pass over `out` per kernel index, `start` where nothing was read yet."""
     (to_0, take_0), *rest = spans
     if rest and to_0 == rest[0][0] == slice(0, out.shape[axis]):
-        ufunc(x[_at(axis, take_0)], x[_at(axis, rest[0][1])], out=out)  # saves two passes over `out`
+        # saves two passes over `out`
+        ufunc(x[_at(axis, take_0)], x[_at(axis, rest[0][1])], out=out)
         spans = spans[2:]
     else:
         out[...] = start
@@ -98,7 +111,8 @@ def _accumulate(ufunc: Any, start: float, x: Array, axis: int, spans: list[Span]
 
 
 def _doubled_maximum(xp: Any, x: Array, axis: int, kernel: int, length: int, pad: int) -> Array:
-    """Maxima of every window at stride one: windows of 1, 2, 4, ... pixels, then two that together make `kernel`.
+    """Maxima of every window at stride one: windows of 1, 2, 4, ... pixels, then two that together
+    make `kernel`.
 
     About log2(kernel) + 1 passes instead of kernel / stride.
     """
@@ -115,7 +129,9 @@ def _doubled_maximum(xp: Any, x: Array, axis: int, kernel: int, length: int, pad
 
 
 def _areas(xp: Any, geometry: PoolGeometry, in_shape: Shape, dtype: Any) -> Array:
-    rows, columns = (xp.asarray(geometry.counts(axis, in_shape[2 + axis]), dtype) for axis in (0, 1))
+    rows, columns = (
+        xp.asarray(geometry.counts(axis, in_shape[2 + axis]), dtype) for axis in (0, 1)
+    )
     areas: Array = rows[:, None] * columns
     return areas
 
@@ -124,12 +140,15 @@ def _places(xp: Any, x: Array, y: Array, geometry: PoolGeometry, argmax: Array) 
     """The flat index of the first pixel of each window that equals its maximum."""
     height, width = x.shape[2:]
     beyond = geometry.kernel[0] * width + geometry.kernel[1]
-    argmax[...] = 0  # holds beyond - offset until the last lines, so that the first pixel wins a maximum()
+    # holds beyond - offset until the last lines, so that the first pixel wins a maximum()
+    argmax[...] = 0
     for i, (to_h, take_h) in enumerate(geometry.reaches(0, height)):
         for j, (to_w, take_w) in enumerate(geometry.reaches(1, width)):
             hit = x[:, :, take_h, take_w] == y[:, :, to_h, to_w]
             part = argmax[:, :, to_h, to_w]
-            xp.maximum(part, xp.multiply(hit, np.int32(beyond - i * width - j), dtype=np.int32), out=part)
+            xp.maximum(
+                part, xp.multiply(hit, np.int32(beyond - i * width - j), dtype=np.int32), out=part
+            )
     starts = [
         xp.arange(size, dtype=np.int32) * np.int32(stride) - np.int32(pad)
         for size, stride, pad in zip(y.shape[2:], geometry.stride, geometry.pad, strict=True)
@@ -140,7 +159,12 @@ def _places(xp: Any, x: Array, y: Array, geometry: PoolGeometry, argmax: Array) 
 
 
 def backward(
-    xp: Any, dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: Array | None, out: Array | None
+    xp: Any,
+    dy: Array,
+    geometry: PoolGeometry,
+    in_shape: Shape,
+    argmax: Array | None,
+    out: Array | None,
 ) -> Array:
     """dy (N, C, OH, OW) -> dx of shape `in_shape`; MAX and STOCHASTIC need the `argmax` of the forward pass."""
     check_backward(dy, geometry, in_shape, argmax, out)
@@ -152,7 +176,9 @@ def backward(
     return _scatter(xp, dy, geometry, argmax, dx)
 
 
-def check_backward(dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: Array | None, out: Array | None) -> None:
+def check_backward(
+    dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: Array | None, out: Array | None
+) -> None:
     """The arguments of a backward pass fit."""
     op = "pool_backward"
     check_float(op, dy=dy)
@@ -162,7 +188,9 @@ def check_backward(dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: A
     if geometry.mode == "AVE":
         return
     if argmax is None:
-        raise OpsError(f"{op}: argmax is missing, expected the int32 array that pool_forward returned")
+        raise OpsError(
+            f"{op}: argmax is missing, expected the int32 array that pool_forward returned"
+        )
     check_shape(op, "argmax", argmax, shape)
     if argmax.dtype != np.int32:
         raise OpsError(f"{op}: argmax is {argmax.dtype}, expected int32")
@@ -194,12 +222,15 @@ def _scatter(xp: Any, dy: Array, geometry: PoolGeometry, argmax: Array, dx: Arra
         dx[...] = _scatter(xp, dy, geometry, argmax, xp.empty(dx.shape, dx.dtype))
         return dx
     dx[...] = 0
-    planes, area = dx.shape[0] * dx.shape[1], dx.shape[2] * dx.shape[3]
+    planes = dx.shape[0] * dx.shape[1]
+    area = dx.shape[2] * dx.shape[3]
     flat = dx.transpose(order).reshape(-1)
     place = argmax.transpose(order).reshape(planes, -1) + (xp.arange(planes) * area)[:, None]
-    values, chosen = dy.transpose(order).reshape(-1), argmax.transpose(order).reshape(planes, -1) >= 0
+    values = dy.transpose(order).reshape(-1)
+    chosen = argmax.transpose(order).reshape(planes, -1) >= 0
     if not chosen.all():
-        place, values = place[chosen], values[chosen.reshape(-1)]
+        place = place[chosen]
+        values = values[chosen.reshape(-1)]
     if geometry.overlapping:
         xp.add.at(flat, place.reshape(-1), values)
     else:

@@ -25,7 +25,8 @@ def flatten(xp: Any, x: Array, out: Array | None) -> Array:
     shape = check_flatten(x, out)
     y: Array = xp.empty(shape, x.dtype) if out is None else out
     if y.flags.c_contiguous:
-        y.reshape(x.shape)[...] = x  # in one pass: what lies in another order would be copied before it is copied
+        # in one pass: what lies in another order would be copied before it is copied
+        y.reshape(x.shape)[...] = x
     else:
         y[...] = x.reshape(shape)
     return y

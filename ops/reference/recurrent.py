@@ -1,9 +1,10 @@
 """Caffe's LSTMLayer and RNNLayer over whole sequences, forward and backward through time.
 
-Time comes first: x (T, N, D). cont (T, N) is 0 where a sequence begins and 1 where it continues: the state before
-step t counts cont[t] times. The input's part of all steps is one GEMM; only the state's part runs step by step.
-`extra` (N, G) is added to every step's gate input: the place of Caffe's static input. Weights are laid out as in
-Caffe, (outputs, inputs); the LSTM's 4H gates are i, f, o, g, and only the input's weights have a bias.
+Time comes first: x (T, N, D). cont (T, N) is 0 where a sequence begins and 1 where it continues:
+the state before step t counts cont[t] times. The input's part of all steps is one GEMM; only the
+state's part runs step by step. `extra` (N, G) is added to every step's gate input: the place of
+Caffe's static input. Weights are laid out as in Caffe, (outputs, inputs); the LSTM's 4H gates are
+i, f, o, g, and only the input's weights have a bias.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ops.errors import Array, OpsError, Shape, check_choice, check_float, check_ndim, check_out, check_shape
+from ops.errors import (
+    Array,
+    OpsError,
+    Shape,
+    check_choice,
+    check_float,
+    check_ndim,
+    check_out,
+    check_shape,
+)
 from ops.reference.pointwise import sigmoid_forward
 
 MAY_LACK = ("x", "extra")  # gradients that cost much and are often not wanted
@@ -51,14 +61,24 @@ class Tape(NamedTuple):
 
 
 def _check(
-    op: str, gates: int, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, extra: Array | None,
+    op: str,
+    gates: int,
+    x: Array,
+    cont: Array,
+    w_x: Array,
+    b: Array | None,
+    w_h: Array,
+    extra: Array | None,
     **states: Array | None,
-) -> tuple[int, int, int]:  # fmt: skip
-    """Everything has one dtype and fits; returns T, N, H. `gates` is the number of gate inputs per unit."""
+) -> tuple[int, int, int]:
+    """Everything has one dtype and fits; returns T, N, H. `gates` is the number of gate inputs per
+    unit."""
     check_float(op, x=x, cont=cont, w_x=w_x, b=b, w_h=w_h, extra=extra, **states)
     check_ndim(op, "x", x, "TND")
     check_ndim(op, "w_h", w_h, "GH")
-    steps, images, hidden = x.shape[0], x.shape[1], w_h.shape[1]
+    steps = x.shape[0]
+    images = x.shape[1]
+    hidden = w_h.shape[1]
     if steps < 1:
         raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected at least one step")
     shapes: list[tuple[str, Array | None, Shape]] = [
@@ -79,7 +99,9 @@ def _gate_inputs(
 ) -> Array:
     """The input's part of every step, (T, N, G), one GEMM."""
     steps, images, features = x.shape
-    inputs: Array = _delivered(xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1), out)
+    inputs: Array = _delivered(
+        xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1), out
+    )
     if b is not None:
         inputs += b
     if extra is not None:
@@ -97,7 +119,8 @@ def _before(xp: Any, state_TNH: Array, initial: Array | None, cont: Array) -> Ar
 
 
 def _weight_gradient(xp: Any, d_TNG: Array, inputs_TND: Array, out: Array | None) -> Array:
-    left, right = d_TNG.reshape(-1, d_TNG.shape[2]), inputs_TND.reshape(-1, inputs_TND.shape[2])
+    left = d_TNG.reshape(-1, d_TNG.shape[2])
+    right = inputs_TND.reshape(-1, inputs_TND.shape[2])
     gradient: Array = xp.matmul(left.T, right, out=out)
     return gradient
 
@@ -117,7 +140,11 @@ def check_lstm_forward(
     """The arguments of lstm_forward fit together; returns T, N, H."""
     op = "lstm_forward"
     steps, images, hidden = _check(op, 4, x, cont, w_x, b, w_h, extra, h0=h0, c0=c0)
-    for name, array, width in (("out", out.h, 1), ("tape.c", out.c, 1), ("tape.gates", out.gates, 4)):
+    for name, array, width in (
+        ("out", out.h, 1),
+        ("tape.c", out.c, 1),
+        ("tape.gates", out.gates, 4),
+    ):
         check_out(op, name, array, (steps, images, width * hidden), x.dtype)
     return steps, images, hidden
 
@@ -126,21 +153,26 @@ def lstm_forward(
     xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
     h0: Array | None, c0: Array | None, extra: Array | None, out: Tape,
 ) -> Tape:  # fmt: skip
-    """c = f c' + i g, h = o tanh(c), with i, f, o, g from x, b, extra and cont h' (Caffe's LSTMUnit)."""
+    """c = f c' + i g, h = o tanh(c), with i, f, o, g from x, b, extra and cont h' (Caffe's
+    LSTMUnit)."""
     steps, images, hidden = check_lstm_forward(x, cont, w_x, b, w_h, h0, c0, extra, out)
     gates = _gate_inputs(xp, x, w_x, b, extra, out.gates)
     h: Array = xp.empty((steps, images, hidden), x.dtype) if out.h is None else out.h
     c: Array = xp.empty((steps, images, hidden), x.dtype) if out.c is None else out.c
-    before_h, before_c = h0, c0
+    before_h = h0
+    before_c = c0
     for t in range(steps):
         if before_h is not None:
             gates[t] += xp.matmul(before_h * cont[t][:, None], w_h.T)
         _lstm_unit(xp, gates[t], cont[t], before_c, c[t], h[t])
-        before_h, before_c = h[t], c[t]
+        before_h = h[t]
+        before_c = c[t]
     return Tape(h, c, gates)
 
 
-def _lstm_unit(xp: Any, gates: Array, cont: Array, before_c: Array | None, c: Array, h: Array) -> None:
+def _lstm_unit(
+    xp: Any, gates: Array, cont: Array, before_c: Array | None, c: Array, h: Array
+) -> None:
     """One step: gate inputs become gates in place, c and h are written."""
     hidden = c.shape[1]
     sigmoid_forward(xp, gates[:, : 3 * hidden], gates[:, : 3 * hidden])
@@ -160,14 +192,30 @@ def _split(gates: Array) -> list[Array]:
 
 
 def check_lstm_backward(
-    dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array,
-    h0: Array | None, c0: Array | None, dh_last: Array | None, dc_last: Array | None, out: LstmGradients,
+    dh: Array,
+    tape: Tape,
+    x: Array,
+    cont: Array,
+    w_x: Array,
+    w_h: Array,
+    h0: Array | None,
+    c0: Array | None,
+    dh_last: Array | None,
+    dc_last: Array | None,
+    out: LstmGradients,
     without: Collection[str],
-) -> tuple[int, int, int]:  # fmt: skip
+) -> tuple[int, int, int]:
     """The arguments of lstm_backward fit together; returns T, N, H."""
     op = "lstm_backward"
-    steps, images, hidden = _check(op, 4, x, cont, w_x, None, w_h, None, h0=h0, c0=c0, dh_last=dh_last, dc_last=dc_last)
-    for name, array, width in (("dh", dh, 1), ("h", tape.h, 1), ("c", tape.c, 1), ("gates", tape.gates, 4)):
+    steps, images, hidden = _check(
+        op, 4, x, cont, w_x, None, w_h, None, h0=h0, c0=c0, dh_last=dh_last, dc_last=dc_last
+    )
+    for name, array, width in (
+        ("dh", dh, 1),
+        ("h", tape.h, 1),
+        ("c", tape.c, 1),
+        ("gates", tape.gates, 4),
+    ):
         check_float(op, x=x, **{name: array})
         check_shape(op, name, array, (steps, images, width * hidden))
     _check_outs(op, out, x, w_x, w_h, without)
@@ -175,12 +223,24 @@ def check_lstm_backward(
 
 
 def lstm_backward(
-    xp: Any, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array,
-    h0: Array | None, c0: Array | None, dh_last: Array | None, dc_last: Array | None, out: LstmGradients,
+    xp: Any,
+    dh: Array,
+    tape: Tape,
+    x: Array,
+    cont: Array,
+    w_x: Array,
+    w_h: Array,
+    h0: Array | None,
+    c0: Array | None,
+    dh_last: Array | None,
+    dc_last: Array | None,
+    out: LstmGradients,
     without: Collection[str] = (),
-) -> LstmGradients:  # fmt: skip
+) -> LstmGradients:
     """dh (T, N, H), and dh_last, dc_last (N, H) where the last state is used further -> all gradients."""
-    steps, images, _ = check_lstm_backward(dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without)
+    steps, images, _ = check_lstm_backward(
+        dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without
+    )
     hidden = w_h.shape[1]
     carry_h = xp.zeros((images, hidden), x.dtype) if dh_last is None else dh_last.copy()
     carry_c = xp.zeros((images, hidden), x.dtype) if dc_last is None else dc_last
@@ -188,7 +248,9 @@ def lstm_backward(
     for t in reversed(range(steps)):
         carry_h += dh[t]
         before_c = tape.c[t - 1] if t else c0
-        carry_c = _lstm_unit_backward(xp, carry_h, carry_c, tape.gates[t], tape.c[t], before_c, d_gates[t])
+        carry_c = _lstm_unit_backward(
+            xp, carry_h, carry_c, tape.gates[t], tape.c[t], before_c, d_gates[t]
+        )
         carry_h = xp.matmul(d_gates[t], w_h) * cont[t][:, None]
     before_h = _before(xp, tape.h, h0, cont)
     return LstmGradients(
@@ -203,7 +265,13 @@ def lstm_backward(
 
 
 def _lstm_unit_backward(
-    xp: Any, dh: Array, dc_after: Array, gates: Array, c: Array, before_c: Array | None, d_gates: Array
+    xp: Any,
+    dh: Array,
+    dc_after: Array,
+    gates: Array,
+    c: Array,
+    before_c: Array | None,
+    d_gates: Array,
 ) -> Array:
     """Writes the gate inputs' gradients and returns the gradient of the cell before."""
     i, f, o, g = _split(gates)
@@ -225,15 +293,25 @@ def _delivered(array: Array, out: Array | None) -> Array:
 
 
 def _check_outs(
-    op: str, out: LstmGradients | RnnGradients, x: Array, w_x: Array, w_h: Array, without: Collection[str]
+    op: str,
+    out: LstmGradients | RnnGradients,
+    x: Array,
+    w_x: Array,
+    w_h: Array,
+    without: Collection[str],
 ) -> None:
     for name in without:
         check_choice(f"{op}: without", name, MAY_LACK)
     (steps, images, features), (gates, hidden) = x.shape, w_h.shape
     shapes: dict[str, Shape] = {
-        "x": (steps, images, features), "w_x": (gates, features), "b": (gates,), "w_h": (gates, hidden),
-        "h0": (images, hidden), "c0": (images, hidden), "extra": (images, gates),
-    }  # fmt: skip
+        "x": (steps, images, features),
+        "w_x": (gates, features),
+        "b": (gates,),
+        "w_h": (gates, hidden),
+        "h0": (images, hidden),
+        "c0": (images, hidden),
+        "extra": (images, gates),
+    }
     for name, shape in shapes.items():
         check_out(op, f"out.{name}", getattr(out, name, None), shape, x.dtype)
 
@@ -252,9 +330,19 @@ def check_rnn_forward(
 
 
 def rnn_forward(
-    xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None,
-    h0: Array | None, extra: Array | None, out: Array | None, states: Array | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
+    xp: Any,
+    x: Array,
+    cont: Array,
+    w_x: Array,
+    b: Array | None,
+    w_h: Array,
+    w_o: Array,
+    b_o: Array | None,
+    h0: Array | None,
+    extra: Array | None,
+    out: Array | None,
+    states: Array | None = None,
+) -> tuple[Array, Array]:
     """h = tanh(w_x x + b + extra + w_h cont h'), o = tanh(w_o h + b_o) -> (o (T, N, O), h (T, N, H))."""
     steps, _, _ = check_rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
     h = _gate_inputs(xp, x, w_x, b, extra, states)
@@ -294,13 +382,27 @@ def check_rnn_backward(
 
 
 def rnn_backward(
-    xp: Any, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array,
-    h0: Array | None, dh_last: Array | None, out: RnnGradients, without: Collection[str] = (),
-) -> RnnGradients:  # fmt: skip
+    xp: Any,
+    do: Array,
+    o: Array,
+    h: Array,
+    x: Array,
+    cont: Array,
+    w_x: Array,
+    w_h: Array,
+    w_o: Array,
+    h0: Array | None,
+    dh_last: Array | None,
+    out: RnnGradients,
+    without: Collection[str] = (),
+) -> RnnGradients:
     """do (T, N, O), and dh_last (N, H) where the last state is used further -> all gradients."""
-    steps, images, hidden = check_rnn_backward(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out, without)
+    steps, images, hidden = check_rnn_backward(
+        do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out, without
+    )
     d_o = do * (1 - o * o)
-    d_h = _input_gradient(xp, d_o, w_o, None)  # from the outputs; the later steps' part is added below
+    # from the outputs; the later steps' part is added below
+    d_h = _input_gradient(xp, d_o, w_o, None)
     carry = xp.zeros((images, hidden), x.dtype) if dh_last is None else dh_last
     for t in reversed(range(steps)):
         d_h[t] += carry

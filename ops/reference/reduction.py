@@ -1,4 +1,5 @@
-"""Reductions of trailing axes, places of the largest values, sums per channel and of all (Caffe's Reduction, ArgMax).
+"""Reductions of trailing axes, places of the largest values, sums per channel and of all (Caffe's
+Reduction, ArgMax).
 
 Losses are elsewhere: what is here returns arrays and knows no labels.
 """
@@ -10,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ops.errors import Array, OpsError, check_alike, check_axis, check_choice, check_float, check_out, check_shape
+from ops.errors import (
+    Array,
+    OpsError,
+    check_alike,
+    check_axis,
+    check_choice,
+    check_float,
+    check_out,
+    check_shape,
+)
 
 OPERATIONS = ("SUM", "ASUM", "SUMSQ", "MEAN")
 NORM_BLOCK = 1 << 20  # elements squared at a time: 8 MB of float64
@@ -28,7 +38,9 @@ def forward(xp: Any, x: Array, operation: str, axis: int, coeff: float, out: Arr
     return y
 
 
-def backward(xp: Any, dy: Array, x: Array, operation: str, axis: int, coeff: float, out: Array | None) -> Array:
+def backward(
+    xp: Any, dy: Array, x: Array, operation: str, axis: int, coeff: float, out: Array | None
+) -> Array:
     """dy of shape x.shape[:axis] -> dx of x's shape. out may be x."""
     op = "reduction_backward"
     start = _start(op, x, operation, axis)
@@ -68,21 +80,28 @@ def channel_sums(xp: Any, x: Array, out: Array | None) -> Array:
     return total
 
 
-def arg_max(xp: Any, x: Array, top_k: int, out_max_val: bool, axis: int | None, out: Array | None) -> Array:
-    """The places of the `top_k` largest values, best first, as numbers of x's dtype (Caffe's ArgMax).
+def arg_max(
+    xp: Any, x: Array, top_k: int, out_max_val: bool, axis: int | None, out: Array | None
+) -> Array:
+    """The places of the `top_k` largest values, best first, as numbers of x's dtype (Caffe's
+    ArgMax).
 
-    Without an axis, over all but axis 0: (N, 1, top_k), or with `out_max_val` (N, 2, top_k), places then values.
-    With one: x's shape with top_k there, holding places, or with `out_max_val` values. Of equal values the later
-    place is first, as in Caffe, which sorts pairs.
+    Without an axis, over all but axis 0: (N, 1, top_k), or with `out_max_val` (N, 2, top_k), places
+    then values. With one: x's shape with top_k there, holding places, or with `out_max_val` values.
+    Of equal values the later place is first, as in Caffe, which sorts pairs.
     """
     op = "arg_max"
     check_float(op, x=x)
     if x.ndim < 1 or x.size == 0:
-        raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected at least one axis and none empty")
+        raise OpsError(
+            f"{op}: x has shape {tuple(x.shape)}, expected at least one axis and none empty"
+        )
     along = -1 if axis is None else check_axis(op, axis, x.ndim)
     rows = x.reshape(len(x), -1) if axis is None else x
     if not 1 <= top_k <= rows.shape[along]:
-        raise OpsError(f"{op}: top_k is {top_k}, expected 1 to {rows.shape[along]}, the number of values")
+        raise OpsError(
+            f"{op}: top_k is {top_k}, expected 1 to {rows.shape[along]}, the number of values"
+        )
     places = _places(xp, rows, top_k, along)
     values = xp.take_along_axis(rows, places, along) if out_max_val else None
     if axis is None:

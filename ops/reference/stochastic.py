@@ -1,6 +1,8 @@
-"""Stochastic pooling, forward (Zeiler and Fergus 2013, as Caffe does it). Backward is pool.backward with the places.
+"""Stochastic pooling, forward (Zeiler and Fergus 2013, as Caffe does it). Backward is pool.backward
+with the places.
 
-Activations are taken as weights and must not be negative (a ReLU comes before). Random numbers are given.
+Activations are taken as weights and must not be negative (a ReLU comes before). Random numbers are
+given.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from ops.reference.pool import check_forward, reduce_windows
 
 
 def average(xp: Any, x: Array, geometry: PoolGeometry, out: Array | None) -> Array:
-    """The test phase: each window's sum of squares over its sum, 0 where the sum is not positive."""
+    """The test phase: each window's sum of squares over its sum, 0 where the sum is not
+    positive."""
     shape = check_forward(x, geometry, out, False)
-    weights, y = xp.empty_like(x, shape=shape), xp.empty_like(x, shape=shape) if out is None else out
+    weights = xp.empty_like(x, shape=shape)
+    y = xp.empty_like(x, shape=shape) if out is None else out
     reduce_windows(xp, xp.add, x, geometry, weights)
     reduce_windows(xp, xp.add, xp.multiply(x, x), geometry, y)
     positive = weights > 0
@@ -27,9 +31,15 @@ def average(xp: Any, x: Array, geometry: PoolGeometry, out: Array | None) -> Arr
 
 
 def sample(
-    xp: Any, x: Array, uniforms: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | None
+    xp: Any,
+    x: Array,
+    uniforms: Array,
+    geometry: PoolGeometry,
+    out: Array | None,
+    argmax: Array | None,
 ) -> tuple[Array, Array]:
-    """The training phase: the first pixel, row by row, where the running sum reaches uniforms * the window's sum.
+    """The training phase: the first pixel, row by row, where the running sum reaches uniforms * the
+    window's sum.
 
     uniforms (N, C, OH, OW) in [0, 1) -> y and the int32 place of each chosen pixel in its H * W plane.
     """
@@ -45,17 +55,28 @@ def check_uniforms(x: Array, uniforms: Array, shape: Shape) -> None:
 
 
 def _choose(
-    xp: Any, x: Array, uniforms: Array, geometry: PoolGeometry, shape: Shape, out: Array | None, argmax: Array | None
+    xp: Any,
+    x: Array,
+    uniforms: Array,
+    geometry: PoolGeometry,
+    shape: Shape,
+    out: Array | None,
+    argmax: Array | None,
 ) -> tuple[Array, Array]:
-    """Pixels are visited in one order twice: the first round gives the sums, by the same additions as the second."""
+    """Pixels are visited in one order twice: the first round gives the sums, by the same additions
+    as the second."""
     goal: Array = xp.zeros_like(x, shape=shape)
     for view, to, _ in _pixels(x, geometry):
         goal[to] += view
     goal *= uniforms
-    running, open_ = xp.zeros_like(goal), xp.ones_like(goal, dtype=bool)
+    running = xp.zeros_like(goal)
+    open_ = xp.ones_like(goal, dtype=bool)
     y: Array = xp.empty_like(goal) if out is None else out
     place: Array = xp.empty_like(goal, dtype=np.int32) if argmax is None else argmax
-    starts = [xp.arange(n, dtype=np.int32) * np.int32(s) for n, s in zip(shape[2:], geometry.stride, strict=True)]
+    starts = [
+        xp.arange(n, dtype=np.int32) * np.int32(s)
+        for n, s in zip(shape[2:], geometry.stride, strict=True)
+    ]
     origin = starts[0][:, None] * np.int32(x.shape[3]) + starts[1]
     y[...] = 0
     place[...] = origin
@@ -69,9 +90,11 @@ def _choose(
 
 
 def _pixels(x: Array, geometry: PoolGeometry) -> list[tuple[Array, tuple[slice, ...], int]]:
-    """(pixels, outputs whose window has them, offset in the plane from the window's first) per kernel index."""
+    """(pixels, outputs whose window has them, offset in the plane from the window's first) per
+    kernel index."""
     height, width = x.shape[2:]
-    rows, columns = geometry.reaches(0, height), geometry.reaches(1, width)
+    rows = geometry.reaches(0, height)
+    columns = geometry.reaches(1, width)
     return [
         (x[:, :, take_h, take_w], (slice(None), slice(None), to_h, to_w), i * width + j)
         for i, (to_h, take_h) in enumerate(rows)

@@ -1,7 +1,8 @@
-"""What an actor that builds from the job reads, in words that are the same wherever the same is read.
+"""What an actor that builds from the job reads, in words that are the same wherever the same is
+read.
 
-The runtime compares them over machines before a run begins: another net, other samples or another checkpoint on one of
-them would train, and train something else.
+The runtime compares them over machines before a run begins: another net, other samples or another
+checkpoint on one of them would train, and train something else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from nets.data import Source, identity
 from roles.learning.job import Job
 
-EDGE = 1 << 16  # bytes at either end of a file; a checkpoint's header, with the SHA-256 of its content, is in the first
+# bytes at either end of a file; a checkpoint's header, with the SHA-256 of its content, is in the
+# first
+EDGE = 1 << 16
 
 
 class ReadsJob:
@@ -28,11 +31,19 @@ class ReadsJob:
         if job.emulated:
             return {}
         specs = {f"the net in {phase}": job.spec(phase).layers for phase in job.phases}
-        found = {name: _checksum(*(_bytes(layer.proto) for layer in layers)) for name, layers in specs.items()}
+        found = {
+            name: _checksum(*(_bytes(layer.proto) for layer in layers))
+            for name, layers in specs.items()
+        }
         found["the solver"] = _checksum(_bytes(job.solver_spec.proto))
-        files = {"train.resume": job.resume, **{f"train.weights {Path(path).name}": path for path in job.weights}}
+        files = {
+            "train.resume": job.resume,
+            **{f"train.weights {Path(path).name}": path for path in job.weights},
+        }
         found |= {name: of_file(Path(path)) for name, path in files.items() if path}
-        return found | {f"data of {phase}": identity(source) for phase, source in self._sources.items()}
+        return found | {
+            f"data of {phase}": identity(source) for phase, source in self._sources.items()
+        }
 
 
 def of_file(path: Path) -> str:

@@ -1,4 +1,5 @@
-"""What every role of training says of itself, in its own file: `Options`, a frozen dataclass on `RoleOptions`.
+"""What every role of training says of itself, in its own file: `Options`, a frozen dataclass on
+`RoleOptions`.
 
     fields          what the actor is told; typed, checked before anything starts, plain data in plan.json
     sends, holds    the bytes that it will send in an iteration and hold in memory
@@ -14,7 +15,8 @@
     spread          are actors of its kind shared out over the machines, where cluster.toml says nothing of them?
     beside          the actor on whose machine it lives then, if it is not spread; "": on the first
 
-Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
+Others ask these instead of knowing roles by name. A role that says nothing sends, holds and
+computes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from roles.base.steps import Steps, Turn
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from runtime.messages.message import Message
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 
 Bytes = int | None  # None: it depends on the numbers
 Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, what, how much
@@ -46,13 +48,15 @@ class Anew(Enum):
     FROM_OPTIONS = "it keeps nothing that lasts: its options are enough"
     FROM_STATE = "it holds a part of the model, which GetState gives: that is put back"
     FROM_PEER = "it holds what each of its peers holds: the state of any of them"
-    WITH_THE_RUN = "what it knows, all others would have to forget: the run goes on from its last checkpoint"
+    WITH_THE_RUN = (
+        "what it knows, all others would have to forget: the run goes on from its last checkpoint"
+    )
 
 
 @dataclass(frozen=True)
 class Wires:
-    """What an actor is told of gradients: the format on the way to each parent, the layers they are of, the kernels
-    that encode and decode."""
+    """What an actor is told of gradients: the format on the way to each parent, the layers they are
+    of, the kernels that encode and decode."""
 
     to: Mapping[str, WireFormat]
     layers: Layers
@@ -84,12 +88,13 @@ class RoleOptions:
         return 0
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What the actor of this name does in a training iteration of a group, in the order in which it begins what
-        could begin at one time."""
+        """What the actor of this name does in a training iteration of a group, in the order in
+        which it begins what could begin at one time."""
         return ()
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """What the actor of this name sends in one training iteration: bytes of arrays, by receiver and message."""
+        """What the actor of this name sends in one training iteration: bytes of arrays, by receiver
+        and message."""
         return ()
 
     def holds(self, name: str, shapes: Shapes) -> Held:
@@ -97,8 +102,8 @@ class RoleOptions:
         return {}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The pieces of array work that it does in one training iteration, as many of a label as it does; without those
-        that only read data or copy."""
+        """The pieces of array work that it does in one training iteration, as many of a label as it
+        does; without those that only read data or copy."""
         return ()
 
     def parents(self) -> tuple[str, ...]:
@@ -114,8 +119,8 @@ class RoleOptions:
         return self
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
-        """The same, computing on "cpu", "cuda:N" or "emulated"; None: it computes nothing there. `blank`: data of the
-        job's shapes that nobody has to read, for emulated devices."""
+        """The same, computing on "cpu", "cuda:N" or "emulated"; None: it computes nothing there.
+        `blank`: data of the job's shapes that nobody has to read, for emulated devices."""
         return None
 
 
@@ -133,7 +138,9 @@ class JobOptions(RoleOptions):
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """On every device."""
         data = blank if device == EMULATED else self.job.data
-        return dataclasses.replace(self, job=dataclasses.replace(self.job, device=device, data=data))
+        return dataclasses.replace(
+            self, job=dataclasses.replace(self.job, device=device, data=data)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""What a topology's actors work on, from their options alone: nets, layers, groups, rows. Nothing is computed."""
+"""What a topology's actors work on, from their options alone: nets, layers, groups, rows. Nothing
+is computed."""
 
 from __future__ import annotations
 
@@ -20,17 +21,19 @@ from runtime.plan.topology import Topology
 
 
 class Shapes:
-    """Of one topology whose options are typed. `shared_memory`: its processes read one another's arrays in place. Nets
-    are built once for each job, part of the net and number of rows."""
+    """Of one topology whose options are typed. `shared_memory`: its processes read one another's
+    arrays in place. Nets are built once for each job, part of the net and number of rows."""
 
     def __init__(self, topology: Topology, shared_memory: bool = True) -> None:
-        self.topology, self.shared_memory = topology, shared_memory
+        self.topology = topology
+        self.shared_memory = shared_memory
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
         self._shards: dict[tuple[str, str, int, int], ShardedNet] = {}
         self._jobs: dict[int, tuple[Job, Job]] = {}  # by identity: a job, and the first one like it
         self._texts: list[tuple[Job, Job, str]] = []  # those: a job, the same on the CPU, its text
-        self._cuts: dict[tuple[str, int], tuple[int, ...]] = {}  # by the first member of a group, and rows
+        # by the first member of a group, and rows
+        self._cuts: dict[tuple[str, int], tuple[int, ...]] = {}
         self._images: dict[str, InputShape] = {}
         self._passes: dict[int, tuple[Net, int, int]] = {}  # by identity of the net
 
@@ -39,12 +42,20 @@ class Shapes:
 
     def having(self, option: str) -> dict[str, Any]:
         """The options of the actors that have this one, and something in it."""
-        return {name: options for name, options in self.options.items() if getattr(options, option, None)}
+        return {
+            name: options
+            for name, options in self.options.items()
+            if getattr(options, option, None)
+        }
 
     @cached_property
     def groups(self) -> list[list[str]]:
         """The workers of each group, by rank, as the coordinator has them."""
-        return [list(members) for options in self.having("groups").values() for members in options.groups]
+        return [
+            list(members)
+            for options in self.having("groups").values()
+            for members in options.groups
+        ]
 
     @cached_property
     def number(self) -> int:
@@ -54,7 +65,9 @@ class Shapes:
 
     def size(self, layers: Layers) -> int:
         """Bytes of the parameters in these layers."""
-        return self.number * sum(math.prod(shape) for blobs in layers.values() for shape, _ in blobs)
+        return self.number * sum(
+            math.prod(shape) for blobs in layers.values() for shape, _ in blobs
+        )
 
     def group(self, worker: str) -> list[str]:
         """The workers of its group by rank; itself without a group."""
@@ -64,7 +77,9 @@ class Shapes:
     def _places(self) -> dict[str, tuple[list[str], int]]:
         """Worker -> its group, the first one that has it, and its rank there."""
         groups = reversed(self.groups)
-        return {worker: (members, rank) for members in groups for rank, worker in enumerate(members)}
+        return {
+            worker: (members, rank) for members in groups for rank, worker in enumerate(members)
+        }
 
     @cached_property
     def senders(self) -> dict[str, list[tuple[str, Any]]]:
@@ -78,32 +93,43 @@ class Shapes:
         return found
 
     def cuts(self, worker: str, phase: str = TRAIN) -> tuple[int, ...]:
-        """Where its group's batch is cut at first, as the coordinator does it; nowhere without a group."""
-        members, rows = self.group(worker), self.options[worker].job.rows(phase)
+        """Where its group's batch is cut at first, as the coordinator does it; nowhere without a
+        group."""
+        members = self.group(worker)
+        rows = self.options[worker].job.rows(phase)
         if (members[0], rows) not in self._cuts:
             self._cuts[members[0], rows] = self._shares.cuts(members, rows)
         return self._cuts[members[0], rows]
 
     def rows(self, worker: str, phase: str = TRAIN) -> int:
-        """How many rows of its group's batch a worker computes at first; all of them without a group."""
+        """How many rows of its group's batch a worker computes at first; all of them without a
+        group."""
         cuts, (_, rank) = self.cuts(worker, phase), self._places.get(worker, ([], 0))
         return cuts[rank + 1] - cuts[rank]
 
     @cached_property
     def _shares(self) -> Shares:
-        return next((Shares(options.shares) for options in self.having("shares").values()), Shares())
+        return next(
+            (Shares(options.shares) for options in self.having("shares").values()), Shares()
+        )
 
     def net(self, job: Job, part: str, rows: int = 0, phase: str = TRAIN) -> Net:
-        """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for the whole batch."""
+        """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for
+        the whole batch."""
         job, text = self._plainly(job)
         key = (text, part, phase, rows)
         if key not in self._nets:
-            sized = dataclasses.replace(job, batch=rows, test_batches=(rows,) * len(job.test_batches)) if rows else job
+            sized = (
+                dataclasses.replace(job, batch=rows, test_batches=(rows,) * len(job.test_batches))
+                if rows
+                else job
+            )
             self._nets[key] = sized.build(phase, part, self._image(job))
         return self._nets[key]
 
     def of_pass(self, net: Net) -> tuple[int, int]:
-        """Bytes of the arrays of a pass through this net, which keeps its rows, and of its scratch memory."""
+        """Bytes of the arrays of a pass through this net, which keeps its rows, and of its scratch
+        memory."""
         if id(net) not in self._passes:
             self._passes[id(net)] = net, net.memory_plan.size, net.scratch
         return self._passes[id(net)][1:]
@@ -127,18 +153,21 @@ class Shapes:
         return next((there, text) for known, there, text in self._texts if known is first)
 
     def same(self, job: Job) -> Job:
-        """The first job like this one. Thousands of actors have one each, and what a job reads it would read anew."""
+        """The first job like this one. Thousands of actors have one each, and what a job reads it
+        would read anew."""
         if id(job) not in self._jobs:
             first = next((known for known, _, _ in self._texts if known == job), None)
             if first is None:
-                first, there = job, _without_device(job)
+                first = job
+                there = _without_device(job)
                 self._texts.append((job, there, _key(there)))
             self._jobs[id(job)] = job, first
         return self._jobs[id(job)][1]
 
     def _image(self, job: Job) -> InputShape:
         """The shapes of the data: as some role was told them, else the data are opened, once."""
-        told, key = self.having("image_shape"), _key(job)
+        told = self.having("image_shape")
+        key = _key(job)
         if key not in self._images:
             shape = next((options.image_shape for options in told.values()), None)
             self._images[key] = _shapes_of(job) if shape is None else shape
@@ -151,7 +180,9 @@ def _shapes_of(job: Job) -> InputShape:
 
 def _without_device(job: Job) -> Job:
     """Shapes are the same on every device, and memory on every GPU."""
-    return dataclasses.replace(job, device="cuda" if job.device.startswith("cuda") else "cpu", rows_here={})
+    return dataclasses.replace(
+        job, device="cuda" if job.device.startswith("cuda") else "cpu", rows_here={}
+    )
 
 
 def _key(job: Job) -> str:

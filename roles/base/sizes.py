@@ -1,7 +1,7 @@
 """Bytes that roles of training send and hold, for what they say of themselves (`role`).
 
-Memory leaves out the interpreter and its libraries, rows read ahead, messages under way, and what of a published model
-its readers still hold.
+Memory leaves out the interpreter and its libraries, rows read ahead, messages under way, and what
+of a published model its readers still hold.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from roles.messages import TRAIN
 
 
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
-    """Bytes that cross the cut for so many rows: the blobs of a conv part, or the gradients that come back."""
+    """Bytes that cross the cut for so many rows: the blobs of a conv part, or the gradients that
+    come back."""
     shapes = net.boundary_shapes
     names = net.boundary_grads if back else net.boundary
     number: int = net.dtype.itemsize
     return number * rows * sum(math.prod(shapes[name][1:]) for name in names)
 
 
-def answers(server: str, shapes: Shapes, workers: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
-    """(worker, bytes) of the gradients that whoever computes the FC phase gives every worker that names it, or, of
-    those, `workers` only."""
+def answers(
+    server: str, shapes: Shapes, workers: Sequence[str] | None = None
+) -> Iterator[tuple[str, int]]:
+    """(worker, bytes) of the gradients that whoever computes the FC phase gives every worker that
+    names it, or, of those, `workers` only."""
     for worker, options in shapes.having("fc_servers").items():
         if server in options.fc_servers and (workers is None or worker in workers):
             net = shapes.net(options.job, options.part)
@@ -37,9 +40,11 @@ def answers(server: str, shapes: Shapes, workers: Sequence[str] | None = None) -
 
 
 def encoded(layers: Layers, wire: WireFormat) -> Bytes:
-    """Bytes of the gradients of these layers in a wire format; None if it depends on the numbers."""
+    """Bytes of the gradients of these layers in a wire format; None if it depends on the
+    numbers."""
     ops = get_backend("numpy")
-    sent, plain = format_of(wire, ops), plain_beside(wire, ops)
+    sent = format_of(wire, ops)
+    plain = plain_beside(wire, ops)
     blobs = itertools.chain.from_iterable(layers.values())
     return _sum((sent if learned else plain).size(math.prod(shape)) for shape, learned in blobs)
 
@@ -53,7 +58,11 @@ def arriving(reducer: str, shapes: Shapes) -> Layers:
     """The layers whose gradients come to a reducer: those of any child."""
     for name, way in shapes.senders.get(reducer, ()):
         options = shapes.options[name]
-        return arriving(name, shapes) if way is options else shapes.layers(options.job, options.part, way.layers)
+        return (
+            arriving(name, shapes)
+            if way is options
+            else shapes.layers(options.job, options.part, way.layers)
+        )
     return {}
 
 
@@ -62,15 +71,22 @@ def parts_at(receiver: str, shapes: Shapes) -> int:
     return max((getattr(way, "parts", 1) for _, way in shapes.senders.get(receiver, ())), default=1)
 
 
-def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Who sends gradients to a reducer or model server in an iteration of these members, and of which layers."""
+def children(
+    parent: str, shapes: Shapes, members: Sequence[str]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Who sends gradients to a reducer or model server in an iteration of these members, and of
+    which layers."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for member in members:
         options = shapes.options[member]
         ways = [way for way in getattr(options, "models", ()) if way.parent == parent]
-        found += [(member, tuple(shapes.layers(options.job, options.part, way.layers))) for way in ways]
+        found += [
+            (member, tuple(shapes.layers(options.job, options.part, way.layers))) for way in ways
+        ]
     for name, options in shapes.options.items():
-        if getattr(options, "parent", None) == parent and (below := children(name, shapes, members)):
+        if getattr(options, "parent", None) == parent and (
+            below := children(name, shapes, members)
+        ):
             found.append((name, below[0][1]))
     return found
 
@@ -78,7 +94,10 @@ def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[
 def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
     """The arrays of a pass in each phase, on the worker's share of the rows, or on all of them."""
     job = shapes.same(job)
-    nets = [shapes.net(job, part, rows_at_once(job, shapes, worker, phase), phase) for phase in job.phases]
+    nets = [
+        shapes.net(job, part, rows_at_once(job, shapes, worker, phase), phase)
+        for phase in job.phases
+    ]
     return at_once(job, activations(nets, shapes))
 
 
@@ -91,7 +110,9 @@ def rows_at_once(job: Job, shapes: Shapes, worker: str, phase: str) -> int:
 def at_once(job: Job, held: Held) -> Held:
     """The same, but it is said where activations are those of all iter_size passes."""
     count = job.solver_spec.iter_size // job.passes
-    return held if count == 1 else {f"activations of {count} passes": held.pop("activations")} | held
+    return (
+        held if count == 1 else {f"activations of {count} passes": held.pop("activations")} | held
+    )
 
 
 def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
@@ -103,13 +124,17 @@ def activations(nets: list[Net], shapes: Shapes) -> Held:
     """The arrays of passes through these nets."""
     held = [shapes.of_pass(net) for net in nets]
     scratch = max(scratch for _, scratch in held)
-    return {"activations": sum(size for size, _ in held)} | ({"scratch": scratch} if scratch else {})
+    return {"activations": sum(size for size, _ in held)} | (
+        {"scratch": scratch} if scratch else {}
+    )
 
 
 def model(job: Job, layers: Layers, shapes: Shapes) -> Held:
     """Parameters, and what the solver keeps beside each."""
     job, net = shapes.same(job), shapes.net(job, "all")
-    learned = next(param for params in net.params.values() for param in params if param.keep is None)
+    learned = next(
+        param for params in net.params.values() for param in params if param.keep is None
+    )
     histories = len(job.solver_spec.new_history(net.ops, learned))
     size = shapes.size(layers)
     return {"parameters": size} | ({"history": histories * size} if histories else {})

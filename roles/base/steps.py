@@ -1,7 +1,9 @@
-"""What an actor does in one training iteration of a group, as steps that wait for one another: times follow from them.
+"""What an actor does in one training iteration of a group, as steps that wait for one another:
+times follow from them.
 
-A role says its steps in its own file, beside what it sends (`RoleOptions.steps`). A step is named by its actor and by
-what it is, so that others can wait for it. Messages are steps of their sender, named by their type:
+A role says its steps in its own file, beside what it sends (`RoleOptions.steps`). A step is named
+by its actor and by what it is, so that others can wait for it. Messages are steps of their sender,
+named by their type:
 
     ("conv-0-1", "backward", "2")                  Work("backward conv2", 32)     after ("conv-0-1", "answered")
     ("conv-0-1", "LayerGradient", "conv2")         Sending(("reducer-0",), 9600)  after ("conv-0-1", "backward", "2")
@@ -20,8 +22,8 @@ FEW = 4
 
 @dataclass(frozen=True)
 class Work:
-    """Array work under the name that it has in a profile, on so many rows (0: it is not about rows). `beside`: nothing
-    that the actor does waits for it (`Compute.race`)."""
+    """Array work under the name that it has in a profile, on so many rows (0: it is not about
+    rows). `beside`: nothing that the actor does waits for it (`Compute.race`)."""
 
     label: str
     rows: int = 0
@@ -30,8 +32,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Sending:
-    """A message to each of these actors, with so many bytes of arrays (None: it depends on the numbers; 0: it takes the
-    latency only). Several receivers have it at one time."""
+    """A message to each of these actors, with so many bytes of arrays (None: it depends on the
+    numbers; 0: it takes the latency only). Several receivers have it at one time."""
 
     to: tuple[str, ...]
     size: int | None = 0
@@ -42,8 +44,9 @@ HANDLED = Work("")  # no array work, but what is in the inbox before it must be 
 
 @dataclass(frozen=True)
 class Step:
-    """`does` it when all steps of `after` have ended, and those of `since` in the group's iteration before; None: that
-    is all. `takes` begins a stretch of this name, in which one iteration of all groups is at a time; `gives` ends it.
+    """`does` it when all steps of `after` have ended, and those of `since` in the group's iteration
+    before; None: that is all. `takes` begins a stretch of this name, in which one iteration of all
+    groups is at a time; `gives` ends it.
     """
 
     name: Key
@@ -64,7 +67,8 @@ def sent(key: Key) -> Key:
 
 @dataclass(frozen=True)
 class Turn:
-    """An iteration of a group: its `members` by rank, and which it is of those after which all begins anew (`of`)."""
+    """An iteration of a group: its `members` by rank, and which it is of those after which all
+    begins anew (`of`)."""
 
     members: tuple[str, ...]
     number: int = 0
@@ -77,8 +81,9 @@ class Turn:
 
 
 def one_by_one(key: Key, to: Sequence[str], size: int | None, after: Key) -> Steps:
-    """The same to each of these, one after the other; to more than FEW at one pace: with a piece each, a graph would
-    grow with the square of those who send so. Who waits for it: `arrival`, `all_sent`."""
+    """The same to each of these, one after the other; to more than FEW at one pace: with a piece
+    each, a graph would grow with the square of those who send so. Who waits for it: `arrival`,
+    `all_sent`."""
     if len(to) > FEW:
         yield Step(key, Sending(tuple(to), size), (after,))
         return

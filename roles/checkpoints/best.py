@@ -1,6 +1,8 @@
-"""Which model was the best so far, and when training ends early: by the tests of the first test net. Plain decisions.
+"""Which model was the best so far, and when training ends early: by the tests of the first test
+net. Plain decisions.
 
-What was heard is in every checkpoint of such a run, so that a run that goes on from it decides as the unbroken one.
+What was heard is in every checkpoint of such a run, so that a run that goes on from it decides as
+the unbroken one.
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ class Watch:
     rises: bool = False
 
     def best(self, values: Sequence[float], by: float = 0.0) -> int:
-        """The place of the first value that none after it is better than by more than `by`, as they came; -1: there is
-        none. NaN is never better."""
-        found, kept = -1, math.nan
+        """The place of the first value that none after it is better than by more than `by`, as they
+        came; -1: there is none. NaN is never better."""
+        found = -1
+        kept = math.nan
         for at, value in enumerate(values):
             gain = value - kept if self.rises else kept - value
             if not math.isnan(value) and (math.isnan(kept) or gain > by):
-                found, kept = at, value
+                found = at
+                kept = value
         return found
 
 
@@ -44,8 +48,9 @@ NO_SCORE = Watch()
 
 @dataclass(frozen=True)
 class Watched:
-    """What cluster.toml asks for: the best model by `best` is kept, and training ends after `patience` tests in a row
-    (0: never) none of which was better in `stop` than the best before them, by more than `min_delta`."""
+    """What cluster.toml asks for: the best model by `best` is kept, and training ends after
+    `patience` tests in a row (0: never) none of which was better in `stop` than the best before
+    them, by more than `min_delta`."""
 
     best: Watch = NO_SCORE
     stop: Watch = NO_SCORE
@@ -58,21 +63,27 @@ NOTHING = Watched()
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows of a test: is its model the best so far; `stop`: fields of the event that ends the run, if it is to
-    end."""
+    """What follows of a test: is its model the best so far; `stop`: fields of the event that ends
+    the run, if it is to end."""
 
     best: bool = False
     stop: Mapping[str, float] = field(default_factory=dict)
 
 
 class History:
-    """The watched scores of the tests so far. A run that goes on from iteration `first` takes over what its checkpoint
-    says (`known`); the test that it begins with was made before, or would not have been."""
+    """The watched scores of the tests so far. A run that goes on from iteration `first` takes over
+    what its checkpoint says (`known`); the test that it begins with was made before, or would not
+    have been."""
 
     def __init__(self, watched: Watched, first: int = -1, known: str = "") -> None:
-        self.watched, self._first = watched, first
-        self._names = tuple(dict.fromkeys(name for name in (watched.best.score, watched.stop.score) if name))
-        self._heard: list[tuple[int, dict[str, float]]] = _read(known, self._names) if self._names else []
+        self.watched = watched
+        self._first = first
+        self._names = tuple(
+            dict.fromkeys(name for name in (watched.best.score, watched.stop.score) if name)
+        )
+        self._heard: list[tuple[int, dict[str, float]]] = (
+            _read(known, self._names) if self._names else []
+        )
 
     def __repr__(self) -> str:
         return f"<history of {len(self._heard)} tests of {', '.join(self._names) or 'nothing'}>"
@@ -82,21 +93,30 @@ class History:
         if not self._names or iteration == self._first:
             return Verdict()
         self._heard = [one for one in self._heard if one[0] < iteration]
-        self._heard.append((iteration, {name: scores[name] for name in self._names if name in scores}))
+        self._heard.append(
+            (iteration, {name: scores[name] for name in self._names if name in scores})
+        )
         best = self.watched.best
         is_best = bool(best.score) and self.best_iteration == iteration
         return Verdict(is_best, self.stop())
 
     def stop(self) -> Mapping[str, float]:
-        """Why the run is to end now: the score, the best, its iteration, the tests since; empty: it is not."""
-        watch, patience = self.watched.stop, self.watched.patience
+        """Why the run is to end now: the score, the best, its iteration, the tests since; empty: it
+        is not."""
+        watch = self.watched.stop
+        patience = self.watched.patience
         values = self._values(watch)
         at = watch.best(values, self.watched.min_delta)
         since = len(values) - 1 - at
         if not patience or at < 0 or since < patience:
             return {}
         iteration = self._heard[at][0]
-        return {watch.score: values[-1], "best": values[at], "best_iteration": iteration, "tests_since": since}
+        return {
+            watch.score: values[-1],
+            "best": values[at],
+            "best_iteration": iteration,
+            "tests_since": since,
+        }
 
     @property
     def best_iteration(self) -> int:
@@ -117,20 +137,26 @@ class History:
         return {KEY: json.dumps(heard)} if self._names else {}
 
     def _values(self, watch: Watch) -> list[float]:
-        return [scores.get(watch.score, math.nan) for _, scores in self._heard] if watch.score else []
+        return (
+            [scores.get(watch.score, math.nan) for _, scores in self._heard] if watch.score else []
+        )
 
 
 def _read(known: str, names: Sequence[str]) -> list[tuple[int, dict[str, float]]]:
     """What `facts` wrote; nothing of what it did not."""
     try:
         said = [(int(iteration), dict(scores)) for iteration, scores in json.loads(known or "[]")]
-        return [(at, {name: float(scores[name]) for name in names if name in scores}) for at, scores in said]
+        return [
+            (at, {name: float(scores[name]) for name in names if name in scores})
+            for at, scores in said
+        ]
     except (ValueError, TypeError, RecursionError):
         return []
 
 
 def taken_over(resumed: Path, iteration: int, run: Path) -> bool:
-    """Take the best model, that of this iteration, from the run that is gone on from, if it is there."""
+    """Take the best model, that of this iteration, from the run that is gone on from, if it is
+    there."""
     before = resumed.parent / FILE
     try:
         if checkpoint.metadata(before).get("iteration") != str(iteration):
@@ -142,8 +168,8 @@ def taken_over(resumed: Path, iteration: int, run: Path) -> bool:
 
 
 def same(source: Path, target: Path) -> None:
-    """Let `target` be the file that `source` is, in its place if there is one: by a link, or a copy where there is
-    none. OSError."""
+    """Let `target` be the file that `source` is, in its place if there is one: by a link, or a copy
+    where there is none. OSError."""
     temporary = target.with_name(f".{target.name}.link.tmp")
     temporary.unlink(missing_ok=True)
     try:

@@ -1,4 +1,5 @@
-"""Whether a run would train nothing: the checkpoint that it resumes is the end of the training already."""
+"""Whether a run would train nothing: the checkpoint that it resumes is the end of the training
+already."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from runtime import Topology
 
 
 def finished(topology: Topology) -> tuple[str, Path] | None:
-    """Why nothing is left to train and what to change, and the checkpoint; None if the run trains, or if what it
-    resumes is in memory only, and is still to be saved."""
+    """Why nothing is left to train and what to change, and the checkpoint; None if the run trains,
+    or if what it resumes is in memory only, and is still to be saved."""
     (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
-    file, table = Path(lead.job.resume), lead.timetable
+    file = Path(lead.job.resume)
+    table = lead.timetable
     try:
         facts = checkpoint.metadata(file) if lead.job.resume else {}
     except NetError:  # it was there when the run was planned: the run says what became of it
@@ -28,6 +30,11 @@ def finished(topology: Topology) -> tuple[str, Path] | None:
     stop = dict(History(lead.watched, table.first, facts.get(KEY, "")).stop())
     if not stop:
         return None
-    best, since, score = stop["best_iteration"], stop["tests_since"], lead.watched.stop.score
-    why = f"{file.name}: the training ended early: '{score}' was the best at iteration {best} (tests since: {since})"
+    best = stop["best_iteration"]
+    since = stop["tests_since"]
+    score = lead.watched.stop.score
+    why = (
+        f"{file.name}: the training ended early: '{score}' was the best at iteration "
+        f"{best} (tests since: {since})"
+    )
     return f"{why}; there is nothing left to train; raise train.stop.patience", file

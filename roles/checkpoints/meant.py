@@ -10,7 +10,8 @@ from nets.files import checkpoint
 from nets.reasons import reason
 from roles.checkpoints.best import FILE
 
-NUMBERED = re.compile(r"checkpoint-(\d{1,18})\.safetensors")  # a copy of a person's has another name
+# a copy of a person's has another name
+NUMBERED = re.compile(r"checkpoint-(\d{1,18})\.safetensors")
 
 
 def newest_first(run: Path) -> list[Path]:
@@ -20,9 +21,9 @@ def newest_first(run: Path) -> list[Path]:
 
 
 def meant(run: Path) -> tuple[Path, str]:
-    """The checkpoint with which a run directory is used: its best model, else its newest; and a line that says which it
-    is. A path that is no folder is the file itself, without a line. NetError if a folder has none, or if that one is
-    damaged."""
+    """The checkpoint with which a run directory is used: its best model, else its newest; and a
+    line that says which it is. A path that is no folder is the file itself, without a line.
+    NetError if a folder has none, or if that one is damaged."""
     if not is_folder(run):
         return run, ""
     try:
@@ -32,6 +33,12 @@ def meant(run: Path) -> tuple[Path, str]:
         raise NetError(f"{run}: cannot be read: {reason(error)}") from None
     if file is None:
         text = f"found no {FILE} and no checkpoint-*.safetensors in this folder"
-        raise NetError(f"{run}: {text}, expected a file of weights, or the directory of a run that has saved one")
+        raise NetError(
+            f"{run}: {text}, expected a file of weights, or the directory of a "
+            "run that has saved one"
+        )
     kind = "the best model by its tests" if file == best else "its newest checkpoint"
-    return file, f"of {run.name} {kind} is taken: {file.name}, iteration {checkpoint.metadata(file).get('iteration')}"
+    return file, (
+        f"of {run.name} {kind} is taken: {file.name}, iteration "
+        f"{checkpoint.metadata(file).get('iteration')}"
+    )

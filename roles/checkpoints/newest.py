@@ -1,4 +1,5 @@
-"""Which checkpoint a run goes on from, if nobody names one: the newest that is whole and fits. Plain search."""
+"""Which checkpoint a run goes on from, if nobody names one: the newest that is whole and fits.
+Plain search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the lead of a run is told of tests and of checkpoints: by cluster.toml, the net that is tested, and the data."""
+"""What the lead of a run is told of tests and of checkpoints: by cluster.toml, the net that is
+tested, and the data."""
 
 from __future__ import annotations
 
@@ -20,13 +21,21 @@ if TYPE_CHECKING:  # pydantic is slow to import, and role processes need none
     from roles.options import Checkpoint, Train
 
 Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the key it belongs to
-BEST, STOP, CLASSES = ("checkpoint", "best"), ("train", "stop"), ("train", "data", "classes")
+BEST = ("checkpoint", "best")
+STOP = ("train", "stop")
+CLASSES = ("train", "data", "classes")
 
 
 def told_to_lead(
-    train: Train, said: Checkpoint, base: Path, job: Job, sources: Mapping[str, Source], nets: Mapping[str, Net]
+    train: Train,
+    said: Checkpoint,
+    base: Path,
+    job: Job,
+    sources: Mapping[str, Source],
+    nets: Mapping[str, Net],
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Its options, and what is wrong in cluster.toml, which lies in `base`. Of a run whose data and nets are these."""
+    """Its options, and what is wrong in cluster.toml, which lies in `base`. Of a run whose data and
+    nets are these."""
     tested = next((nets[phase] for phase in job.test_phases), None)
     watched = _watched(train, said)
     problems = list(_mistakes(watched, train, tested, job.solver_spec.test_interval))
@@ -38,10 +47,16 @@ def told_to_lead(
             problems += [(text, CLASSES) for text in error.problems]
         problems += [(text, CLASSES) for text in _other_count(names, nets[TRAIN])]
     phase = next(iter(job.test_phases), TRAIN)
-    source, net = sources[phase], nets[phase]
+    source = sources[phase]
+    net = nets[phase]
     order = "gray" if source.shape[0] == 1 else train.data.order or source.order
-    seen = Seen(source.shape, order, names, {name: shape[1:] for name, shape in net.input_shapes.items()})
-    return {"watched": _settled(watched, tested) if tested is not None else watched, "seen": seen}, problems
+    seen = Seen(
+        source.shape, order, names, {name: shape[1:] for name, shape in net.input_shapes.items()}
+    )
+    return {
+        "watched": _settled(watched, tested) if tested is not None else watched,
+        "seen": seen,
+    }, problems
 
 
 def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:
@@ -62,12 +77,21 @@ def _watched(train: Train, said: Checkpoint) -> Watched:
 def _settled(watched: Watched, tested: Net) -> Watched:
     """The same, which knows of its scores whether a larger one is better."""
     rising = {name for name, rises in _scores(tested).items() if rises}
-    best, stop = watched.best.score, watched.stop.score
-    return Watched(Watch(best, best in rising), Watch(stop, stop in rising), watched.patience, watched.min_delta)
+    best = watched.best.score
+    stop = watched.stop.score
+    return Watched(
+        Watch(best, best in rising),
+        Watch(stop, stop in rising),
+        watched.patience,
+        watched.min_delta,
+    )
 
 
-def _mistakes(watched: Watched, train: Train, tested: Net | None, interval: int) -> Iterator[Problem]:
-    """What is asked of tests that are not made, or do not say it. `interval`: of tests, in iterations."""
+def _mistakes(
+    watched: Watched, train: Train, tested: Net | None, interval: int
+) -> Iterator[Problem]:
+    """What is asked of tests that are not made, or do not say it. `interval`: of tests, in
+    iterations."""
     emulated = any(device.startswith("emulated") for device in train.devices.values())
     for watch, key in ((watched.best, BEST), (watched.stop, STOP)):
         if not watch.score:
@@ -75,20 +99,35 @@ def _mistakes(watched: Watched, train: Train, tested: Net | None, interval: int)
         if tested is None:
             yield f"found '{watch.score}', but nothing is tested: train.data.test is missing", key
         elif emulated:
-            yield f"found '{watch.score}', but emulated devices compute nothing that a test could score", key
+            yield (
+                (
+                    f"found '{watch.score}', but emulated devices compute nothing that a test "
+                    "could score"
+                ),
+                key,
+            )
         elif watch.score not in (known := _scores(tested)):
             near = did_you_mean(watch.score, known)
-            yield f"found '{watch.score}', but a test says no such score{near}; it says {', '.join(known)}", key
+            yield (
+                (
+                    f"found '{watch.score}', but a test says no such score{near}; it says "
+                    f"{', '.join(known)}"
+                ),
+                key,
+            )
         elif key == STOP and not interval:
             yield "the solver tests at the end only: give it a test_interval", key
 
 
 def _scores(net: Net) -> dict[str, bool]:
-    """What a test of this net says, as `Net.scalars` does; and of each whether a larger one is better."""
+    """What a test of this net says, as `Net.scalars` does; and of each whether a larger one is
+    better."""
     found: dict[str, bool] = {}
     losses = False
     for layer in (node.layer for stage in net.stages for node in stage.nodes):
-        for place, (top, weight) in enumerate(zip(layer.proto.top, layer.loss_weights, strict=True)):
+        for place, (top, weight) in enumerate(
+            zip(layer.proto.top, layer.loss_weights, strict=True)
+        ):
             if (place == 0 and layer.scores) or weight:
                 found[top] = layer.proto.type == "Accuracy"
                 losses = losses or layer.differentiable

@@ -1,4 +1,5 @@
-"""`preset = "auto"`: predicts how long an iteration of each candidate takes, has the two best tried, and chooses."""
+"""`preset = "auto"`: predicts how long an iteration of each candidate takes, has the two best
+tried, and chooses."""
 
 from __future__ import annotations
 
@@ -7,18 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from roles.checkpoints.rhythm import NEVER
-from roles.choosing.candidates import Candidate, as_trial, candidates, mistakes
+from roles.checkpoints.checkpoint_timing import NEVER
+from roles.choosing.preset_candidates import Candidate, as_trial, candidates, mistakes
 from roles.choosing.speeds import Speed, speeds
 from roles.choosing.stopwatch import Stopwatch, apart
 from roles.coordination.coordinator import CoordinatorOptions
-from roles.forecasting.miss import spoken
+from roles.forecasting.prediction_error import spoken
 from roles.options import AUTO, Options
-from roles.planning.measured import options_of_run
+from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import plan
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.choice import Chosen, Told
+from runtime.plan.open_choice import Chosen, Told
 from runtime.plan.topology import Topology
 
 TRIED = 2  # the best by prediction
@@ -26,7 +27,9 @@ TRIED = 2  # the best by prediction
 
 def choice(config: ClusterConfig, options: Options) -> PresetChoice:
     """What `up` has to find out. ConfigError if no preset can train this."""
-    if wrong := [config.raw.problem(("train", *keys), text).text for text, keys in mistakes(options.train)]:
+    if wrong := [
+        config.raw.problem(("train", *keys), text).text for text, keys in mistakes(options.train)
+    ]:
         raise ConfigError(wrong)
     found, left = candidates(config, options)
     told = [("left out", {"preset": name, "why": why}) for name, why in left.items()]
@@ -34,32 +37,60 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
         run, name = before
         same = next((candidate for candidate in found if candidate.name == name), None)
         if same is not None:
-            return PresetChoice(told, (), _chosen(same, f"that of {run}, whose checkpoint it goes on from"))
-        told.append(("left out", {"preset": name, "why": f"{run} had it, but it does not compute what 'single' does"}))
+            return PresetChoice(
+                told, (), _chosen(same, (f"that of {run}, whose checkpoint it goes on from"))
+            )
+        told.append(
+            (
+                "left out",
+                {
+                    "preset": name,
+                    "why": (f"{run} had it, but it does not compute what 'single' does"),
+                },
+            )
+        )
     if len(found) == 1:
-        return PresetChoice(told, (), _chosen(found[0], "no other that computes what 'single' does trains this here"))
+        return PresetChoice(
+            told,
+            (),
+            _chosen(found[0], ("no other that computes what 'single' does trains this here")),
+        )
     known, unpredicted = speeds(config, found)
     told += [("left out", {"preset": name, "why": why}) for name, why in unpredicted.items()]
-    best = sorted((candidate for candidate in found if candidate.name in known), key=lambda c: known[c.name].seconds)
+    best = sorted(
+        (candidate for candidate in found if candidate.name in known),
+        key=lambda c: known[c.name].seconds,
+    )
     if not best:
         raise ConfigError([next(iter(unpredicted.values()))])
     told += [("candidate", _told(candidate.name, known[candidate.name])) for candidate in best]
     if known[best[0].name].seconds <= 0:
-        return PresetChoice(told, (), _chosen(best[0], "array work takes no time here, so that all are as fast"))
+        return PresetChoice(
+            told, (), _chosen(best[0], ("array work takes no time here, so that all are as fast"))
+        )
     trials = tuple(PresetTrial(config, each, known[each.name].seconds) for each in best[:TRIED])
-    return PresetChoice(told, trials if len(trials) > 1 else (), _chosen(best[0], _expected(trials)))
+    return PresetChoice(
+        told, trials if len(trials) > 1 else (), _chosen(best[0], _expected(trials))
+    )
 
 
 class PresetTrial:
-    """A candidate that is tried: the run as it would be, but without tests, checkpoints and a tuner."""
+    """A candidate that is tried: the run as it would be, but without tests, checkpoints and a
+    tuner."""
 
     def __init__(self, config: ClusterConfig, candidate: Candidate, predicted: float) -> None:
-        self.candidate, self.predicted = candidate, predicted
+        self.candidate = candidate
+        self.predicted = predicted
         self.name = candidate.name
         self.options = as_trial(candidate.options)
-        plain = candidate.topology if self.options is candidate.options else plan(config, self.options, tell=False)
+        plain = (
+            candidate.topology
+            if self.options is candidate.options
+            else plan(config, self.options, tell=False)
+        )
         self.topology = _unsaved(plain, predicted)
-        self._watch, self.failed = Stopwatch(), False
+        self._watch = Stopwatch()
+        self.failed = False
 
     def __repr__(self) -> str:
         return f"<trial of {self.name}, {self._watch!r}>"
@@ -78,7 +109,10 @@ class PresetTrial:
         self.failed = bool(why)
         seconds = self.seconds
         if why or seconds is None:
-            return "trial", {"preset": self.name, "failed": why or "the run is too short to be measured"}
+            return "trial", {
+                "preset": self.name,
+                "failed": why or "the run is too short to be measured",
+            }
         measured = {
             "measured_seconds": seconds,
             "predicted_seconds": self.predicted,
@@ -97,13 +131,21 @@ class PresetChoice:
 
     def chosen(self) -> Chosen:
         """The fastest that was measured; as expected if none was."""
-        measured = sorted((trial.seconds, at) for at, trial in enumerate(self.trials) if trial.seconds is not None)
+        measured = sorted(
+            (trial.seconds, at) for at, trial in enumerate(self.trials) if trial.seconds is not None
+        )
         if measured:
             seconds, at = measured[0]
             others = (_compared(trial) for trial in self.trials if trial is not self.trials[at])
-            return _chosen(self.trials[at].candidate, f"measured {spoken(seconds)} an iteration, {', '.join(others)}")
+            return _chosen(
+                self.trials[at].candidate,
+                (f"measured {spoken(seconds)} an iteration, {', '.join(others)}"),
+            )
         if self.trials:
-            return _chosen(self.trials[0].candidate, "predicted to be the fastest; the run is too short to measure")
+            return _chosen(
+                self.trials[0].candidate,
+                ("predicted to be the fastest; the run is too short to measure"),
+            )
         return self.expected
 
 
@@ -113,7 +155,11 @@ def _compared(trial: PresetTrial) -> str:
 
 
 def _chosen(candidate: Candidate, why: str) -> Chosen:
-    fields = {"preset": candidate.name, "workers": candidate.options.train.strategy.workers, "why": why}
+    fields = {
+        "preset": candidate.name,
+        "workers": candidate.options.train.strategy.workers,
+        "why": why,
+    }
     return Chosen(candidate.options, candidate.topology, ("choice", fields))
 
 
@@ -125,7 +171,11 @@ def _expected(trials: Sequence[PresetTrial]) -> str:
 
 
 def _told(name: str, speed: Speed) -> dict[str, Any]:
-    return {"preset": name, "predicted_seconds": speed.seconds, "busiest": f"{speed.busiest} {speed.use:.0%}"}
+    return {
+        "preset": name,
+        "predicted_seconds": speed.seconds,
+        "busiest": f"{speed.busiest} {speed.use:.0%}",
+    }
 
 
 def _unsaved(topology: Topology, predicted: float) -> Topology:
@@ -134,14 +184,24 @@ def _unsaved(topology: Topology, predicted: float) -> Topology:
     def changed(options: CoordinatorOptions) -> CoordinatorOptions:
         table = options.timetable
         table = dataclasses.replace(
-            table, tests=(), test_interval=0, test_first=False, snapshot_interval=0, snapshot_last=False
+            table,
+            tests=(),
+            test_interval=0,
+            test_first=False,
+            snapshot_interval=0,
+            snapshot_last=False,
         )
         return dataclasses.replace(
-            options, timetable=table, timing=NEVER, display=apart(predicted, table.last - table.first)
+            options,
+            timetable=table,
+            timing=NEVER,
+            display=apart(predicted, table.last - table.first),
         )
 
     actors = [
-        dataclasses.replace(actor, options=changed(actor.options)) if actor.name == topology.lead else actor
+        dataclasses.replace(actor, options=changed(actor.options))
+        if actor.name == topology.lead
+        else actor
         for actor in topology.actors
     ]
     return dataclasses.replace(topology, actors=tuple(actors))
@@ -156,4 +216,8 @@ def _of_checkpoint(config: ClusterConfig, options: Options) -> tuple[str, str] |
         run = options_of_run(directory)
     except ConfigError:
         return None
-    return None if run is None or run.train.strategy.preset == AUTO else (directory.name, run.train.strategy.preset)
+    return (
+        None
+        if run is None or run.train.strategy.preset == AUTO
+        else (directory.name, run.train.strategy.preset)
+    )

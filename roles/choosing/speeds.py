@@ -1,7 +1,7 @@
 """How long an iteration of each candidate will take, before any runs.
 
-On an emulated cluster its profile says so. Otherwise layers are measured here, with the threads and the rows that the
-candidates' workers have.
+On an emulated cluster its profile says so. Otherwise layers are measured here, with the threads and
+the rows that the candidates' workers have.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from nets import NetError
 from ops import OpsError
 from roles.base.role import EMULATED
 from roles.base.shapes import Shapes
-from roles.choosing.candidates import Candidate
-from roles.forecasting.basis import basis_of
+from roles.choosing.preset_candidates import Candidate
 from roles.forecasting.costs import Timed, loads_of
-from roles.forecasting.fitted import PROCESSORS, network_of, processors_of
+from roles.forecasting.fitted_model import PROCESSORS, network_of, processors_of
 from roles.forecasting.layer_times import table_of, timed_quickly
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.prediction import Network, Prediction, predict
-from roles.forecasting.times import Times
+from roles.forecasting.prediction_inputs import basis_of
+from roles.forecasting.work_times import Times
 from roles.learning.job import Job
 from runtime.compute.threads import using
 from runtime.config.sections import ClusterConfig
@@ -31,7 +31,8 @@ from runtime.errors import ConfigError
 from runtime.plan.prospects import Wanted
 from runtime.plan.topology import Placement
 
-# seconds that a message between processes of a machine takes, and takes processors: half of an ask and its answer
+# seconds that a message between processes of a machine takes, and takes processors: half of an ask
+# and its answer
 MESSAGE = 77e-6  # (messages-avx2)
 NO_TIME = {"*/*": 0}
 Way = tuple[str, int]  # device, threads
@@ -39,7 +40,8 @@ Way = tuple[str, int]  # device, threads
 
 @dataclass(frozen=True)
 class Speed:
-    """Predicted seconds of an iteration, and the station that is busy most, with its use from 0 to 1."""
+    """Predicted seconds of an iteration, and the station that is busy most, with its use from 0 to
+    1."""
 
     seconds: float
     busiest: str
@@ -51,9 +53,11 @@ class Speed:
         return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
 
 
-def speeds(config: ClusterConfig, found: Iterable[Candidate]) -> tuple[dict[str, Speed], dict[str, str]]:
-    """Of each candidate by its name; and of those that cannot be predicted, why. ConfigError if layers cannot be
-    timed."""
+def speeds(
+    config: ClusterConfig, found: Iterable[Candidate]
+) -> tuple[dict[str, Speed], dict[str, str]]:
+    """Of each candidate by its name; and of those that cannot be predicted, why. ConfigError if
+    layers cannot be timed."""
     known: dict[str, Speed] = {}
     left: dict[str, str] = {}
     here: list[_Measured] = []
@@ -81,27 +85,38 @@ class _Measured:
         loads = loads_of(self.shapes)
         self.rows = {load.rows for of in loads.values() for load in of if load.rows}
         working = {name for name, of in loads.items() if any(load.rows for load in of)}
-        jobs = {actor.name: actor.options.job for actor in candidate.topology.actors if hasattr(actor.options, "job")}
+        jobs = {
+            actor.name: actor.options.job
+            for actor in candidate.topology.actors
+            if hasattr(actor.options, "job")
+        }
         self.job: Job = next(jobs[name] for name in [*sorted(working & jobs.keys()), *jobs])
         emulated = any(actor.emulated is not None for actor in candidate.topology.actors)
-        threads = [spec.threads for spec in candidate.placement.processes if working & {*spec.actors}]
+        threads = [
+            spec.threads for spec in candidate.placement.processes if working & {*spec.actors}
+        ]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
 
     def speed(self, times: Timed, processors: int) -> Speed:
-        """With layers that take so long. An iteration takes at least the time of all processors that work in it or
-        handle its messages, divided by their number; 0: nobody shares them."""
-        placement, table = self.candidate.placement, Times.of_profile(table_of(self.shapes, times))
+        """With layers that take so long. An iteration takes at least the time of all processors
+        that work in it or handle its messages, divided by their number; 0: nobody shares them."""
+        placement = self.candidate.placement
+        table = Times.of_profile(table_of(self.shapes, times))
         found = predict(placement.topology, table, Network(MESSAGE), placement.process_of())
         if not processors:
             return Speed.of(found)
-        busy = (spec.threads * max(found.use.get(name, 0.0) for name in spec.actors) for spec in placement.processes)
+        busy = (
+            spec.threads * max(found.use.get(name, 0.0) for name in spec.actors)
+            for spec in placement.processes
+        )
         least = (sum(busy) * found.seconds + found.messages * MESSAGE) / processors
         return Speed(least, PROCESSORS, 1.0) if least > found.seconds else Speed.of(found)
 
 
 def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
     """Each number of rows once for each device and number of threads."""
-    rows, jobs = defaultdict[Way, set[int]](set), dict[Way, Job]()
+    rows = defaultdict[Way, set[int]](set)
+    jobs = dict[Way, Job]()
     for each in here:
         rows[each.way] |= each.rows
         jobs[each.way] = each.job
@@ -110,12 +125,15 @@ def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
         with using(way[1]), np.errstate(over="ignore"):
             times = timed_quickly(job, rows[way] or {job.batch})
         processors = processors_of(config) if job.device == "cpu" else 0
-        known |= {each.candidate.name: each.speed(times, processors) for each in here if each.way == way}
+        known |= {
+            each.candidate.name: each.speed(times, processors) for each in here if each.way == way
+        }
     return known
 
 
 def _emulated(config: ClusterConfig, placement: Placement) -> Speed:
-    """On emulated devices or the virtual clock. ConfigError if their profile does not know this preset's work."""
+    """On emulated devices or the virtual clock. ConfigError if their profile does not know this
+    preset's work."""
     basis = basis_of(config, placement, Wanted())
     network, _ = network_of(placement, config)
     times = Times.of_profile(NO_TIME) if basis is None else basis.times(placement.topology)

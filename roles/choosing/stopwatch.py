@@ -1,4 +1,5 @@
-"""How long an iteration takes in a trial, from its progress reports; and when enough is known. Plain decisions."""
+"""How long an iteration takes in a trial, from its progress reports; and when enough is known.
+Plain decisions."""
 
 from __future__ import annotations
 
@@ -7,13 +8,17 @@ from typing import Any
 PROGRESS = "progress"
 REPORT_SECONDS = 0.25  # between two reports, as predicted: each costs time
 MOST_APART = 100  # iterations between them
-WARM_ITERATIONS, WARM_SECONDS = 10, 0.5  # caches are cold before
-ITERATIONS, SECONDS, MOST_ITERATIONS = 30, 1.0, 300  # after these: both of the first two, or the third
+WARM_ITERATIONS = 10  # caches are cold before
+WARM_SECONDS = 0.5
+ITERATIONS = 30  # after these: both of the first two, or the third
+SECONDS = 1.0
+MOST_ITERATIONS = 300
 LIMIT_SECONDS = 3.0  # since the first iteration: it is enough whatever was measured
 
 
 def apart(predicted: float, iterations: int) -> int:
-    """Iterations from one report to the next, of a run of so many; `predicted`: seconds of one, 0 if they take none."""
+    """Iterations from one report to the next, of a run of so many; `predicted`: seconds of one, 0
+    if they take none."""
     wanted = int(REPORT_SECONDS / predicted) if predicted else WARM_ITERATIONS
     return max(1, min(wanted, MOST_APART, iterations // 4))
 
@@ -35,7 +40,11 @@ class Stopwatch:
         mark = int(fields["iteration"]), now
         self._marks.append(mark)
         done, passed = self._since(self._marks[0])
-        if self._warm is None and done >= WARM_ITERATIONS and (passed >= WARM_SECONDS or done >= MOST_ITERATIONS):
+        if (
+            self._warm is None
+            and done >= WARM_ITERATIONS
+            and (passed >= WARM_SECONDS or done >= MOST_ITERATIONS)
+        ):
             self._warm = mark
         if passed >= LIMIT_SECONDS:
             return True

@@ -1,11 +1,12 @@
-"""What `python -m runtime` can do besides starting runs: a command a file, in one process, without messages.
+"""What `python -m runtime` can do besides starting runs: a command a file, in one process, without
+messages.
 
 time  test  convert   time layers, score a model, convert files
 predict               classify images
 init  starters        a cluster.toml to begin with
 profile               what `time` writes down for `plan` and for emulated devices
 resuming              what `up --resume` goes on from
-scaling               what other workers are for a training
+rescaling               what other workers are for a training
 common                what they share
 """
 

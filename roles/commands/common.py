@@ -1,4 +1,5 @@
-"""What the commands share: the job of a cluster.toml, mistakes told as the command line tells them, lines of output."""
+"""What the commands share: the job of a cluster.toml, mistakes told as the command line tells them,
+lines of output."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ from runtime.cli.arguments import runs_here
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
 from runtime.records.runs import run_directory
-from runtime.text import printable
+from runtime.terminal_text import printable
 
-WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")  # what the names of files of weights end in
+# what the names of files of weights end in
+WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
@@ -38,8 +40,11 @@ def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
 
 
 def device_of(devices: Mapping[str, str]) -> str:
-    """Of [train.devices], the one of a run with one worker, `single`; else the first that is named for anybody."""
-    fitting = (device for pattern, device in devices.items() if fnmatch.fnmatchcase("single", pattern))
+    """Of [train.devices], the one of a run with one worker, `single`; else the first that is named
+    for anybody."""
+    fitting = (
+        device for pattern, device in devices.items() if fnmatch.fnmatchcase("single", pattern)
+    )
     device = next(fitting, next(iter(devices.values()), "cpu"))
     return EMULATED if device.partition(":")[0] == EMULATED else device
 
@@ -59,15 +64,22 @@ def told() -> Iterator[None]:
 
 
 def weights_meant(said: Path, file: Path = Path("cluster.toml")) -> Path:
-    """The file of weights that a person named, or that of the run that they named, by its directory or by its name in
-    the `run.directory` of this cluster.toml; which one that is goes to stderr. NetError or ConfigError if there is
-    none."""
+    """The file of weights that a person named, or that of the run that they named, by its directory
+    or by its name in the `run.directory` of this cluster.toml; which one that is goes to stderr.
+    NetError or ConfigError if there is none."""
     if not is_file(said) and not is_folder(said) and said.suffix not in WEIGHTS:  # a name
         below = runs_here(file)
         run = run_directory(said, below)
         if run is None:
             text = f"found no such file, and no run of this name in {below}"
-            raise ConfigError([f"{said}: {text}; expected a file of weights, a run directory, or the name of a run"])
+            raise ConfigError(
+                [
+                    (
+                        f"{said}: {text}; expected a file of weights, a run "
+                        "directory, or the name of a run"
+                    )
+                ]
+            )
         said = run
     found, line = meant(said)
     if line:

@@ -27,7 +27,8 @@ from roles.messages import TRAIN
 from runtime.cli.arguments import Settings, Switch
 
 TARGETS = (
-    f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, .onnx for a net, "
+    f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, "
+    ".onnx for a net, "
     ".lmdb or none for images"
 )
 
@@ -74,41 +75,58 @@ def convert(
 ) -> int:
     """Turn data sets and weights into one another.
 
-    The names' endings say from what to what. Weights: .caffemodel, .caffemodel.h5, .safetensors; solver states:
-    .solverstate, .solverstate.h5. A trained net: .onnx, from weights with --net, or from a checkpoint, which knows it.
+    The names' endings say from what to what. Weights: .caffemodel, .caffemodel.h5, .safetensors;
+    solver states: .solverstate, .solverstate.h5. A trained net: .onnx, from weights with --net, or
+    from a checkpoint, which knows it.
     Images: a list file ("path label" a line) or a folder with one folder per class ->
     LMDB. Any data source, written as "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image
-    (.binaryproto). With --state Caffe's two snapshot files become a checkpoint that train.resume takes, or a checkpoint
-    becomes the two files.
+    (.binaryproto). With --state Caffe's two snapshot files become a checkpoint that train.resume
+    takes, or a checkpoint becomes the two files.
 
-    Parameters
-    ----------
-    source
-        A file, a folder, or a data source. For weights also a run, by its directory or name: its best model, else its
-        newest checkpoint.
+    Parameters ---------- source
+        A file, a folder, or a data source. For weights also a run, by its directory or name: its
+        best model, else its newest checkpoint.
     target
         What to write.
     state
         The .solverstate that belongs to the weights, to read or to write.
     file
-        With --state: whose net and solver the checkpoint is of, for Caffe's files say no type of solver.
+        With --state: whose net and solver the checkpoint is of, for Caffe's files say no type of
+        solver.
     mean
         Write the mean image of the source.
     net
-        The net that describes the layers of a .caffemodel to write, or that the weights of an .onnx are of.
+        The net that describes the layers of a .caffemodel to write, or that the weights of an .onnx
+        are of.
     """
     with told():
         if state is not None:
-            say(_snapshot(weights_meant(Path(source), file), target, state, job_of_file(file, settings)))
+            say(
+                _snapshot(
+                    weights_meant(Path(source), file), target, state, job_of_file(file, settings)
+                )
+            )
         elif ".solverstate" in target.name:
             say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
         elif target.suffix == ".onnx":
-            size = (images.new_height, images.new_width) if images.new_height or images.new_width else None
-            given = Given(net=load_net(net) if net else None, size=size, order="gray" if images.gray else "")
-            say(f"{target}: {export(*for_use(weights_meant(Path(source), file), given), target)} operators")
+            size = (
+                (images.new_height, images.new_width)
+                if images.new_height or images.new_width
+                else None
+            )
+            given = Given(
+                net=load_net(net) if net else None, size=size, order="gray" if images.gray else ""
+            )
+            say(
+                f"{target}: {export(*for_use(weights_meant(Path(source), file), given), target)} "
+                ""
+                "operators"
+            )
         elif target.suffix in WEIGHTS:
             layers = convert_weights(
-                weights_meant(Path(source), file), target, load_net(net).for_phase(TRAIN) if net else None
+                weights_meant(Path(source), file),
+                target,
+                load_net(net).for_phase(TRAIN) if net else None,
             )
             say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
         elif source.startswith("format="):
@@ -139,7 +157,8 @@ def _from_source(source: str, target: Path, mean: bool) -> str:
 
 
 def _check_database(target: Path) -> None:
-    """NetError unless the name may be that of a database: another ending is meant to be another format."""
+    """NetError unless the name may be that of a database: another ending is meant to be another
+    format."""
     if target.suffix not in ("", ".lmdb"):
         raise NetError(f"{target}: found the ending '{target.suffix}', expected {TARGETS}")
 

@@ -1,4 +1,5 @@
-"""`init`: a cluster.toml to begin with, for the digits that ship, a folder of one's own images, or Caffe's solver."""
+"""`init`: a cluster.toml to begin with, for the digits that ship, a folder of one's own images, or
+Caffe's solver."""
 
 from __future__ import annotations
 
@@ -12,28 +13,29 @@ from nets import is_file, load_solver
 from nets.data.images import read_folders
 from roles.commands import starters
 from roles.commands.common import say, told
-from runtime.config.source import CLUSTER_FILE
+from runtime.config.toml_source import CLUSTER_FILE
 from runtime.config.toml_write import string
 from runtime.errors import ConfigError
 from runtime.reasons import reason
-from runtime.text import is_plain, one_line, printable
+from runtime.terminal_text import is_plain, one_line, printable
 
 TESTED = 5  # one image of so many of a class is kept for tests
 BATCH = 50  # as many as `starters` says, fewer where there are fewer images
 
 
-def init(directory: Path = Path(), *, images: Path | None = None, solver: Path | None = None) -> int:
+def init(
+    directory: Path = Path(), *, images: Path | None = None, solver: Path | None = None
+) -> int:
     """Write a commented cluster.toml to begin with.
 
-    Without a choice it trains LeNet on the digits that ship. What is there already is never written over.
+    Without a choice it trains LeNet on the digits that ship. What is there already is never written
+    over.
 
-    Parameters
-    ----------
-    directory
+    Parameters ---------- directory
         The folder to write into, made if it is not there.
     images
-        Train on image files of one's own: a folder with a folder per class. Also writes the lists of images to train
-        on and to test on, the names of the classes, a net and a solver.
+        Train on image files of one's own: a folder with a folder per class. Also writes the lists
+        of images to train on and to test on, the names of the classes, a net and a solver.
     solver
         Train what Caffe's solver.prototxt trains.
     """
@@ -45,7 +47,11 @@ def init(directory: Path = Path(), *, images: Path | None = None, solver: Path |
         elif solver is not None:
             files = of_solver(solver, directory)
         else:
-            files = {CLUSTER_FILE: _cluster("LeNet on the handwritten digits that ship.", starters.DIGITS, directory)}
+            files = {
+                CLUSTER_FILE: _cluster(
+                    ("LeNet on the handwritten digits that ship."), starters.DIGITS, directory
+                )
+            }
     write(directory, files)
     for name in files:
         say(f"wrote {directory / name}")
@@ -56,24 +62,34 @@ def init(directory: Path = Path(), *, images: Path | None = None, solver: Path |
 def of_images(folder: Path, directory: Path) -> dict[str, str]:
     """File name -> text, for a folder with a folder of images per class. DataError, ConfigError."""
     if not folder.is_dir():
-        raise ConfigError([f"{folder}: no such folder; expected one with a folder of images per class"])
+        raise ConfigError(
+            [(f"{folder}: no such folder; expected one with a folder of images per class")]
+        )
     paths, labels = read_folders(folder)
     classes = sorted(each.name for each in folder.iterdir() if each.is_dir())
     if len(classes) < 2:
-        raise ConfigError([f"{folder}: found {len(classes)} folder, expected one per class, two at least"])
+        raise ConfigError(
+            [(f"{folder}: found {len(classes)} folder, expected one per class, two at least")]
+        )
     lists: dict[bool, list[str]] = {True: [], False: []}  # kept for tests?
     counts = dict.fromkeys(labels, 0)
     for path, label in zip(paths, labels, strict=True):
         counts[label] += 1
-        lists[counts[label] % TESTED == 0].append(f"{_listed(str(path.relative_to(folder)))} {label}\n")
+        lists[counts[label] % TESTED == 0].append(
+            f"{_listed(str(path.relative_to(folder)))} {label}\n"
+        )
     if not lists[True]:
         most = max(counts.values())
-        text = f"found {most} images of a class at most, expected {TESTED} at least: every fifth is for tests"
+        text = (
+            f"found {most} images of a class at most, expected {TESTED} at least: every "
+            "fifth is for tests"
+        )
         raise ConfigError([f"{folder}: {text}"])
     batch, tested = (min(BATCH, len(lists[kept])) for kept in (False, True))
     train = starters.IMAGES.format(root=string(_from(directory, folder)))
     what = (
-        f"A small net on images of {len(classes)} classes: {len(lists[False])} to train on, {len(lists[True])} to test."
+        f"A small net on images of {len(classes)} classes: {len(lists[False])} to train on, "
+        f"{len(lists[True])} to test."
     )
     return {
         CLUSTER_FILE: _cluster(what, train, directory, preset="single", workers=1),
@@ -92,41 +108,68 @@ def of_solver(path: Path, directory: Path) -> dict[str, str]:
     spec = load_solver(path)
     tests = starters.CAFFE_TEST if spec.proto.test_iter else ""
     train = starters.CAFFE.format(solver=string(_from(directory, path)), test=tests)
-    return {CLUSTER_FILE: _cluster(f"What {one_line(path.name)} trains.", train, directory, preset="single", workers=1)}
+    return {
+        CLUSTER_FILE: _cluster(
+            f"What {one_line(path.name)} trains.", train, directory, preset="single", workers=1
+        )
+    }
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:
-    """All of the files, or none: ConfigError names those that are there already, and what cannot be written."""
-    if wrong := [name for name, text in files.items() if any("\ud800" <= sign <= "\udfff" for sign in text)]:
-        text = "would name a file or folder with bytes that are not UTF-8, which a text file cannot have; rename it"
+    """All of the files, or none: ConfigError names those that are there already, and what cannot be
+    written."""
+    if wrong := [
+        name for name, text in files.items() if any("\ud800" <= sign <= "\udfff" for sign in text)
+    ]:
+        text = (
+            "would name a file or folder with bytes that are not UTF-8, which a text file "
+            "cannot have; rename it"
+        )
         raise ConfigError([f"{directory / name}: {text}" for name in wrong])
     if there := [name for name in files if os.path.lexists(directory / name)]:
-        raise ConfigError([f"{directory / name}: is there already: name another folder, or move it" for name in there])
+        raise ConfigError(
+            [
+                (f"{directory / name}: is there already: name another folder, or move it")
+                for name in there
+            ]
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             with (directory / name).open("x") as opened:
                 opened.write(text)
     except OSError as error:
-        raise ConfigError([f"{error.filename or directory}: cannot be written: {reason(error)}"]) from None
+        raise ConfigError(
+            [(f"{error.filename or directory}: cannot be written: {reason(error)}")]
+        ) from None
 
 
-def _cluster(what: str, train: str, directory: Path, *, preset: str = "omnivore", workers: int = 2) -> str:
-    return starters.cluster(what, train, one_line(shlex.quote(str(directory / CLUSTER_FILE))), preset, workers)
+def _cluster(
+    what: str, train: str, directory: Path, *, preset: str = "omnivore", workers: int = 2
+) -> str:
+    return starters.cluster(
+        what, train, one_line(shlex.quote(str(directory / CLUSTER_FILE))), preset, workers
+    )
 
 
 def _from(directory: Path, path: Path) -> str:
     """The path as seen from `directory`: relative if it lies below the same folder, else whole."""
-    here, there = directory.resolve(), path.resolve()
+    here = directory.resolve()
+    there = path.resolve()
     common = Path(os.path.commonpath([here, there]))
     return os.path.relpath(there, here) if common != Path(common.anchor) else str(there)
 
 
 def _listed(name: str) -> str:
-    """A name that is to be a line of a list, or the start of one. ConfigError if it would be read as another."""
+    """A name that is to be a line of a list, or the start of one. ConfigError if it would be read
+    as another."""
     if name != name.strip() or not is_plain(name):
-        text = "found a control character, a space at an end or bytes that are not UTF-8 in this name"
-        raise ConfigError([f"{one_line(name)}: {text}, which a list with a name a line cannot have; rename it"])
+        text = (
+            "found a control character, a space at an end or bytes that are not UTF-8 in this name"
+        )
+        raise ConfigError(
+            [(f"{one_line(name)}: {text}, which a list with a name a line cannot have; rename it")]
+        )
     return name
 
 

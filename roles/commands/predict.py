@@ -83,14 +83,13 @@ def predict(
 ) -> int:
     """Classify images with a trained net.
 
-    A checkpoint of ours knows its net, what is done to images before, and the names of its classes. Other weights need
-    --net. Images of any size are resized; of folders all images are taken. Exit code 1: some could not be read.
+    A checkpoint of ours knows its net, what is done to images before, and the names of its classes.
+    Other weights need --net. Images of any size are resized; of folders all images are taken. Exit
+    code 1: some could not be read.
 
-    Parameters
-    ----------
-    weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or name: its best model,
-        else its newest checkpoint.
+    Parameters ---------- weights
+        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
+        name: its best model, else its newest checkpoint.
     images
         Image files and folders.
     top

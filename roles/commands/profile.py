@@ -1,4 +1,5 @@
-"""A profile of this machine for a plan: how long its actors' array work takes here, measured layer by layer.
+"""A profile of this machine for a plan: how long its actors' array work takes here, measured layer
+by layer.
 
 What a role's work is made of (`RoleOptions.loads`) says how long it takes.
 """
@@ -12,7 +13,7 @@ from roles.base.shapes import Shapes
 from roles.commands.common import say
 from roles.forecasting.costs import loads_of
 from roles.forecasting.layer_times import UNTIMED, table_of, timed
-from roles.forecasting.outlook import plainly
+from roles.forecasting.plan_forecast import plainly
 from roles.learning.job import Job
 from runtime.compute.service_times import as_text
 from runtime.compute.threads import using
@@ -22,20 +23,28 @@ from runtime.reasons import reason
 
 
 def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
-    """Time what the actors of `placement` do, on the device of `job`, with as many threads as those have that compute
-    layers; write the profile. ConfigError."""
+    """Time what the actors of `placement` do, on the device of `job`, with as many threads as those
+    have that compute layers; write the profile. ConfigError."""
     if job.device == EMULATED:
-        raise ConfigError([f"--profile {out}: devices are emulated, and compute nothing that could be timed"])
+        raise ConfigError(
+            [(f"--profile {out}: devices are emulated, and compute nothing that could be timed")]
+        )
     shapes = Shapes(plainly(placement.topology))
     loads = loads_of(shapes)
     working = {name for name, of in loads.items() if any(load.rows for load in of)}
     threads = max(spec.threads for spec in placement.processes if working & {*spec.actors})
     with using(threads):
-        found = timed(job, {load.rows for of in loads.values() for load in of if load.rows}, iterations)
+        found = timed(
+            job, {load.rows for of in loads.values() for load in of if load.rows}, iterations
+        )
     table = table_of(shapes, found)
     try:
         out.write_text(as_text(table), "utf-8")
     except OSError as error:
         raise ConfigError([f"--profile {out}: cannot be written: {reason(error)}"]) from None
-    rows, kinds = " and ".join(map(str, found.layers)), len(table) - len(UNTIMED)
-    say(f"{out}: {kinds} kinds of work, layers timed with {rows} rows and {threads} thread{'s'[: threads != 1]}")
+    rows = " and ".join(map(str, found.layers))
+    kinds = len(table) - len(UNTIMED)
+    say(
+        f"{out}: {kinds} kinds of work, layers timed with {rows} rows and {threads} "
+        f"thread{'s'[: threads != 1]}"
+    )

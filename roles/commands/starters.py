@@ -1,4 +1,5 @@
-"""The files that `init` writes, as text: cluster.toml for each kind of data, and a net and solver for photographs."""
+"""The files that `init` writes, as text: cluster.toml for each kind of data, and a net and solver
+for photographs."""
 
 from __future__ import annotations
 
@@ -125,8 +126,9 @@ def cluster(what: str, train: str, file: str, preset: str, workers: int) -> str:
 
 
 def net(classes: int, batch: int, tested: int) -> str:
-    """A small net for photographs, three convolutions that are each normalised over the batch: 56 x 56 crops of images
-    in blue, green, red; batches of `batch` to train on, of `tested` to test on."""
+    """A small net for photographs, three convolutions that are each normalised over the batch: 56 x
+    56 crops of images in blue, green, red; batches of `batch` to train on, of `tested` to test
+    on."""
     text = '# A small net for photographs. Images are blue, green, red.\nname: "photographs"\n\n'
     text += DATA_LAYER.format(phase="TRAIN", batch=batch, more="mirror: true ")
     text += DATA_LAYER.format(phase="TEST", batch=tested, more="")
@@ -141,4 +143,6 @@ def solver(images: int, batch: int) -> str:
     """30 times through the images."""
     iterations = max(10, 30 * images // batch)
     display = max(1, iterations // 20)
-    return SOLVER.format(iterations=iterations, images=images, interval=max(1, iterations // 3), display=display)
+    return SOLVER.format(
+        iterations=iterations, images=images, interval=max(1, iterations // 3), display=display
+    )

@@ -31,8 +31,9 @@ WORST = 20  # pairs
 
 @dataclass
 class Found:
-    """What a test net scores: means over its images, by what they are of; `missing` layers, which kept their first
-    values; top-k and confusion, if that was asked for, and what classes are called."""
+    """What a test net scores: means over its images, by what they are of; `missing` layers, which
+    kept their first values; top-k and confusion, if that was asked for, and what classes are
+    called."""
 
     net: str
     images: int
@@ -53,19 +54,19 @@ def test(
 ) -> int:
     """Score a model on the test data.
 
-    A net that has neither losses nor accuracies, such as one for deployment, is scored by the data's labels.
+    A net that has neither losses nor accuracies, such as one for deployment, is scored by the
+    data's labels.
 
-    Parameters
-    ----------
-    weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or name: its best model,
-        else its newest checkpoint.
+    Parameters ---------- weights
+        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
+        name: its best model, else its newest checkpoint.
     file
         The cluster's description: its net and test data are used.
     top
         Also tell in how many images the label is among so many best classes.
     confusion
-        Also tell which classes are taken for which: a table of up to 20 classes, the worst pairs of more.
+        Also tell which classes are taken for which: a table of up to 20 classes, the worst pairs of
+        more.
     json
         Write one JSON object for each test net.
     """
@@ -83,7 +84,10 @@ def test(
                 say(json_text.dumps(_as_json(found, confusion)))
                 continue
             for layer in found.missing:
-                say(f"{weights.name} has no weights for layer '{layer}': its first values are used{found.net}")
+                say(
+                    f"{weights.name} has no weights for layer '{layer}': its first values "
+                    f"are used{found.net}"
+                )
             for name, value in found.scores.items():
                 say(f"{name} {value:.4f} on {found.images} images{found.net}")
             for line in _as_text(found, confusion):
@@ -112,7 +116,10 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
             net.feed(name, array)
         for stage in net.stages:
             if stage.layer is not None:
-                net.load(stage.layer, tuple(net.ops.asarray(blob, net.dtype) for blob in blobs[stage.layer]))
+                net.load(
+                    stage.layer,
+                    tuple(net.ops.asarray(blob, net.dtype) for blob in blobs[stage.layer]),
+                )
             net.forward(stage)
         for name, value in (net.scalars() or _outputs(net, *fed[len(net.inputs) :])).items():
             sums[name] += rows * value
@@ -123,13 +130,21 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
 
 
 def _counted(tally: Tally | None, net: Net, judged: Scored, more: Sequence[Any], top: int) -> Tally:
-    """The tally with a batch more. NetError if the net gives no scores of classes, or nobody knows the labels."""
+    """The tally with a batch more. NetError if the net gives no scores of classes, or nobody knows
+    the labels."""
     scores = net.ops.to_host(net.blob(judged.scores))
-    labels = net.ops.to_host(net.blob(judged.labels)) if judged.labels else more[0] if more else None
+    labels = (
+        net.ops.to_host(net.blob(judged.labels)) if judged.labels else more[0] if more else None
+    )
     axis = judged.axis if scores.ndim > 1 else 0
     if labels is None or scores.ndim < 2 or scores.size != labels.size * scores.shape[axis]:
-        shapes = f"scores '{judged.scores}' of shape {scores.shape}, {'no labels' if labels is None else labels.shape}"
-        raise NetError(f"--top, --confusion: found {shapes}, expected scores of classes and a label for each")
+        shapes = (
+            f"scores '{judged.scores}' of shape {scores.shape}, "
+            f"{'no labels' if labels is None else labels.shape}"
+        )
+        raise NetError(
+            f"--top, --confusion: found {shapes}, expected scores of classes and a label for each"
+        )
     rows = rows_of(scores, np.asarray(labels), axis)
     tally = tally or Tally(rows[0].shape[1], top)
     tally.add(*rows)
@@ -146,14 +161,20 @@ def _names(weights: Path, of_data: Sequence[str]) -> Sequence[str]:
 
 
 def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
-    """What can be said of a net without scores: in how many images the largest number of its only output is that of the
-    label, if the data have `labels`; else the mean of each output."""
+    """What can be said of a net without scores: in how many images the largest number of its only
+    output is that of the label, if the data have `labels`; else the mean of each output."""
     outputs = {name: net.ops.to_host(net.blob(name)) for name in net.outputs}
     name, first = next(iter(outputs.items()))
-    classes = first.ndim > 1 and first.size == first.shape[0] * first.shape[1] and first.shape[1] > 1
+    classes = (
+        first.ndim > 1 and first.size == first.shape[0] * first.shape[1] and first.shape[1] > 1
+    )
     if labels is not None and labels.ndim == 1 and len(outputs) == 1 and classes:
         best = first.reshape(len(first), -1).argmax(1)
-        return {f"accuracy by the data's labels (largest number of '{name}')": float(np.mean(best == labels))}
+        return {
+            (f"accuracy by the data's labels (largest number of '{name}')"): float(
+                np.mean(best == labels)
+            )
+        }
     return {f"mean of output '{name}'": float(array.mean()) for name, array in outputs.items()}
 
 
@@ -162,7 +183,9 @@ def _as_text(found: Found, confusion: bool) -> list[str]:
     tally = found.tally
     if tally is None:
         return []
-    lines = [f"top-{tally.top} accuracy {tally.top_accuracy:.4f} on {tally.images} labels{found.net}"]
+    lines = [
+        (f"top-{tally.top} accuracy {tally.top_accuracy:.4f} on {tally.images} labels{found.net}")
+    ]
     if not confusion:
         return lines
     count = len(tally.confusion)
@@ -170,22 +193,36 @@ def _as_text(found: Found, confusion: bool) -> list[str]:
     recall = ["-" if np.isnan(share) else f"{share:.4f}" for share in tally.recall]
     if count <= WIDEST:
         rows = [["label", *names, "found"]]
-        rows += [[name, *map(str, row), share] for name, row, share in zip(names, tally.confusion, recall, strict=True)]
+        rows += [
+            [name, *map(str, row), share]
+            for name, row, share in zip(names, tally.confusion, recall, strict=True)
+        ]
         widths = [max(len(row[at]) for row in rows) for at in range(count + 2)]
-        return lines + ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return lines + [
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
     pairs = tally.worst(WORST)
     lines.append(f"{count} classes; the {len(pairs)} pairs that are confused most often:")
     totals = tally.confusion.sum(axis=1)
-    return lines + [f"{images:>6} of {totals[a]:<6} {names[a]} taken for {names[b]}" for a, b, images in pairs]
+    return lines + [
+        (f"{images:>6} of {totals[a]:<6} {names[a]} taken for {names[b]}") for a, b, images in pairs
+    ]
 
 
 def _as_json(found: Found, confusion: bool) -> dict[str, Any]:
-    said: dict[str, Any] = {"images": found.images, "scores": found.scores, "missing": list(found.missing)}
+    said: dict[str, Any] = {
+        "images": found.images,
+        "scores": found.scores,
+        "missing": list(found.missing),
+    }
     if found.net:
         said["net"] = found.net.removeprefix(", test net ")
     if (tally := found.tally) is not None:
         said["top"] = {"k": tally.top, "accuracy": tally.top_accuracy, "labels": tally.images}
         if confusion:
             said["confusion"] = tally.confusion.tolist()
-            said["classes"] = [called(number, found.names) for number in range(len(tally.confusion))]
+            said["classes"] = [
+                called(number, found.names) for number in range(len(tally.confusion))
+            ]
     return said

@@ -26,35 +26,44 @@ def time(
 ) -> int:
     """Time every layer of the net, forward and backward.
 
-    Parameters
-    ----------
-    file
+    Parameters ---------- file
         The cluster's description: its net, data and batch are used.
     iterations
         Passes to measure, after one to warm up.
     device
-        Where to compute: "cpu" or "cuda:N". Otherwise where `train.devices` has the actor `single` compute, or whom it
-        names first.
+        Where to compute: "cpu" or "cuda:N". Otherwise where `train.devices` has the actor `single`
+        compute, or whom it names first.
     profile
-        Write down how long the array work of the planned actors takes here into this file, too: for `plan --profile`
-        and for emulated devices.
+        Write down how long the array work of the planned actors takes here into this file, too: for
+        `plan --profile` and for emulated devices.
     """
     with told():
         job = _on(device, job_of_file(file, settings))
-        job = dataclasses.replace(job, batch=-(-job.batch // job.passes))  # of an iteration's passes, one
+        # of an iteration's passes, one
+        job = dataclasses.replace(job, batch=-(-job.batch // job.passes))
         net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         say(table(time_net(net, iterations=iterations, synchronize=waiting(job))))
-        say(f"parameters {size.weight_bytes / 1e6:.1f} MB, activations {size.data_bytes / 1e6:.1f} MB")
+        say(
+            f"parameters {size.weight_bytes / 1e6:.1f} MB, activations "
+            f"{size.data_bytes / 1e6:.1f} MB"
+        )
         plan = net.memory_plan
-        arrays = f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
+        arrays = (
+            f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
+        )
         say(f"memory of a training pass: {arrays}, scratch {net.scratch / 1e6:.1f} MB")
         if profile is not None:
             from roles.commands.profile import write
             from runtime.runs.checking import check
 
-            write(profile, check(file, settings).placement, _on(device, job_of_file(file, settings)), iterations)
+            write(
+                profile,
+                check(file, settings).placement,
+                _on(device, job_of_file(file, settings)),
+                iterations,
+            )
     return 0
 
 

@@ -6,11 +6,11 @@ pass_ledger       which reports are owed and heard
 grouping          who is in which group
 ticket_batching   how many iterations a lone group gets at once
 regroup           other groups and rates while a run goes on: what may be asked
-shape             the groups and rates as they are; tells everybody of others
+run_settings             the groups and rates as they are; tells everybody of others
 probing           a run that is held, tried with other groups and rates, and released
 handing_over      a run that ends where another goes on
-healing           who holds all of it, should somebody die
-cohort            which workers are slower than their peers
+state_holders           who holds all of it, should somebody die
+stragglers            which workers are slower than their peers
 timetable         when what is due, as the solver says
 testing           what tests say, and what follows of it
 gauges            what its page of metrics says of the run

@@ -1,7 +1,8 @@
-"""The coordinator: hands out tickets, follows the run, tests, saves, ends. The lead of every training topology.
+"""The coordinator: hands out tickets, follows the run, tests, saves, ends. The lead of every
+training topology.
 
-What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; `shape` is what the run is now,
-`probing` holds it. This shell talks.
+What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; `shape` is
+what the run is now, `probing` holds it. This shell talks.
 """
 
 from __future__ import annotations
@@ -14,34 +15,56 @@ from typing import ClassVar
 from nets.predict import Seen
 from roles.base.role import Anew, JobOptions
 from roles.checkpoints.best import NOTHING, Verdict, Watched
-from roles.checkpoints.rhythm import NEVER, Timing
+from roles.checkpoints.checkpoint_timing import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
-from roles.coordination.cohort import Cohort
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
-from roles.coordination.healing import holders_of
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
+from roles.coordination.run_settings import RunSettings
 from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
-from roles.coordination.shape import Shape
+from roles.coordination.state_holders import holders_of
+from roles.coordination.stragglers import Stragglers
 from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.job import InputShape
 from roles.learning.resume import SAVED, kept_of, losses_of, sweep
 from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
-from roles.messages import STOP, TEST, TRAIN, Hold, NextTicket, PassDone, Probe, Regroup, Release, Ticket, Updated
-from runtime import Actor, Conversation, Envelope, GetHolders, HandOver, ProgramFailed, Save, WindDown
+from roles.messages import (
+    STOP,
+    TEST,
+    TRAIN,
+    Hold,
+    NextTicket,
+    PassDone,
+    Probe,
+    Regroup,
+    Release,
+    Ticket,
+    Updated,
+)
+from runtime import (
+    Actor,
+    Conversation,
+    Envelope,
+    GetHolders,
+    HandOver,
+    ProgramFailed,
+    Save,
+    WindDown,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorOptions(JobOptions):
-    """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
-    must, the shapes of the data, so that predictions need not open them, who holds parameters (`holders`), how a batch
-    is cut (`shares`), what else the run can become (`live`), who has something beside the model (`keepers`), when
-    checkpoints are due by time (`timing`), what tests decide (`watched`), what checkpoints say of their use (`seen`),
-    who has the whole model after whole iterations (`replicas`)."""
+    """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who
+    holds what a checkpoint must, the shapes of the data, so that predictions need not open them,
+    who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become
+    (`live`), who has something beside the model (`keepers`), when checkpoints are due by time
+    (`timing`), what tests decide (`watched`), what checkpoints say of their use (`seen`), who has
+    the whole model after whole iterations (`replicas`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -69,35 +92,59 @@ class Coordinator(Actor):
     writes = SAVED
 
     def __init__(self, options: CoordinatorOptions) -> None:
-        self._job, self._replicas = options.job, () if options.job.emulated else options.replicas
+        self._job = options.job
+        self._replicas = () if options.job.emulated else options.replicas
         table = options.timetable
-        self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
-        self._tests, self._cohort = Tests(self, table, options.watched), Cohort()
-        self._shape = Shape(
-            self, options.groups, self._job.solver_spec, holders=options.holders, live=options.live,
-            shares=self._shares, rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
+        self._schedule = Schedule(table)
+        self._pace = Pace()
+        self._shares = Shares(options.shares)
+        self._tests = Tests(self, table, options.watched)
+        self._cohort = Stragglers()
+        self._shape = RunSettings(
+            self,
+            options.groups,
+            self._job.solver_spec,
+            holders=options.holders,
+            live=options.live,
+            shares=self._shares,
+            rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),
-        )  # fmt: skip
+        )
         servers = () if self._job.emulated else options.servers  # there is no model
         keepers = () if self._job.emulated else options.keepers
         self._probing = Probing(
-            self, self._schedule, self._shape, servers=servers, holders=options.holders, keepers=keepers,
+            self,
+            self._schedule,
+            self._shape,
+            servers=servers,
+            holders=options.holders,
+            keepers=keepers,
             trained=self._kept_one,
-        )  # fmt: skip
+        )
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
-        self._updates, self._display = options.updates, options.display
+        self._updates = options.updates
+        self._display = options.display
         self._asked: list[Envelope] = []
         self._begun = False  # nobody gets a ticket before
         self._changed = asyncio.Event()
         self._checkpoints = Checkpoints(
-            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set, seen=options.seen
-        )  # fmt: skip
-        self._handing_over = HandingOver(self, self._schedule, self._probing, self._checkpoints, emulated=not servers)
+            self,
+            self._job,
+            options.timing,
+            servers=servers,
+            keepers=keepers,
+            wake=self._changed.set,
+            seen=options.seen,
+        )
+        self._handing_over = HandingOver(
+            self, self._schedule, self._probing, self._checkpoints, emulated=not servers
+        )
         self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
 
     async def on_start(self) -> None:
-        """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
+        """Prepare the scoreboard; sweep what runs that were killed while they saved have left
+        beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._shape.solver.average_loss)
         self._gauges = RunGauges(self, self._schedule.table, self._job)
@@ -141,7 +188,10 @@ class Coordinator(Actor):
         how = "handed over" if self._handing_over.done else "finished"
         self.emit(how, **ended, checkpoint=self._checkpoints.last)
         if self._checkpoints.unsaved:
-            text = f"the last checkpoint could not be saved: {self._checkpoints.unsaved}; {self._checkpoints.kept}"
+            text = (
+                f"the last checkpoint could not be saved: {self._checkpoints.unsaved}; "
+                f"{self._checkpoints.kept}"
+            )
             raise ProgramFailed(text)
 
     async def on_stop(self) -> None:
@@ -160,7 +210,11 @@ class Coordinator(Actor):
         if message.phase == TRAIN:
             if not self._probing.under_way:  # probes leave no trace
                 self._shares.seen(envelope.sender, message.rows, message.seconds)
-                if (news := self._cohort.seen(envelope.sender, message.rows, message.seconds, self.now())) is not None:
+                if (
+                    news := self._cohort.seen(
+                        envelope.sender, message.rows, message.seconds, self.now()
+                    )
+                ) is not None:
                     self.emit(news.event[0], **news.event[1])
             self._check_loss(message)
             await self._reported(message.number)
@@ -196,9 +250,14 @@ class Coordinator(Actor):
     async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
         """Somebody has died: who holds all of the run?"""
         found = holders_of(
-            self._replicas, self._schedule, self._probing, batch=self._shape.batch, losses=self._scores.losses,
-            run=self.run_directory, more=self._tests.facts(self._schedule.completed) | self._shape.facts(),
-        )  # fmt: skip
+            self._replicas,
+            self._schedule,
+            self._probing,
+            batch=self._shape.batch,
+            losses=self._scores.losses,
+            run=self.run_directory,
+            more=self._tests.facts(self._schedule.completed) | self._shape.facts(),
+        )
         await self.reply(envelope, found)
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
@@ -239,7 +298,8 @@ class Coordinator(Actor):
         """Answer every worker that can be answered now. Members of a group get the same pass."""
         if not self._begun:
             return
-        asked, self._asked = self._asked, []
+        asked = self._asked
+        self._asked = []
         for envelope in asked:
             ticket = self._ticket(envelope.sender)
             if ticket is None:
@@ -255,7 +315,11 @@ class Coordinator(Actor):
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """What a group does next, and how its batch is cut."""
-        at_once = 1 if len(self._shape.sizes) > 1 else self._pace.at_once(self._schedule, self._display, self.now())
+        at_once = (
+            1
+            if len(self._shape.sizes) > 1
+            else self._pace.at_once(self._schedule, self._display, self.now())
+        )
         found = self._schedule.next_pass(len(members) + self._updates, at_once, self._shape.batch)
         if found is None:
             return None
@@ -266,7 +330,8 @@ class Coordinator(Actor):
         return found, self._shares.cuts(members[: found.rows], found.rows)
 
     def _check_loss(self, done: PassDone) -> None:
-        """Stop at a part's loss that is no number; a probe is only cut, and what is watched is undone."""
+        """Stop at a part's loss that is no number; a probe is only cut, and what is watched is
+        undone."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0 and not self._probing.diverged():
             self._gauges.diverged(loss)
@@ -301,10 +366,14 @@ class Coordinator(Actor):
         """An iteration has ended, after which so many are."""
         self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
         self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
-        table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
+        table = self._schedule.table
+        regular = bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:
-            between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does
-            self.emit("progress", **self._scores.progress(done, table.last, self.now(), between=between))
+            # so that a resumed run reports what an unbroken one does
+            between = first and done > 1 and not regular
+            self.emit(
+                "progress", **self._scores.progress(done, table.last, self.now(), between=between)
+            )
 
     def _kept_one(self, ended: Iteration, done: int) -> None:
         """The same of one of a probe that is kept: the run is held, and its time does not count."""
@@ -325,13 +394,15 @@ class Coordinator(Actor):
             self._schedule.save_best()
 
     async def _save(self) -> None:
-        idle_since, self._idle_since = self._idle_since, None
+        idle_since = self._idle_since
+        self._idle_since = None
         if self._job.emulated:  # there is no model
             return
         began = self.now()
         self._scores.pause(began)
         place = self._schedule.completed, self._schedule.images
-        wanted, regular = self._schedule.save_wanted, self._schedule.to_be_saved
+        wanted = self._schedule.save_wanted
+        regular = self._schedule.to_be_saved
         best = self._tests.best if self._schedule.best_wanted else {}
         facts = self._tests.facts(place[0]) | self._shape.facts()
         of = Snapshot(place, self._scores.losses, wanted, facts, best, regular)

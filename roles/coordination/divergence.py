@@ -8,10 +8,14 @@ from statistics import fmean, median
 
 FIRST = 10  # iterations whose losses say what the loss of a model is that has hardly learnt
 LAST = 10  # iterations whose mean is held against them: one batch alone may be hard
-ROSE = 10.0  # times. A model that is so much worse than an untrained one learns no more, though its numbers are finite
-# The same where what was trained can be undone. LeNet with 8 groups at momentum 0.2 and rate 0.08 rises to 4.4 in its
-# third iteration, learns again, and is beyond ROSE 40 to 70 iterations later, with three seeds of three.
-SOON, WATCHED = 4, 1.5
+# times. A model that is so much worse than an untrained one learns no more, though its numbers are
+# finite
+ROSE = 10.0
+# The same where what was trained can be undone. LeNet with 8 groups at momentum 0.2 and rate 0.08
+# rises to 4.4 in its third iteration, learns again, and is beyond ROSE 40 to 70 iterations later,
+# with three seeds of three.
+SOON = 4
+WATCHED = 1.5
 
 
 class Divergence:

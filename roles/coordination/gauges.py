@@ -1,4 +1,5 @@
-"""What a coordinator's page of metrics says of its run: loss, rate, how far it is, how old its checkpoint is.
+"""What a coordinator's page of metrics says of its run: loss, rate, how far it is, how old its
+checkpoint is.
 
 What tests say is in `testing`."""
 
@@ -16,19 +17,36 @@ class RunGauges:
     """Of the run of one coordinator. A gauge is there from when it is known."""
 
     def __init__(self, actor: Actor, table: Timetable, job: Job) -> None:
-        self._actor, self._table = actor, table
+        self._actor = actor
+        self._table = table
         gauge = actor.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
         self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
-        self._eta = gauge("eta_seconds", "Seconds until the last iteration, by the mean of those so far.")
+        self._eta = gauge(
+            "eta_seconds", ("Seconds until the last iteration, by the mean of those so far.")
+        )
         self._done = actor.counter("iterations", "Training iterations completed.")
         self._images = actor.counter("images", "Images trained on.")
         text = "Checkpoints that were written, and that could not be."
-        self._saves = {result: actor.counter("checkpoints", text, result=result) for result in ("written", "failed")}
+        self._saves = {
+            result: actor.counter("checkpoints", text, result=result)
+            for result in ("written", "failed")
+        }
         gauge("iterations_planned", "The number of the last iteration of the run.").set(table.last)
-        gauge("iterations_resumed", "Iterations of the runs that this one goes on from.").set(table.first)
-        facts = {"net": Path(job.net or job.solver).name, "kernels": job.kernels, "precision": job.precision}
-        gauge("training_info", "What is trained, and with which kernels.", **facts, device=job.device).set(1)
+        gauge("iterations_resumed", ("Iterations of the runs that this one goes on from.")).set(
+            table.first
+        )
+        facts = {
+            "net": Path(job.net or job.solver).name,
+            "kernels": job.kernels,
+            "precision": job.precision,
+        }
+        gauge(
+            "training_info",
+            ("What is trained, and with which kernels."),
+            **facts,
+            device=job.device,
+        ).set(1)
         self._clock = asyncio.get_running_loop().time  # the thread of the page has no loop to ask
         self._began = self._saved = self._clock()
 

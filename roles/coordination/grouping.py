@@ -1,4 +1,5 @@
-"""Which worker is in which group, and which pass each of them comes to next. Plain decisions, no messages."""
+"""Which worker is in which group, and which pass each of them comes to next. Plain decisions, no
+messages."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ Cut = tuple[Pass, tuple[int, ...]]  # a pass, and where its batch is cut among t
 class _Group:
     def __init__(self, members: Sequence[str]) -> None:
         self.members = tuple(members)
-        self.behind = dict.fromkeys(self.members, 0)  # member -> passes that others of its group have begun before it
-        self.open: list[tuple[Cut, int]] = []  # passes that some member has yet to begin, each with its `after`
+        # member -> passes that others of its group have begun before it
+        self.behind = dict.fromkeys(self.members, 0)
+        # passes that some member has yet to begin, each with its `after`
+        self.open: list[tuple[Cut, int]] = []
         self.after = -1  # the last training iteration handed out
 
     def begin(self, found: Cut | None) -> bool:
@@ -39,7 +42,9 @@ class Grouping:
 
     def __init__(self, groups: Sequence[Sequence[str]]) -> None:
         self._groups = [_Group(members) for members in groups]
-        self._group_of = {name: index for index, group in enumerate(self._groups) for name in group.members}
+        self._group_of = {
+            name: index for index, group in enumerate(self._groups) for name in group.members
+        }
 
     def __repr__(self) -> str:
         return f"<{len(self._group_of)} workers in {len(self._groups)} groups>"
@@ -50,9 +55,9 @@ class Grouping:
         return [group.members for group in self._groups]
 
     def next_of(self, worker: str, decide: Callable[[Sequence[str]], Cut | None]) -> Ticket | None:
-        """The worker's next ticket: that of its group's first pass that it has not begun, or a new one if `decide`
-        knows one; None: nothing yet, or nothing for a stranger. A pass of fewer rows than members is for the first of
-        them only."""
+        """The worker's next ticket: that of its group's first pass that it has not begun, or a new
+        one if `decide` knows one; None: nothing yet, or nothing for a stranger. A pass of fewer
+        rows than members is for the first of them only."""
         if worker not in self._group_of:
             return None
         index = self._group_of[worker]
@@ -66,6 +71,13 @@ class Grouping:
             group.begun(worker)
             if rank < len(cuts) - 1:
                 return Ticket(
-                    phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after,
-                    count=pass_.passes, first=pass_.first, probed=pass_.probed,
-                )  # fmt: skip
+                    phase=pass_.phase,
+                    number=pass_.number,
+                    group=index,
+                    rank=rank,
+                    cuts=cuts,
+                    after=after,
+                    count=pass_.passes,
+                    first=pass_.first,
+                    probed=pass_.probed,
+                )

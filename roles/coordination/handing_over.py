@@ -1,4 +1,5 @@
-"""A run that ends so that another goes on from where it is: with other workers, or without a machine.
+"""A run that ends so that another goes on from where it is: with other workers, or without a
+machine.
 
 asked -> what is under way ends -> the checkpoint is on disk -> handed over
                                 \\> it could not be written -> refused: the run goes on
@@ -25,15 +26,26 @@ class HandingOver:
     """Of the run of one coordinator. `emulated`: it has no model."""
 
     def __init__(
-        self, actor: Replies, schedule: Schedule, probing: Probing, checkpoints: Checkpoints, *, emulated: bool
+        self,
+        actor: Replies,
+        schedule: Schedule,
+        probing: Probing,
+        checkpoints: Checkpoints,
+        *,
+        emulated: bool,
     ) -> None:
-        self._actor, self._schedule, self._probing, self._checkpoints = actor, schedule, probing, checkpoints
+        self._actor = actor
+        self._schedule = schedule
+        self._probing = probing
+        self._checkpoints = checkpoints
         self._emulated = emulated
         self._asked: Envelope | None = None
         self.done = False
 
     def __repr__(self) -> str:
-        return f"<handing over: {'done' if self.done else 'asked' if self._asked else 'nobody asks'}>"
+        return (
+            f"<handing over: {'done' if self.done else 'asked' if self._asked else 'nobody asks'}>"
+        )
 
     def hear(self, envelope: Envelope) -> None:
         """Somebody wants it. MessageError in words if it cannot be now."""
@@ -43,16 +55,21 @@ class HandingOver:
         self._schedule.save()
 
     async def saved(self) -> None:
-        """What was to be saved is copied in memory: if it is to be handed over, wait for the disk."""
+        """What was to be saved is copied in memory: if it is to be handed over, wait for the
+        disk."""
         if self._asked is None or self._schedule.saves_again:
             return
         await self._checkpoints.written()
         if self._schedule.over:
             await self.refuse("the training is at its end")
         elif self._checkpoints.unsaved:
-            await self.refuse(f"nothing can be saved: {self._checkpoints.unsaved}; training goes on as it is")
+            await self.refuse(
+                f"nothing can be saved: {self._checkpoints.unsaved}; training goes on as it is"
+            )
         else:
-            asked, self._asked, self.done = self._asked, None, True
+            asked = self._asked
+            self._asked = None
+            self.done = True
             self._schedule.hand_over()
             at = f"iteration {self._schedule.completed}"
             await self._actor.reply(asked, HandedOver(file=self._checkpoints.last, at=at))
@@ -60,7 +77,8 @@ class HandingOver:
     async def refuse(self, why: str) -> None:
         """Nothing comes of it: tell whoever waits, if somebody does."""
         if self._asked is not None:
-            asked, self._asked = self._asked, None
+            asked = self._asked
+            self._asked = None
             await self._actor.reply(asked, Refusal(error=why))
 
     def _why_not(self) -> str:

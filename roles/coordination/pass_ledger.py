@@ -1,4 +1,5 @@
-"""Which reports about passes are owed, which are heard, and what they say together. Plain decisions, no messages sent.
+"""Which reports about passes are owed, which are heard, and what they say together. Plain
+decisions, no messages sent.
 
 What is under way is the schedule's to know; who reports about it shows when they do.
 """
@@ -12,9 +13,13 @@ from roles.learning.scoreboard import Iteration, Part, Scores, mean_scores
 from roles.messages import TRAIN, NextTicket, PassDone, Updated
 from runtime import Conversation, Standing
 
-OWED, HEARD, NOT_OWED = "owed", "heard", "not under way"
-OURS, STRANGER = "of this run", "none of this run's"
-HAND_OUT, END = "hand out", "end"
+OWED = "owed"
+HEARD = "heard"
+NOT_OWED = "not under way"
+OURS = "of this run"
+STRANGER = "none of this run's"
+HAND_OUT = "hand out"
+END = "end"
 
 WORKER = Conversation("a worker", "worker", STRANGER, {(OURS, NextTicket): (OURS,)})
 DONE = Conversation(
@@ -32,17 +37,22 @@ UPDATE = Conversation(
 
 
 class PassLedger:
-    """Of one coordinator. `workers` may ask for tickets; `owes` says whether a pass, by phase and number, is under
-    way."""
+    """Of one coordinator. `workers` may ask for tickets; `owes` says whether a pass, by phase and
+    number, is under way."""
 
     def __init__(self, workers: Iterable[str], owes: Callable[[str, int], bool]) -> None:
-        self._workers, self._owes = frozenset(workers), owes
+        self._workers = frozenset(workers)
+        self._owes = owes
         self._asking: Standing[tuple[str]] = Standing(WORKER, self._whose)
         self._done: Standing[tuple[str, int, str]] = Standing(DONE, self._unheard)
-        self._updates: Standing[tuple[int, str]] = Standing(UPDATE, lambda subject: self._owed(TRAIN, subject[0]))
-        self._reporters: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # of a pass, by phase and number
+        self._updates: Standing[tuple[int, str]] = Standing(
+            UPDATE, lambda subject: self._owed(TRAIN, subject[0])
+        )
+        # of a pass, by phase and number
+        self._reporters: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._updaters: defaultdict[int, list[str]] = defaultdict(list)
-        self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # scores, and of how many rows
+        # scores, and of how many rows
+        self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)
         self._iterations: defaultdict[int, Iteration] = defaultdict(Iteration)  # under way
 
     def __repr__(self) -> str:
@@ -58,8 +68,8 @@ class PassLedger:
         self._asking.hear(message, sender, (sender,))
 
     def done(self, message: PassDone, sender: str) -> tuple[int, Scores] | None:
-        """A worker's report about its part of a pass; with the last part, the rows of all and the means of their
-        scores. MessageError if none is owed."""
+        """A worker's report about its part of a pass; with the last part, the rows of all and the
+        means of their scores. MessageError if none is owed."""
         key = (message.phase, message.number)
         self._done.hear(message, sender, (*key, sender))
         self._reporters[key].append(sender)
@@ -76,8 +86,9 @@ class PassLedger:
         return sum(rows for rows, _ in parts), scores
 
     def updated(self, message: Updated, sender: str) -> None:
-        """A server has an iteration in its layers. It is as stale as on the server where it read first and came in
-        last, which saw most others in between. MessageError if the report is not owed."""
+        """A server has an iteration in its layers. It is as stale as on the server where it read
+        first and came in last, which saw most others in between. MessageError if the report is not
+        owed."""
         number = message.number
         self._updates.hear(message, sender, (number, sender))
         self._updaters[number].append(sender)
@@ -85,8 +96,8 @@ class PassLedger:
         iteration.staleness = max(iteration.staleness or 0, message.staleness)
 
     def end(self, number: int) -> Iteration:
-        """The last report about an iteration was heard, and it is no longer under way: what was said of it. Reports of
-        the next may have come before."""
+        """The last report about an iteration was heard, and it is no longer under way: what was
+        said of it. Reports of the next may have come before."""
         self._forget((TRAIN, number))
         for server in self._updaters.pop(number, ()):
             self._updates.move(END, (number, server))

@@ -1,14 +1,15 @@
-"""A run that is held: its model is kept in memory, probes train from it and put it back, until it is released.
+"""A run that is held: its model is kept in memory, probes train from it and put it back, until it
+is released.
 
 going on -- Hold --> to be held -- all that was handed out is in the model --> held -- Release --> going on
                                                                                held -- Probe --> probing --> held
 going on, watched -- training diverges --> held
 
-A probe that is kept and whose loss does not rise, or falls as is wanted, is training: its iterations are the run's, and
-the model that it leaves is the one that is kept from then on.
+A probe that is kept and whose loss does not rise, or falls as is wanted, is training: its
+iterations are the run's, and the model that it leaves is the one that is kept from then on.
 
-Whoever releases it may have it watched: for so many iterations the model stays in memory, and is put back should
-training diverge, as after a probe.
+Whoever releases it may have it watched: for so many iterations the model stays in memory, and is
+put back should training diverge, as after a probe.
 """
 
 from __future__ import annotations
@@ -22,16 +23,32 @@ from typing import NamedTuple
 
 from roles.coordination.divergence import Divergence
 from roles.coordination.regroup import impossible
+from roles.coordination.run_settings import RunSettings, Settings
 from roles.coordination.schedule import Schedule
-from roles.coordination.shape import Settings, Shape
 from roles.learning.model_holder import SetAside, TakeBack
 from roles.learning.scoreboard import HELD, RELEASED, Iteration
-from roles.messages import Done, GetState, Held, Hold, Probe, Probed, Release, Released, SetState, State
+from roles.messages import (
+    Done,
+    GetState,
+    Held,
+    Hold,
+    Probe,
+    Probed,
+    Release,
+    Released,
+    SetState,
+    State,
+)
 from runtime import Actor, Conversation, Envelope, Message, Standing
 from runtime.messages.message import Refusal
 
-GOING_ON, ASKED, PROBING = "going on", "to be held", "probing"
-HOLD, PUT_BACK, GO_BACK, END = "hold", "put back", "go back", "end"
+GOING_ON = "going on"
+ASKED = "to be held"
+PROBING = "probing"
+HOLD = "hold"
+PUT_BACK = "put back"
+GO_BACK = "go back"
+END = "end"
 HOLDING = Conversation(
     "the hold on the run",
     "run",
@@ -55,8 +72,8 @@ ROSE = 1.5  # times the first loss of a probe: from there on it is not kept
 
 
 class Watch(NamedTuple):
-    """Who waits for what becomes of a release; iterations, images and iterations of probes before it; at how many
-    iterations it ends."""
+    """Who waits for what becomes of a release; iterations, images and iterations of probes before
+    it; at how many iterations it ends."""
 
     asked: Envelope
     iterations: int
@@ -66,25 +83,31 @@ class Watch(NamedTuple):
 
 
 class Probing:
-    """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or replicas of it;
-    `keepers` have something beside it that goes from one iteration to the next; `trained` hears of iterations of a
-    probe that turn out to be the run's, the how manieth each is."""
+    """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or
+    replicas of it; `keepers` have something beside it that goes from one iteration to the next;
+    `trained` hears of iterations of a probe that turn out to be the run's, the how manieth each
+    is."""
 
     def __init__(
         self,
         actor: Actor,
         schedule: Schedule,
-        shape: Shape,
+        shape: RunSettings,
         *,
         servers: Sequence[str],
         holders: Sequence[str],
         keepers: Sequence[str] = (),
         trained: Callable[[Iteration, int], None] = lambda iteration, number: None,
     ) -> None:
-        self._actor, self._schedule, self._shape = actor, schedule, shape
-        self._servers, self._holders, self._keepers = tuple(servers), tuple(holders), tuple(keepers)
+        self._actor = actor
+        self._schedule = schedule
+        self._shape = shape
+        self._servers = tuple(servers)
+        self._holders = tuple(holders)
+        self._keepers = tuple(keepers)
         self._standing: Standing[tuple[str]] = Standing(HOLDING)
-        self._wish: tuple[Hold | Probe | Release, Envelope] | None = None  # what comes once nothing is under way
+        # what comes once nothing is under way
+        self._wish: tuple[Hold | Probe | Release, Envelope] | None = None
         self._kept: Mapping[str, State] | None = None  # who has the model -> what of it
         self._asked: Envelope | None = None  # who waits for the present probe
         self._watch: Watch | None = None
@@ -93,7 +116,9 @@ class Probing:
         self._before: Settings | None = None  # what was before it
         self._held_at = self._began = 0.0
         self._ends: list[float] = []  # of the iterations of the present probe
-        self._until, self._wanted, self._falls = NO_LIMIT, 0, 0.0
+        self._until = NO_LIMIT
+        self._wanted = 0
+        self._falls = 0.0
         self._losses: list[float] = []
         self._trained = trained
         self._iterations: list[Iteration] = []  # of a probe that is to be kept
@@ -104,7 +129,8 @@ class Probing:
 
     @property
     def under_way(self) -> bool:
-        """Do the iterations that end now belong to a probe, or will they be undone as if they did?"""
+        """Do the iterations that end now belong to a probe, or will they be undone as if they
+        did?"""
         return self._asked is not None or self._going_back
 
     @property
@@ -123,20 +149,23 @@ class Probing:
         return self._watch is not None
 
     def hear(self, message: Hold | Probe | Release, envelope: Envelope) -> None:
-        """Somebody wants something, which is done once nothing is under way. MessageError if it may not come now or
-        cannot be."""
+        """Somebody wants something, which is done once nothing is under way. MessageError if it may
+        not come now or cannot be."""
         if self._schedule.winding_down:
             raise impossible("the run ends")
         self._standing.check(message, envelope.sender, RUN)
         if not isinstance(message, Hold):
             self._shape.wanted(message)
         if isinstance(message, Probe) and message.iterations < 1:
-            raise impossible(f"found a probe of {message.iterations} iterations, expected at least 1")
+            raise impossible(
+                f"found a probe of {message.iterations} iterations, expected at least 1"
+            )
         self._standing.hear(message, envelope.sender, RUN)
         self._wish = message, envelope
 
     async def go_on(self) -> None:
-        """Nothing is under way: keep the model, or put it back; then do what is wanted, if something is."""
+        """Nothing is under way: keep the model, or put it back; then do what is wanted, if
+        something is."""
         if self._watch is not None and not self._going_back:
             await self._watched(self._watch)
         if self._kept is None:
@@ -168,14 +197,15 @@ class Probing:
             self._losses.append(iteration.loss)
             if iteration.loss > ROSE * self._losses[0]:
                 self._schedule.undo_probe()
-        if len(self._ends) == self._wanted - 1 and not fell(self._losses, self._falls):  # the last decides
+        # the last decides
+        if len(self._ends) == self._wanted - 1 and not fell(self._losses, self._falls):
             self._schedule.undo_probe()
         if now >= self._until:
             self._schedule.cut_probe(kept=fell(self._losses, self._falls))
 
     def diverged(self) -> bool:
-        """A loss is no number: the probe ends with the iterations under way, and so does what is watched, to be undone.
-        False: neither is."""
+        """A loss is no number: the probe ends with the iterations under way, and so does what is
+        watched, to be undone. False: neither is."""
         if self._asked is not None:
             self._diverged = True
             self._schedule.cut_probe()
@@ -188,7 +218,8 @@ class Probing:
 
     async def trained(self, loss: float) -> None:
         """An iteration of the run itself has ended."""
-        diverges, watch = self._divergence.shows(loss), self._watch
+        diverges = self._divergence.shows(loss)
+        watch = self._watch
         if watch is None:
             return
         if (diverges or self._divergence.likely) and self._schedule.training:
@@ -202,7 +233,10 @@ class Probing:
             await self._watched(self._watch)
         if self._standing.state(RUN) != GOING_ON:
             self._standing.move(END, RUN)
-        wish, self._wish, self._kept, self._held = self._wish, None, None, False
+        wish = self._wish
+        self._wish = None
+        self._kept = None
+        self._held = False
         if wish is not None:
             await self._actor.reply(wish[1], Refusal(error="the run ends"))
 
@@ -225,7 +259,13 @@ class Probing:
             self._shape.tell(self._schedule.completed)
         await self._tell_keepers(TakeBack(last=not release.watched))
         done = self._schedule.completed
-        self._watch = Watch(envelope, done, self._schedule.images, self._schedule.probed, until=done + release.watched)
+        self._watch = Watch(
+            envelope,
+            done,
+            self._schedule.images,
+            self._schedule.probed,
+            until=done + release.watched,
+        )
         self._held = False
         self._schedule.released()
         self._actor.emit(RELEASED, iteration=done, seconds=self._actor.now() - self._held_at)
@@ -235,14 +275,18 @@ class Probing:
     async def _watched(self, watch: Watch) -> None:
         """It went well: nobody goes back."""
         self._watch = self._kept = None
-        await self._actor.reply(watch.asked, Released(iterations=self._schedule.completed - watch.iterations))
+        await self._actor.reply(
+            watch.asked, Released(iterations=self._schedule.completed - watch.iterations)
+        )
 
     async def _go_back(self, watch: Watch) -> None:
         """All is as before the release, but for groups, rates and batch."""
         await self._put_back()
         self._divergence.forget()
         self._standing.move(GO_BACK, RUN)
-        self._going_back, self._watch, self._held = False, None, True
+        self._going_back = False
+        self._watch = None
+        self._held = True
         self._held_at = self._actor.now()
         self._actor.emit(HELD, iteration=watch.iterations)
         undone = self._schedule.probed - watch.probed
@@ -254,10 +298,15 @@ class Probing:
     async def _begin(self, probe: Probe, envelope: Envelope) -> None:
         self._before = self._shape.settings
         await self._shape.become(self._shape.wanted(probe))
-        self._asked, self._losses, self._ends, self._diverged = envelope, [], [], False
+        self._asked = envelope
+        self._losses = []
+        self._ends = []
+        self._diverged = False
         self._began = self._actor.now()
         self._until = self._began + probe.seconds if probe.seconds > 0 else NO_LIMIT
-        self._iterations, self._wanted, self._falls = [], probe.iterations, probe.falls
+        self._iterations = []
+        self._wanted = probe.iterations
+        self._falls = probe.falls
         self._schedule.probe(probe.iterations, kept=probe.kept)
 
     async def _end_probe(self, asked: Envelope) -> None:
@@ -273,7 +322,9 @@ class Probing:
         self._asked = self._before = None
         self._standing.move(PUT_BACK, RUN)
         seconds = self._ends[-1] - self._began if self._ends else 0.0
-        probed = Probed(losses=tuple(self._losses), seconds=seconds, pace=each, diverged=self._diverged)
+        probed = Probed(
+            losses=tuple(self._losses), seconds=seconds, pace=each, diverged=self._diverged
+        )
         await self._actor.reply(asked, dataclasses.replace(probed, kept=self._schedule.keeps))
 
     def _count(self) -> None:
@@ -285,11 +336,14 @@ class Probing:
 
     async def _keep(self) -> None:
         """The model as it is now, in memory."""
-        self._kept = {name: await self._actor.ask(name, GetState(), State) for name in self._servers}
+        self._kept = {
+            name: await self._actor.ask(name, GetState(), State) for name in self._servers
+        }
         await self._tell_keepers(SetAside())
 
     async def _put_back(self) -> None:
-        """Everybody who holds something of the model gets it back; replicas what the first of them gave."""
+        """Everybody who holds something of the model gets it back; replicas what the first of them
+        gave."""
         assert self._kept is not None
         if self._kept:
             for name in dict.fromkeys((*self._servers, *self._holders)):
@@ -300,14 +354,14 @@ class Probing:
 
 
 def fell(losses: Sequence[float], part: float) -> bool:
-    """Is the mean loss of the later half so much below the first, which is that of the model that all begin with? By no
-    part: always."""
+    """Is the mean loss of the later half so much below the first, which is that of the model that
+    all begin with? By no part: always."""
     return not part or (bool(losses) and fmean(losses[len(losses) // 2 :]) < (1 - part) * losses[0])
 
 
 def pace(ends: Sequence[float], groups: int) -> float:
-    """Seconds from one end of an iteration to the next in the later half: the first iterations of a run are slow, and
-    groups that begin together do not share anything yet. The halves are cut between two turns of all groups, which may
-    end together. 0 where there is no later half."""
+    """Seconds from one end of an iteration to the next in the later half: the first iterations of a
+    run are slow, and groups that begin together do not share anything yet. The halves are cut
+    between two turns of all groups, which may end together. 0 where there is no later half."""
     half = len(ends) // groups // 2 * groups
     return (ends[-1] - ends[half - 1]) / (len(ends) - half) if half else 0.0

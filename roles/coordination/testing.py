@@ -17,7 +17,9 @@ class Tests:
     """Of the run of one coordinator."""
 
     def __init__(self, actor: Actor, table: Timetable, watched: Watched) -> None:
-        self._actor, self._table, self._history = actor, table, History(watched)
+        self._actor = actor
+        self._table = table
+        self._history = History(watched)
 
     def __repr__(self) -> str:
         return f"<tests of {len(self._table.tests)} nets, {self._history!r}>"
@@ -28,22 +30,29 @@ class Tests:
         self._gauges = {
             test.phase: {
                 "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
-                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
+                "accuracy": gauge(
+                    "accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()
+                ),
             }
             for test in self._table.tests
         }
 
     async def resumed(self, path: str, facts: dict[str, str]) -> Verdict:
-        """The run goes on from this checkpoint: what its tests said counts on. The best model so far comes along."""
+        """The run goes on from this checkpoint: what its tests said counts on. The best model so
+        far comes along."""
         kept = kept_of(facts)
         first = -1 if kept is not None and self.due(kept) else self._table.first
         self._history = History(self._history.watched, first, facts.get(KEY, ""))
-        iteration, before = self._history.best_iteration, Path(path if kept is None else kept.run)
+        iteration = self._history.best_iteration
+        before = Path(path if kept is None else kept.run)
         here = self._actor.run_directory
         if kept is not None:
             before /= before.name  # who was in memory had no file beside the best one
         if iteration >= 0 and not await asyncio.to_thread(taken_over, before, iteration, here):
-            text = "the best model so far, of iteration %d, is not beside %s: it is kept where it was, if it still is"
+            text = (
+                "the best model so far, of iteration %d, is not beside %s: it is kept "
+                "where it was, if it still is"
+            )
             self._actor.log.warning(text, iteration, before.name)
         return Verdict(stop=self._history.stop())
 

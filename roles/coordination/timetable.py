@@ -31,6 +31,7 @@ def with_tests(timetable: Timetable, job: Job, sources: Mapping[str, Source]) ->
     several = len(job.test_phases) > 1
     names = {phase: job.test_name(phase) if several else "" for phase in job.test_phases}
     tests = tuple(
-        NetTest(job.test_rows(phase, sources[phase]), job.rows(phase), phase, name) for phase, name in names.items()
+        NetTest(job.test_rows(phase, sources[phase]), job.rows(phase), phase, name)
+        for phase, name in names.items()
     )
     return dataclasses.replace(timetable, tests=tests)

@@ -1,8 +1,10 @@
-"""The accumulator: adds up on the CPU what the devices of one machine copied to host memory, and tells them the sum.
+"""The accumulator: adds up on the CPU what the devices of one machine copied to host memory, and
+tells them the sum.
 
-That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the backward pass.
-Arrays are added in pairs of neighbours by rank, and these in pairs, each pair as soon as it is there; every device
-updates its own replica. Of accumulators on several hosts the first adds up the sums of all hosts in the same way:
+That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the
+backward pass. Arrays are added in pairs of neighbours by rank, and these in pairs, each pair as
+soon as it is there; every device updates its own replica. Of accumulators on several hosts the
+first adds up the sums of all hosts in the same way:
 
     member -> accumulator of its host -> the first one -> accumulators -> members
 """
@@ -17,15 +19,27 @@ from roles.base.loads import Load, Loads
 from roles.base.role import Held, Sent, SummingOptions
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Sending, Step, Steps, Turn, Work
-from roles.exchange.partial_sums import BY, HERE, NOT_THEIRS, SUM, SUMMED, check_array, check_count, copied
+from roles.exchange.partial_sums import (
+    BY,
+    HERE,
+    NOT_THEIRS,
+    SUM,
+    SUMMED,
+    check_array,
+    check_count,
+    copied,
+)
 from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
-from roles.learning.parts import Parts, in_parts
+from roles.learning.part_counts import Parts, in_parts
 from roles.messages import Blobs, Contribution, SharedSum
 from runtime import Actor, Conversation, Envelope, Standing
 
-PART = in_parts("a member's array of a sum, or another host's sum", "iteration bucket", Contribution)
-AWAITED, NOT_GIVEN = "awaited from the first accumulator", "before this host's sum was given"
+PART = in_parts(
+    ("a member's array of a sum, or another host's sum"), "iteration bucket", Contribution
+)
+AWAITED = "awaited from the first accumulator"
+NOT_GIVEN = "before this host's sum was given"
 TOTAL = Conversation(
     "the sum of all hosts",
     BY,
@@ -37,8 +51,9 @@ TOTAL = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class AccumulatorOptions(SummingOptions):
-    """The names of the `members` by rank, the kernels it computes with and the dtype of what it adds up. On several
-    hosts: the accumulators of the others (`below`), or the first one (`above`)."""
+    """The names of the `members` by rank, the kernels it computes with and the dtype of what it
+    adds up. On several hosts: the accumulators of the others (`below`), or the first one
+    (`above`)."""
 
     members: tuple[str, ...]
     dtype: str = "float32"
@@ -50,12 +65,16 @@ class AccumulatorOptions(SummingOptions):
         for size in shapes.options[self.members[0]].summed(shapes):
             if self.above:
                 yield self.above, Contribution, shapes.number * size
-            yield from ((told, SharedSum, shapes.number * size) for told in (*self.below, *self.members))
+            yield from (
+                (told, SharedSum, shapes.number * size) for told in (*self.below, *self.members)
+            )
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """Each array is added; with the last one, all are told the sum, or first the accumulator above."""
+        """Each array is added; with the last one, all are told the sum, or first the accumulator
+        above."""
         for number, size in enumerate(shapes.options[self.members[0]].sums(shapes, turn)):
-            bucket, whole = str(number), shapes.number * size
+            bucket = str(number)
+            whole = shapes.number * size
             above: tuple[Key, ...] = tuple(
                 (name, "accumulate", bucket, sender) for sender in (*self.members, *self.below)
             )
@@ -88,10 +107,15 @@ class HostAccumulator(Actor):
     conversations: ClassVar[tuple[Conversation, ...]] = (PART, TOTAL)
 
     def __init__(self, options: AccumulatorOptions) -> None:
-        self._members, self._kernels, self._dtype = options.members, options.kernels, options.dtype
-        self._above, self._below = options.above, options.below
-        self._sizes: dict[int, int] = {}  # bucket -> numbers in it, from the first array that came of it
-        self._given: dict[int, int] = {}  # bucket -> iteration of this host's last sum that went to the first
+        self._members = options.members
+        self._kernels = options.kernels
+        self._dtype = options.dtype
+        self._above = options.above
+        self._below = options.below
+        # bucket -> numbers in it, from the first array that came of it
+        self._sizes: dict[int, int] = {}
+        # bucket -> iteration of this host's last sum that went to the first
+        self._given: dict[int, int] = {}
         self._done: dict[int, int] = {}  # bucket -> iteration of the last sum of all that came
         self._parts = Parts(PART)
         self._totals: Standing[tuple[int, int, str]] = Standing(TOTAL, self._unheard)
@@ -104,11 +128,14 @@ class HostAccumulator(Actor):
     def _build(self) -> None:
         self._ops = cpu_ops(self._kernels)
         self._ops.memory = self.memory
-        self._sum, self._of_hosts = GradientSum(self._ops), GradientSum(self._ops)
+        self._sum = GradientSum(self._ops)
+        self._of_hosts = GradientSum(self._ops)
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
-        """Add an array; with the last one, tell everybody the sum, or give it to the first accumulator."""
-        senders, sender = (*self._members, *self._below), envelope.sender
+        """Add an array; with the last one, tell everybody the sum, or give it to the first
+        accumulator."""
+        senders = (*self._members, *self._below)
+        sender = envelope.sender
         place = senders.index(sender) if sender in senders else -1
         part = (message.number, message.bucket), place, len(senders)
         self._parts.check(message, sender, *part)
@@ -121,14 +148,19 @@ class HostAccumulator(Actor):
         self._sums.inc()
         if self._above:
             self._given[message.bucket] = message.number
-            given = Contribution(number=message.number, bucket=message.bucket, values=total, into=())
+            given = Contribution(
+                number=message.number, bucket=message.bucket, values=total, into=()
+            )
             await self.tell(self._above, given, step=message.number)
         else:
-            await self._tell(SharedSum(number=message.number, bucket=message.bucket, values=(total,)))
+            await self._tell(
+                SharedSum(number=message.number, bucket=message.bucket, values=(total,))
+            )
 
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
         """The sum of all hosts, for the members of this one."""
-        sender, subject = envelope.sender, (message.number, message.bucket, envelope.sender)
+        sender = envelope.sender
+        subject = (message.number, message.bucket, envelope.sender)
         self._totals.check(message, sender, subject)
         check_count(message, sender, "arrays", len(message.values), 1)
         check_array(message.values[0], self._sizes[message.bucket], self._dtype, sender)
@@ -146,7 +178,12 @@ class HostAccumulator(Actor):
     def _check(self, message: Contribution, sender: str) -> None:
         """MessageError unless its array is as large as those that came of its bucket before."""
         check_count(message, sender, "memories for a sum", len(message.into), 0)
-        check_array(message.values, self._sizes.get(message.bucket, message.values.size), self._dtype, sender)
+        check_array(
+            message.values,
+            self._sizes.get(message.bucket, message.values.size),
+            self._dtype,
+            sender,
+        )
         self._sizes[message.bucket] = message.values.size
 
     def _unheard(self, subject: tuple[int, int, str]) -> str:
@@ -158,11 +195,14 @@ class HostAccumulator(Actor):
         return AWAITED if step <= self._given.get(bucket, -1) else NOT_GIVEN
 
     def _add(self, message: Contribution, place: int) -> Array | None:
-        """An array of a member, then this host's sum as the first of all hosts'; or another host's sum."""
-        key, members = (message.number, message.bucket), len(self._members)
+        """An array of a member, then this host's sum as the first of all hosts'; or another host's
+        sum."""
+        key = (message.number, message.bucket)
+        members = len(self._members)
         blobs: Blobs | None = (message.values,)
         if place < members:
-            blobs, place = self._sum.add(key, place, members, (message.values,)), members - 1
+            blobs = self._sum.add(key, place, members, (message.values,))
+            place = members - 1
         if blobs is not None:
             blobs = self._of_hosts.add(key, place - members + 1, 1 + len(self._below), blobs)
         return None if blobs is None else blobs[0]

@@ -1,12 +1,14 @@
-"""The shape of a reduction tree whose nodes are the workers themselves (FireCaffe, section 6.2). Ranks only.
+"""The shape of a reduction tree whose nodes are the workers themselves (FireCaffe, section 6.2).
+Ranks only.
 
-Written in base `fan_in`, a rank's lowest digit other than 0 says at which level it sends; its parent is the rank with a
-0 there. With fan_in 2 that is the binomial tree: at level l every 2**(l + 1)-th rank receives from the one 2**l above.
+Written in base `fan_in`, a rank's lowest digit other than 0 says at which level it sends; its
+parent is the rank with a 0 there. With fan_in 2 that is the binomial tree: at level l every 2**(l +
+1)-th rank receives from the one 2**l above.
 
     8 members, fan_in 2       level 0: 1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6    level 1: 2 -> 0, 6 -> 4    level 2: 4 -> 0
 
-Members of several hosts make such a tree in each host, and the first of each host one between the hosts: so one sum
-leaves a host, and one comes.
+Members of several hosts make such a tree in each host, and the first of each host one between the
+hosts: so one sum leaves a host, and one comes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """A member's place in the tree: who gets its sum (None: the root, which has the whole), and who sends to it.
+    """A member's place in the tree: who gets its sum (None: the root, which has the whole), and who
+    sends to it.
 
     `levels`: the children of each level in the order of ranks, those who send first first.
     """
@@ -26,7 +29,8 @@ class Position(NamedTuple):
 
 
 def place_of(rank: int, members: int, fan_in: int) -> Position:
-    """The place of `rank` among `members`. At each of ceil(log_fan_in(members)) levels fan_in - 1 send to one."""
+    """The place of `rank` among `members`. At each of ceil(log_fan_in(members)) levels fan_in - 1
+    send to one."""
     if fan_in < 2:
         raise ValueError(f"fan_in is {fan_in}, expected at least 2")
     levels: list[tuple[int, ...]] = []

@@ -1,4 +1,5 @@
-"""Which gradients travel together: layers in the order of the backward pass, in buckets that are worth a message."""
+"""Which gradients travel together: layers in the order of the backward pass, in buckets that are
+worth a message."""
 
 from __future__ import annotations
 
@@ -11,20 +12,22 @@ from ops import Array
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import Blobs
 
-BUCKET_BYTES = 1 << 18  # a bucket takes layers until it has that much: the update of one hides the way of the next
-# Between hosts, where a message costs more: CIFAR-10 quick is then one bucket, not three, and 8 hosts whose messages
-# two cores handle take 36 ms an iteration, not 51 (measured once, 2026-11-25). Were handling free, as predictions have
-# it, they would take 20 ms, and 15 with three
+# a bucket takes layers until it has that much: the update of one hides the way of the next
+BUCKET_BYTES = 1 << 18
+# Between hosts, where a message costs more: CIFAR-10 quick is then one bucket, not three, and 8
+# hosts whose messages two cores handle take 36 ms an iteration, not 51 (measured once, 2026-11-25).
+# Were handling free, as predictions have it, they would take 20 ms, and 15 with three
 FAR_BUCKET_BYTES = 1 << 20
-# In shared memory, where members add up themselves between their own work: an earlier sum hides little, and a bucket
-# costs two messages and two waits. LeNet in one bucket, not two: 4 % less processor time an iteration, 42 switches of
-# threads and not 69 (2 workers, 2 cores, 2026-11-25)
+# In shared memory, where members add up themselves between their own work: an earlier sum hides
+# little, and a bucket costs two messages and two waits. LeNet in one bucket, not two: 4 % less
+# processor time an iteration, 42 switches of threads and not 69 (2 workers, 2 cores, 2026-11-25)
 SHARED_BUCKET_BYTES = 1 << 21
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Stages in backward order; the gradients of their layers lie in one array of `size` numbers (`views`)."""
+    """Stages in backward order; the gradients of their layers lie in one array of `size` numbers
+    (`views`)."""
 
     number: int
     stages: tuple[Stage, ...]
@@ -46,7 +49,8 @@ class Bucket:
 
 
 def buckets_of(net: WorkerNet, least: int = BUCKET_BYTES) -> list[Bucket]:
-    """The net's buckets in the order in which a backward pass completes them, of `least` bytes but for the last."""
+    """The net's buckets in the order in which a backward pass completes them, of `least` bytes but
+    for the last."""
     made: list[Bucket] = []
     stages: list[Stage] = []
     for stage in reversed(net.stages):

@@ -1,14 +1,16 @@
-"""Sums arrays of p members in memory that all of them see: a few add up, each its share of every array, for all.
+"""Sums arrays of p members in memory that all of them see: a few add up, each its share of every
+array, for all.
 
     member -> adders       Contribution: my array is complete; the first: and here is memory for the sum
     adder                  adds up its share of all p arrays, neighbours by rank first, into its place of the sum
     adder -> adders        SharedSum: my share is there; or, to those that do not share memory with me, the share itself
     first member -> rest   SharedSum: the sum is there
 
-In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. There are as
-many adders as the host has cores: more would only have to be told (30 MB of 8 members on two busy cores: 30 and
-43 ms with 2 adders, 36 and 51 with 8). Small arrays have one adder; of few members each adds them up for itself:
-that is sooner done than told. All get the same bits either way.
+In shared memory every byte is read once and written once, whatever p is, and nothing but places
+travels. There are as many adders as the host has cores: more would only have to be told (30 MB of 8
+members on two busy cores: 30 and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one
+adder; of few members each adds them up for itself: that is sooner done than told. All get the same
+bits either way.
 """
 
 from __future__ import annotations
@@ -29,15 +31,30 @@ from roles.base.steps import Key as Name
 from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
 from roles.exchange.buckets import SHARED_BUCKET_BYTES
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count, shares
+from roles.exchange.partial_sums import (
+    BY,
+    CLOSED,
+    HERE,
+    SUM,
+    SUMMED,
+    Arrays,
+    Key,
+    Summands,
+    check_count,
+    shares,
+)
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 from runtime.memory.arena import writable
 
-ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
-ALONE_MEMBERS = 3  # that tell one another everything. 256 KB of 8 took a busy host 15 ms so, with one adder 4.5
+# of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
+ALONE_BYTES = 4 << 20
+# that tell one another everything. 256 KB of 8 took a busy host 15 ms so, with one adder 4.5
+ALONE_MEMBERS = 3
 
-AWAITED, SHARE_AWAITED, SUM_AWAITED = "awaited", "its share awaited", "the sum awaited"
+AWAITED = "awaited"
+SHARE_AWAITED = "its share awaited"
+SUM_AWAITED = "the sum awaited"
 ARRAY = Conversation(
     "a member's array, at an adder",
     BY,
@@ -59,31 +76,35 @@ SHARE = Conversation(
 
 
 def adding(size: int, members: int, adders: int | None) -> int:
-    """How many of the members add up a sum of so many bytes for all. 0: everybody does, for itself."""
+    """How many of the members add up a sum of so many bytes for all. 0: everybody does, for
+    itself."""
     if (members - 1) * size > ALONE_BYTES:
         return min(adders or members, members)
     return 0 if members <= ALONE_MEMBERS else 1
 
 
 def adders_of(members: Sequence[str], cores: int | None) -> int:
-    """How many of them add up, on a host with so many cores: decided once, when a run is planned. All, where that is
-    not known."""
+    """How many of them add up, on a host with so many cores: decided once, when a run is planned.
+    All, where that is not known."""
     return min(len(members), cores or len(members))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveOptions(ExchangeOptions):
-    """All `members` in the order of summation, the receiver of this too; the first `adders` of them add up (None:
-    all)."""
+    """All `members` in the order of summation, the receiver of this too; the first `adders` of them
+    add up (None: all)."""
 
     bucket_bytes: ClassVar[int] = SHARED_BUCKET_BYTES
     members: tuple[str, ...]
     adders: int | None = None
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Its array to the adders, an adder's share to the others, the first member's word to the rest."""
-        members, number = self.members, shapes.number
-        rank, shared = members.index(name), adding(number * size, len(members), self.adders)
+        """Its array to the adders, an adder's share to the others, the first member's word to the
+        rest."""
+        members = self.members
+        number = shapes.number
+        rank = members.index(name)
+        shared = adding(number * size, len(members), self.adders)
         adders = members[: shared or None]
         place = size if shared and not rank else 0  # the first member's memory for the sum
         share = 0
@@ -100,8 +121,10 @@ class CollectiveOptions(ExchangeOptions):
                 yield other, SharedSum, number * size
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
-        """An adder's share of all arrays; where everybody adds up for itself, that is done with the update."""
-        members, rank = len(self.members), self.members.index(name)
+        """An adder's share of all arrays; where everybody adds up for itself, that is done with the
+        update."""
+        members = len(self.members)
+        rank = self.members.index(name)
         count = adding(shapes.number * size, members, self.adders)
         if rank < count:
             low, high = shares(size, count)[rank]
@@ -110,20 +133,28 @@ class CollectiveOptions(ExchangeOptions):
                 yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Its array to the adders; as an adder its share, and those of the others; the first tells the rest."""
-        members, rank, number = self.members, self.members.index(name), shapes.number
+        """Its array to the adders; as an adder its share, and those of the others; the first tells
+        the rest."""
+        members = self.members
+        rank = self.members.index(name)
+        number = shapes.number
         count = adding(number * size, len(members), self.adders)
         adders = members[: count or None]
         place = size if count and not rank else 0
         others = tuple(other for other in adders if other != name)
         rest = members[len(adders) :]
-        mine, given = (name, "bucket", bucket), (name, "Contribution", bucket)
-        share, whole = (name, "share", bucket), (name, "SharedSum", bucket)
+        mine = (name, "bucket", bucket)
+        given = (name, "Contribution", bucket)
+        share = (name, "share", bucket)
+        whole = (name, "SharedSum", bucket)
         yield from one_by_one(given, others, number * (size + place), mine)
         above: tuple[Name, ...] = (arrival((members[0], *whole[1:]), name, len(rest)),)
         if name in adders:
             # an adder names itself no receiver: others have one receiver less, or as many
-            came = [arrival((other, *given[1:]), name, len(adders) - (other in adders)) for other in members]
+            came = [
+                arrival((other, *given[1:]), name, len(adders) - (other in adders))
+                for other in members
+            ]
             above = (mine, *all_sent(given, others), *(key for key in came if key[0] != name))
         if name in adders and count:
             yield Step((name, "reduce", bucket), Work("reduce"), above)
@@ -132,7 +163,9 @@ class CollectiveOptions(ExchangeOptions):
             shares_of = [arrival((other, *share[1:]), name, len(others)) for other in others]
             above = ((name, "gather", bucket),)
             gather = None if shapes.shared_memory else Work("gather")
-            yield Step(above[0], gather, (*shares_of, (name, "reduce", bucket), *all_sent(share, others)))
+            yield Step(
+                above[0], gather, (*shares_of, (name, "reduce", bucket), *all_sent(share, others))
+            )
         if count and not rank:
             yield from one_by_one(whole, rest, number * size, above[0])
             above = (*above, *all_sent(whole, rest))
@@ -151,12 +184,21 @@ class Collective(Exchange):
     conversations: ClassVar[tuple[Conversation, ...]] = (ARRAY, SHARE)
 
     def __init__(
-        self, actor: Actor, options: CollectiveOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self,
+        actor: Actor,
+        options: CollectiveOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
-        self._actor, self._members, self._ops = actor, options.members, ops
-        self._adders, self._dtype = options.adders, np.dtype(dtype)
+        self._actor = actor
+        self._members = options.members
+        self._ops = ops
+        self._adders = options.adders
+        self._dtype = np.dtype(dtype)
         self._rank = self._members.index(actor.name)
-        self._counts = {bucket: self._adding(size) for bucket, size in sizes.items()}  # how many add it up for all
+        # how many add it up for all
+        self._counts = {bucket: self._adding(size) for bucket, size in sizes.items()}
         self._arrays = Summands(ARRAY, self._array_awaited, sizes, dtype)
         self._sums = Summands(SHARE, self._sum_awaited, sizes, dtype)
 
@@ -166,13 +208,16 @@ class Collective(Exchange):
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
         """Everybody talks to everybody."""
-        options = CollectiveOptions(members=members.names, adders=adders_of(members.names, members.cores))
+        options = CollectiveOptions(
+            members=members.names, adders=adders_of(members.names, members.cores)
+        )
         return Layout(options, tuple(itertools.combinations(members.names, 2)))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """Exchange what is needed for the sum of all members' arrays of this key (1-D).
 
-        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
+        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written
+        to.
         """
         step, bucket = key
         count = self._adding(len(mine))
@@ -184,7 +229,11 @@ class Collective(Exchange):
             total = lambda: whole  # noqa: E731
         else:
             arrays = await self._of_all(self._arrays, self._members, key, (mine, *into))
-            total = await self._share(key, arrays) if count else lambda: self._add([given[0] for given in arrays])
+            total = (
+                await self._share(key, arrays)
+                if count
+                else lambda: self._add([given[0] for given in arrays])
+            )
         for summands in (self._arrays, self._sums):
             summands.close(key)
         return total
@@ -196,8 +245,11 @@ class Collective(Exchange):
         adders = self._members[: self._adding(len(whole))]
         share, in_place = await self._actor.compute("reduce", self._reduce, arrays)
         for name, given in zip(adders, arrays, strict=False):
-            seen = in_place and writable(given[0]) is not None  # whose memory is seen here sees what is written here
-            await self._tell((name,), SharedSum(number=step, bucket=bucket, values=() if seen else (share,)))
+            # whose memory is seen here sees what is written here
+            seen = in_place and writable(given[0]) is not None
+            await self._tell(
+                (name,), SharedSum(number=step, bucket=bucket, values=() if seen else (share,))
+            )
         sums = await self._of_all(self._sums, adders, key, () if in_place else (share,))
         if any(sums):
             whole = await self._actor.compute("gather", self._gather, whole, sums)
@@ -211,8 +263,12 @@ class Collective(Exchange):
             if name != self._actor.name:
                 await self._actor.tell(name, message, step=message.number)
 
-    async def _of_all(self, summands: Summands, names: Iterable[str], key: Key, mine: Arrays) -> list[Arrays]:
-        return [mine if name == self._actor.name else await summands.of(key, name) for name in names]
+    async def _of_all(
+        self, summands: Summands, names: Iterable[str], key: Key, mine: Arrays
+    ) -> list[Arrays]:
+        return [
+            mine if name == self._actor.name else await summands.of(key, name) for name in names
+        ]
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
@@ -225,7 +281,8 @@ class Collective(Exchange):
     def summed(self, message: SharedSum, sender: str) -> None:
         """A member's share is added up, or the whole."""
         key = (message.number, message.bucket)
-        size, count = self._sums.size(message, sender, key), self._counts[message.bucket]
+        size = self._sums.size(message, sender, key)
+        count = self._counts[message.bucket]
         joins = self._joins(count)
         check_count(message, sender, "arrays", len(message.values), *((0, 1) if joins else (1,)))
         low, high = shares(size, count)[self._members.index(sender)] if joins else (0, size)
@@ -255,11 +312,13 @@ class Collective(Exchange):
     # in the compute thread
 
     def _reduce(self, arrays: Sequence[Arrays]) -> tuple[Array, bool]:
-        """This member's share, added up; is it in its place of the sum? It is where that may be written to."""
+        """This member's share, added up; is it in its place of the sum? It is where that may be
+        written to."""
         into = arrays[0][1]
         low, high = shares(len(into), self._adding(len(into)))[self._rank]
         parts = [given[0][low:high] for given in arrays]
-        place = writable(into)  # the first member's own memory, too: others see it only where it is shared
+        # the first member's own memory, too: others see it only where it is shared
+        place = writable(into)
         if place is None:
             return self._add(parts), False
         self._ops.add_all(parts, place[low:high])

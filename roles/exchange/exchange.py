@@ -6,8 +6,8 @@
     ring         piece by piece round a ring of them (`ring`)
     host         at an accumulator in host memory (`host`, `accumulator`)
 
-Every exchange gives all members the same bits, whoever came first. Which there are: `roles.registry`; which one a
-worker has: `choice`.
+Every exchange gives all members the same bits, whoever came first. Which there are:
+`roles.registry`; which one a worker has: `choice`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
 from runtime.plan.topology import Link
 
-Between = tuple[tuple[int, str], ...]  # from so many bytes on, the exchange of this name; from few bytes on to many
+# from so many bytes on, the exchange of this name; from few bytes on to many
+Between = tuple[tuple[int, str], ...]
 TREE: Between = ((0, "tree"),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeOptions:
-    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json. A bucket takes layers
-    until it has `bucket_bytes`."""
+    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json. A
+    bucket takes layers until it has `bucket_bytes`."""
 
     bucket_bytes: ClassVar[int] = BUCKET_BYTES
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and message."""
+        """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and
+        message."""
         return ()
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
@@ -50,8 +52,8 @@ class ExchangeOptions:
         return ()
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """What that member does for one sum, from (name, "bucket", bucket) on, when its own array is there, until
-        (name, "summed", bucket)."""
+        """What that member does for one sum, from (name, "bucket", bucket) on, when its own array
+        is there, until (name, "summed", bucket)."""
         yield Step((name, "summed", bucket), None, ((name, "bucket", bucket),))
 
     @property
@@ -70,9 +72,10 @@ class Home:
 
 @dataclass(frozen=True)
 class Members:
-    """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are those of an actor that
-    adds up for others: how it computes, of what, and its name. `cores`: of the host where they live, if known. `hosts`:
-    where they live on several; then `between` says which way sums shall take from host to host."""
+    """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are
+    those of an actor that adds up for others: how it computes, of what, and its name. `cores`: of
+    the host where they live, if known. `hosts`: where they live on several; then `between` says
+    which way sums shall take from host to host."""
 
     names: tuple[str, ...]
     fan_in: int = 2
@@ -86,7 +89,8 @@ class Members:
 
 @dataclass(frozen=True)
 class Layout:
-    """An exchange in a topology: what each member is told, who talks to whom, actors besides the members."""
+    """An exchange in a topology: what each member is told, who talks to whom, actors besides the
+    members."""
 
     options: ExchangeOptions
     links: tuple[Link, ...]
@@ -94,13 +98,15 @@ class Layout:
 
 
 class Exchange(ABC):
-    """Of one actor, which hands it the two messages. `sizes` are those of the buckets, in numbers of `dtype`; `ops`
-    compute in host memory."""
+    """Of one actor, which hands it the two messages. `sizes` are those of the buckets, in numbers
+    of `dtype`; `ops` compute in host memory."""
 
     Options: ClassVar[type[Any]]
     fans: ClassVar[bool] = True  # it looks at the fan-in of its members
-    repeats: ClassVar[bool] = False  # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
-    over_hosts: ClassVar[str] = ""  # the exchange that takes its place among members on several hosts; "": itself
+    # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
+    repeats: ClassVar[bool] = False
+    # the exchange that takes its place among members on several hosts; "": itself
+    over_hosts: ClassVar[str] = ""
     ways: ClassVar[bool] = False  # from host to host there are several, of which one is chosen
 
     @abstractmethod
@@ -120,14 +126,17 @@ class Exchange(ABC):
 
     @abstractmethod
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """Exchange what is needed for the sum of all members' arrays of this key (1-D, on the host).
+        """Exchange what is needed for the sum of all members' arrays of this key (1-D, on the
+        host).
 
-        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
+        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written
+        to.
         """
 
     @abstractmethod
     def contributed(self, message: Contribution, sender: str) -> None:
-        """Gradients of others are complete. MessageError if they do not belong here, or came before."""
+        """Gradients of others are complete. MessageError if they do not belong here, or came
+        before."""
 
     @abstractmethod
     def summed(self, message: SharedSum, sender: str) -> None:

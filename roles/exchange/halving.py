@@ -1,10 +1,12 @@
-"""Sums arrays of p members by halves and puts them together by doubling; p is 1, 2, 4, 8, ... (Rabenseifner, 2004).
+"""Sums arrays of p members by halves and puts them together by doubling; p is 1, 2, 4, 8, ...
+(Rabenseifner, 2004).
 
     member <-> partner   Contribution, log2(p) times: the half that the partner adds up from now on
     member <-> partner   SharedSum, log2(p) times, the last partner first: all of the whole that I have
 
-Every member sends and gets 2 (p - 1) / p of the array, as round a ring, in 2 log2(p) messages one after the other, as
-along a tree. Neighbours by rank come first, then pairs of neighbours: the bits are those of a tree of pairs.
+Every member sends and gets 2 (p - 1) / p of the array, as round a ring, in 2 log2(p) messages one
+after the other, as along a tree. Neighbours by rank come first, then pairs of neighbours: the bits
+are those of a tree of pairs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,18 @@ from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
 from roles.base.steps import Sending, Step, Steps, Work
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count, shares
+from roles.exchange.partial_sums import (
+    BY,
+    CLOSED,
+    HERE,
+    SUM,
+    SUMMED,
+    Arrays,
+    Key,
+    Summands,
+    check_count,
+    shares,
+)
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 
@@ -45,8 +58,9 @@ WHOLE = Conversation(
 
 @dataclass(frozen=True)
 class Halving:
-    """Half of what a member still adds up goes to a partner, the other half is `kept`: pieces, of as many as there are
-    members. `below`: the partner's rank is the lower one, and so are the pieces `given` to it."""
+    """Half of what a member still adds up goes to a partner, the other half is `kept`: pieces, of
+    as many as there are members. `below`: the partner's rank is the lower one, and so are the
+    pieces `given` to it."""
 
     partner: str
     given: range
@@ -62,15 +76,21 @@ class HalvingOptions(ExchangeOptions):
 
     def halvings(self, name: str) -> Iterator[Halving]:
         """With whom it halves, one after the other."""
-        rank, mine, far = self.members.index(name), range(len(self.members)), 1
+        rank = self.members.index(name)
+        mine = range(len(self.members))
+        far = 1
         while far < len(self.members):
-            below, middle = bool(rank & far), len(mine) // 2
-            given, mine = (mine[:middle], mine[middle:]) if below else (mine[middle:], mine[:middle])
+            below = bool(rank & far)
+            middle = len(mine) // 2
+            given, mine = (
+                (mine[:middle], mine[middle:]) if below else (mine[middle:], mine[:middle])
+            )
             yield Halving(self.members[rank ^ far], given, mine, below)
             far *= 2
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Of each half, the sums that the partner goes on with; of the whole, what the partner has not."""
+        """Of each half, the sums that the partner goes on with; of the whole, what the partner has
+        not."""
         for turn, given, kept in self._sized(name, size):
             yield turn.partner, Contribution, shapes.number * given
             yield turn.partner, SharedSum, shapes.number * kept
@@ -83,7 +103,8 @@ class HalvingOptions(ExchangeOptions):
             yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Half by half: one leaves, one comes and is added to; back again, what is there leaves, what is not comes."""
+        """Half by half: one leaves, one comes and is added to; back again, what is there leaves,
+        what is not comes."""
         turns = self._sized(name, size)
         above: Name = (name, "bucket", bucket)
         for turn, given, _ in turns:
@@ -103,7 +124,11 @@ class HalvingOptions(ExchangeOptions):
         """Its turns, with the numbers of what it gives and keeps in each."""
         sizes = [high - low for low, high in shares(size, len(self.members))]
         return [
-            (turn, sum(sizes[piece] for piece in turn.given), sum(sizes[piece] for piece in turn.kept))
+            (
+                turn,
+                sum(sizes[piece] for piece in turn.given),
+                sum(sizes[piece] for piece in turn.kept),
+            )
             for turn in self.halvings(name)
         ]
 
@@ -118,9 +143,15 @@ class HalvingExchange(Exchange):
     conversations: ClassVar[tuple[Conversation, ...]] = (HALF, WHOLE)
 
     def __init__(
-        self, actor: Actor, options: HalvingOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self,
+        actor: Actor,
+        options: HalvingOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
-        self._actor, self._ops = actor, ops
+        self._actor = actor
+        self._ops = ops
         self._turns = {turn.partner: turn for turn in options.halvings(actor.name)}
         self._cuts = {bucket: shares(size, len(options.members)) for bucket, size in sizes.items()}
         self._halves = Summands(HALF, self._awaited, sizes, dtype)
@@ -133,7 +164,12 @@ class HalvingExchange(Exchange):
     def laid_out(cls, members: Members) -> Layout:
         """Everybody talks to as many partners as there are halvings."""
         options = HalvingOptions(members=members.names)
-        links = [(name, turn.partner) for name in members.names for turn in options.halvings(name) if not turn.below]
+        links = [
+            (name, turn.partner)
+            for name in members.names
+            for turn in options.halvings(name)
+            if not turn.below
+        ]
         return Layout(options, tuple(links))
 
     @classmethod
@@ -150,10 +186,13 @@ class HalvingExchange(Exchange):
             await self._actor.tell(turn.partner, half, step=step)
             (came,) = await self._halves.of(key, turn.partner)
             pair = [came, total[kept]] if turn.below else [total[kept], came]
-            total, low = await self._actor.compute("reduce", self._add, pair), low + kept.start
+            total = await self._actor.compute("reduce", self._add, pair)
+            low = low + kept.start
         pieces: Arrays = (total,)
         for turn in reversed(turns):
-            await self._actor.tell(turn.partner, SharedSum(number=step, bucket=bucket, values=pieces), step=step)
+            await self._actor.tell(
+                turn.partner, SharedSum(number=step, bucket=bucket, values=pieces), step=step
+            )
             others = await self._wholes.of(key, turn.partner)
             pieces = (*others, *pieces) if turn.below else (*pieces, *others)
         self._halves.close(key)
@@ -196,7 +235,8 @@ class HalvingExchange(Exchange):
         return self._ops.add_all(pair, self._ops.empty(pair[0].shape, pair[0].dtype))
 
     def _gather(self, pieces: Arrays, size: int) -> Array:
-        whole, low = self._ops.empty((size,), pieces[0].dtype), 0
+        whole = self._ops.empty((size,), pieces[0].dtype)
+        low = 0
         for piece in pieces:
             whole[low : low + len(piece)] = piece
             low += len(piece)

@@ -15,7 +15,10 @@ from runtime import Conversation, Message, MessageError, Standing
 Key = tuple[int, int]  # iteration, bucket
 Arrays = tuple[Array, ...]
 BY = "iteration bucket sender"
-HERE, SUMMED, NO_BUCKET, NOT_THEIRS = "here", "summed before", "of no bucket", "not from there"
+HERE = "here"
+SUMMED = "summed before"
+NO_BUCKET = "of no bucket"
+NOT_THEIRS = "not from there"
 CLOSED = (NO_BUCKET, NOT_THEIRS)
 SUM = "sum"
 CUT = 16  # numbers: shares begin with cache lines
@@ -29,8 +32,9 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
 
 
 class Summands:
-    """Of one actor. `sizes` are those of the buckets, in numbers of `dtype`; `awaited` gives the state of what a peer
-    has to give for a bucket, if it has: the conversation takes it from there to HERE."""
+    """Of one actor. `sizes` are those of the buckets, in numbers of `dtype`; `awaited` gives the
+    state of what a peer has to give for a bucket, if it has: the conversation takes it from there
+    to HERE."""
 
     def __init__(
         self,
@@ -39,7 +43,9 @@ class Summands:
         sizes: Mapping[int, int],
         dtype: DTypeLike,
     ) -> None:
-        self._sizes, self._dtype, self._awaited = dict(sizes), dtype, awaited
+        self._sizes = dict(sizes)
+        self._dtype = dtype
+        self._awaited = awaited
         self._standing: Standing[tuple[int, int, str]] = Standing(talk, self._unheard)
         self._open: dict[Key, dict[str, asyncio.Future[Arrays]]] = {}
         self._done = dict.fromkeys(self._sizes, -1)  # bucket -> iteration of its last sum
@@ -52,7 +58,9 @@ class Summands:
         self._standing.check(message, sender, (*key, sender))
         return self._sizes[key[1]]
 
-    def arrived(self, message: Message, sender: str, key: Key, arrays: Arrays, sizes: Iterable[int] = ()) -> None:
+    def arrived(
+        self, message: Message, sender: str, key: Key, arrays: Arrays, sizes: Iterable[int] = ()
+    ) -> None:
         """What a peer gives for a sum is here: arrays of the bucket's size, or of `sizes`.
 
         MessageError: it may not come, or is of another shape.
@@ -93,14 +101,19 @@ def check_array(values: Array, size: int, dtype: DTypeLike, sender: str) -> None
     """MessageError unless it is of this dtype and of shape (size,)."""
     expected = np.dtype(dtype)
     if values.shape != (size,) or values.dtype != expected:
-        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected {expected}({size},)")
+        raise MessageError(
+            "bad_shape",
+            (f"{sender} sent {values.dtype}{values.shape}, expected {expected}({size},)"),
+        )
 
 
 def check_count(message: Message, sender: str, what: str, found: int, *expected: int) -> None:
     """MessageError unless a message carries as many arrays as one of these."""
     if found not in expected:
         wanted = " or ".join(map(str, expected))
-        raise MessageError("bad_shape", f"{message!r} of {sender}: found {found} {what}, expected {wanted}")
+        raise MessageError(
+            "bad_shape", (f"{message!r} of {sender}: found {found} {what}, expected {wanted}")
+        )
 
 
 def copied(array: Array, ops: Backend) -> Array:

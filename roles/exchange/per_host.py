@@ -1,12 +1,14 @@
-"""Sums arrays of members on several hosts: in shared memory on each host, then one member of each with the others'.
+"""Sums arrays of members on several hosts: in shared memory on each host, then one member of each
+with the others'.
 
     member -> adders of its host       Contribution, as in a collective
     adder -> first member of its host  SharedSum: my share is there
     first member -> those of the other hosts    the host's sum, along a tree, round a ring or by halves
     first member -> rest of its host   SharedSum: the sum of all is there
 
-So one sum leaves a host and one comes, however many members it has. Which way a sum takes follows from its bytes.
-Members are added in pairs by rank on each host, then the hosts, but for the ring in pairs too.
+So one sum leaves a host and one comes, however many members it has. Which way a sum takes follows
+from its bytes. Members are added in pairs by rank on each host, then the hosts, but for the ring in
+pairs too.
 """
 
 from __future__ import annotations
@@ -28,20 +30,24 @@ from roles.exchange.exchange import TREE, Between, Exchange, ExchangeOptions, Ho
 from roles.exchange.halving import HalvingExchange, HalvingOptions
 from roles.exchange.partial_sums import Arrays, Key, copied, shares
 from roles.exchange.ring import RingExchange, RingOptions
-from roles.exchange.tree import TreeExchange, TreeOptions
+from roles.exchange.tree_exchange import TreeExchange, TreeOptions
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 from runtime.plan.forecast import shown
 
 FAN_IN = 2  # between hosts: pairs
-WAYS: dict[str, type[Exchange]] = {"tree": TreeExchange, "ring": RingExchange, "halving": HalvingExchange}
+WAYS: dict[str, type[Exchange]] = {
+    "tree": TreeExchange,
+    "ring": RingExchange,
+    "halving": HalvingExchange,
+}
 HOW = {"tree": "up a tree and down again", "ring": "round a ring", "halving": "by halves and back"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerHostOptions(ExchangeOptions):
-    """The members of each host by rank, the receiver of this among them; how many of each add up; which way
-    sums take between them."""
+    """The members of each host by rank, the receiver of this among them; how many of each add up;
+    which way sums take between them."""
 
     bucket_bytes: ClassVar[int] = FAR_BUCKET_BYTES
     hosts: tuple[tuple[str, ...], ...]
@@ -65,7 +71,8 @@ class PerHostOptions(ExchangeOptions):
         return RingOptions(members=firsts) if way == "ring" else HalvingOptions(members=firsts)
 
     def copies(self, name: str, size: int) -> bool:
-        """Does the first of its host get the sum of so many bytes from another's memory, and tell it to the rest?"""
+        """Does the first of its host get the sum of so many bytes from another's memory, and tell
+        it to the rest?"""
         way = self.among(self.way(size))
         several = len(self.inside(name).members) > 1
         return several and isinstance(way, TreeOptions) and way.place(name).parent is not None
@@ -76,15 +83,20 @@ class PerHostOptions(ExchangeOptions):
         (_, least), *larger = self.between
         ways = [f"{HOW[way]} from {shown(size)} on" for size, way in reversed(larger)]
         ways.append(f"smaller ones {HOW[least]}" if ways else HOW[least])
-        return f"sums are made on each of {len(self.hosts)} hosts first; between them they go {', '.join(ways)}"
+        return (
+            f"sums are made on each of {len(self.hosts)} hosts first; between them they "
+            f"go {', '.join(ways)}"
+        )
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Its array to the adders of its host, an adder's word to the first; what goes between the hosts; the whole."""
+        """Its array to the adders of its host, an adder's word to the first; what goes between the
+        hosts; the whole."""
         whole, (first, *rest) = shapes.number * size, self.inside(name).members
         adders = self._adders(name, whole)
         for other in adders:
             if other != name:
-                yield other, Contribution, whole * (2 if name == first else 1)  # the first's memory for the sum, too
+                # the first's memory for the sum, too
+                yield other, Contribution, whole * (2 if name == first else 1)
         if name in adders and name != first:
             yield first, SharedSum, shapes.number * self._share(name, size, shapes)
         if name == first:
@@ -93,7 +105,8 @@ class PerHostOptions(ExchangeOptions):
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
         """An adder's share of its host's arrays; the first's part of what is between the hosts."""
-        members, adders = self.inside(name).members, self._adders(name, shapes.number * size)
+        members = self.inside(name).members
+        adders = self._adders(name, shapes.number * size)
         if len(members) > 1 and name in adders:
             low, high = shares(size, len(adders))[adders.index(name)]
             yield Load("reduce", added=(len(members) - 1) * (high - low))
@@ -105,30 +118,49 @@ class PerHostOptions(ExchangeOptions):
                 yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Its array to the adders; as an adder its share; the first sums with other hosts and tells the rest."""
-        members, whole = self.inside(name).members, shapes.number * size
-        first, adders = members[0], self._adders(name, whole)
-        mine, given, told = (name, "bucket", bucket), (name, "Contribution", bucket), (name, "SharedSum", bucket)
+        """Its array to the adders; as an adder its share; the first sums with other hosts and tells
+        the rest."""
+        members = self.inside(name).members
+        whole = shapes.number * size
+        first = members[0]
+        adders = self._adders(name, whole)
+        mine = (name, "bucket", bucket)
+        given = (name, "Contribution", bucket)
+        told = (name, "SharedSum", bucket)
         others = tuple(other for other in adders if other != name)
         yield from one_by_one(given, others, whole * (2 if name == first else 1), mine)
         above = (mine, *all_sent(given, others))
         if name in adders and len(members) > 1:
             rest = [other for other in members if other != name]
-            came = [arrival((other, *given[1:]), name, len(adders) - (other in adders)) for other in rest]
+            came = [
+                arrival((other, *given[1:]), name, len(adders) - (other in adders))
+                for other in rest
+            ]
             yield Step((name, "reduce", bucket), Work("reduce"), (*above, *came))
             above = ((name, "reduce", bucket),)
         if name != first:
             share = (name, "share", bucket)
             if name in adders:
-                yield from one_by_one(share, (first,), shapes.number * self._share(name, size, shapes), above[0])
-            yield Step((name, "summed", bucket), None, (arrival((first, *told[1:]), name, len(members) - 1),))
+                yield from one_by_one(
+                    share, (first,), shapes.number * self._share(name, size, shapes), above[0]
+                )
+            yield Step(
+                (name, "summed", bucket),
+                None,
+                (arrival((first, *told[1:]), name, len(members) - 1),),
+            )
             return
         of_others = tuple(arrival((other, "share", bucket), first, 1) for other in others)
-        among, gathers = f"{bucket} of hosts", len(adders) > 1 and not shapes.shared_memory
-        yield Step((name, "bucket", among), Work("gather") if gathers else None, (*above, *of_others))
+        among = f"{bucket} of hosts"
+        gathers = len(adders) > 1 and not shapes.shared_memory
+        yield Step(
+            (name, "bucket", among), Work("gather") if gathers else None, (*above, *of_others)
+        )
         yield from self.among(self.way(whole)).steps(name, among, size, shapes)
         here = (name, "here", bucket)
-        yield Step(here, Work("gather") if self.copies(name, whole) else None, ((name, "summed", among),))
+        yield Step(
+            here, Work("gather") if self.copies(name, whole) else None, ((name, "summed", among),)
+        )
         yield from one_by_one(told, members[1:], whole, here)
         yield Step((name, "summed", bucket), None, (here, *all_sent(told, members[1:])))
 
@@ -138,7 +170,8 @@ class PerHostOptions(ExchangeOptions):
         return inside.members[: counted(size, inside)]
 
     def _share(self, name: str, size: int, shapes: Shapes) -> int:
-        """Numbers of an adder's share that travel: none where it is written into the first member's memory."""
+        """Numbers of an adder's share that travel: none where it is written into the first member's
+        memory."""
         if shapes.shared_memory:
             return 0
         adders = self._adders(name, shapes.number * size)
@@ -174,13 +207,16 @@ class PerHost(Collective):
     ) -> None:
         inside = options.inside(actor.name)
         super().__init__(actor, inside, sizes, ops, dtype)
-        self._ways: dict[int, Exchange] = {}  # bucket -> how the hosts sum it; the first member's business
+        # bucket -> how the hosts sum it; the first member's business
+        self._ways: dict[int, Exchange] = {}
         self._roads: dict[str, Exchange] = {}
         if self._rank:
             return
         number = self._dtype.itemsize
         chosen = {bucket: options.way(size * number) for bucket, size in sizes.items()}
-        self._copies = {bucket: options.copies(actor.name, size * number) for bucket, size in sizes.items()}
+        self._copies = {
+            bucket: options.copies(actor.name, size * number) for bucket, size in sizes.items()
+        }
         for way in dict.fromkeys(chosen.values()):
             mine = {bucket: sizes[bucket] for bucket in chosen if chosen[bucket] == way}
             self._roads[way] = WAYS[way](actor, options.among(way), mine, ops, dtype)
@@ -188,7 +224,8 @@ class PerHost(Collective):
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to the adders and the first of its host, the first ones as their ways want it."""
+        """Everybody talks to the adders and the first of its host, the first ones as their ways
+        want it."""
         hosts = members.hosts or (Home(members.names, members.cores),)
         of_hosts = tuple(host.members for host in hosts)
         adders = tuple(adders_of(host.members, host.cores) for host in hosts)
@@ -212,12 +249,16 @@ class PerHost(Collective):
         return await self._ways[key[1]].sum(key, mine)
 
     async def _share(self, key: Key, arrays: Sequence[Arrays]) -> Callable[[], Array]:
-        """Add up this member's share; the first joins them, sums with the other hosts, and tells its own."""
+        """Add up this member's share; the first joins them, sums with the other hosts, and tells
+        its own."""
         step, bucket = key
-        first, whole = self._members[0], arrays[0][1]
+        first = self._members[0]
+        whole = arrays[0][1]
         share, in_place = await self._actor.compute("reduce", self._reduce, arrays)
         if self._rank:
-            await self._tell((first,), SharedSum(number=step, bucket=bucket, values=() if in_place else (share,)))
+            await self._tell(
+                (first,), SharedSum(number=step, bucket=bucket, values=() if in_place else (share,))
+            )
             (whole,) = await self._sums.of(key, first)
             return lambda: whole
         adders = self._members[: self._counts[bucket]]

@@ -3,10 +3,11 @@
     member -> next   Contribution, p - 1 times: a piece, summed over the members so far
     member -> next   SharedSum, p - 1 times: a piece of the whole
 
-Every member sends and gets 2 (p - 1) / p of the array, the least that is possible without help: a tree's root sends
-log2(p) times the array. For that there are 2 (p - 1) messages, one after the other. The sum of piece r begins with the
-member of rank r, so the order is fixed, and no order of pairs. In the messages `bucket` is below 0 and tells which
-piece it is: several pieces of a bucket come from one sender.
+Every member sends and gets 2 (p - 1) / p of the array, the least that is possible without help: a
+tree's root sends log2(p) times the array. For that there are 2 (p - 1) messages, one after the
+other. The sum of piece r begins with the member of rank r, so the order is fixed, and no order of
+pairs. In the messages `bucket` is below 0 and tells which piece it is: several pieces of a bucket
+come from one sender.
 """
 
 from __future__ import annotations
@@ -24,11 +25,21 @@ from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
 from roles.base.steps import Sending, Step, Steps, Work
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count, shares
+from roles.exchange.partial_sums import (
+    CLOSED,
+    HERE,
+    SUM,
+    SUMMED,
+    Key,
+    Summands,
+    check_count,
+    shares,
+)
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 
-PART, WHOLE = "a part awaited", "a whole piece awaited"
+PART = "a part awaited"
+WHOLE = "a whole piece awaited"
 PIECES = Conversation(
     "a piece of a sum, from the member before",
     "iteration piece sender",
@@ -59,7 +70,8 @@ class RingOptions(ExchangeOptions):
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
         """Piece by piece: one leaves, one comes and is added to."""
-        after, before = self._beside(name, 1), self._beside(name, -1)
+        after = self._beside(name, 1)
+        before = self._beside(name, -1)
         above: Name = (name, "bucket", bucket)
         partial, whole = self._rounds(name, size)
         for number, piece in enumerate(partial):
@@ -69,7 +81,11 @@ class RingOptions(ExchangeOptions):
             above = (name, "reduce", bucket, str(number))
             yield Step(above, Work("reduce"), (came,))
         for number, piece in enumerate(whole):
-            yield Step((name, "SharedSum", bucket, str(number)), Sending((after,), shapes.number * piece), (above,))
+            yield Step(
+                (name, "SharedSum", bucket, str(number)),
+                Sending((after,), shapes.number * piece),
+                (above,),
+            )
             above = (before, "SharedSum", bucket, str(number))
         yield Step((name, "summed", bucket), Work("gather") if whole else None, (above,))
 
@@ -78,7 +94,8 @@ class RingOptions(ExchangeOptions):
 
     def _rounds(self, name: str, size: int) -> tuple[list[int], list[int]]:
         """Numbers of the pieces that a member sends: of parts of sums, then of whole ones."""
-        count, rank = len(self.members), self.members.index(name)
+        count = len(self.members)
+        rank = self.members.index(name)
         sizes = [high - low for low, high in shares(size, count)]
         rounds = range(count - 1)
         return [sizes[(rank - number) % count] for number in rounds], [
@@ -95,12 +112,20 @@ class RingExchange(Exchange):
     conversations: ClassVar[tuple[Conversation, ...]] = (PIECES,)
 
     def __init__(
-        self, actor: Actor, options: RingOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self,
+        actor: Actor,
+        options: RingOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
         members = options.members
-        self._actor, self._ops, self._count = actor, ops, len(members)
+        self._actor = actor
+        self._ops = ops
+        self._count = len(members)
         self._rank = members.index(actor.name)
-        self._next, self._before = members[(self._rank + 1) % self._count], members[self._rank - 1]
+        self._next = members[(self._rank + 1) % self._count]
+        self._before = members[self._rank - 1]
         self._rounds = 2 * (self._count - 1)
         pieces: dict[int, int] = {}
         for bucket, size in sizes.items():
@@ -117,30 +142,41 @@ class RingExchange(Exchange):
     def laid_out(cls, members: Members) -> Layout:
         """Everybody talks to the next."""
         names = members.names
-        links = {tuple(sorted(pair)): pair for pair in zip(names, (*names[1:], names[0]), strict=True)}
+        links = {
+            tuple(sorted(pair)): pair for pair in zip(names, (*names[1:], names[0]), strict=True)
+        }
         return Layout(RingOptions(members=names), tuple(links.values()) if len(names) > 1 else ())
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """See Exchange. What it returns gives the sum at once."""
-        cuts, pieces = shares(len(mine), self._count), dict[int, Array]()
+        cuts = shares(len(mine), self._count)
+        pieces = dict[int, Array]()
         low, high = cuts[self._rank]
         piece = mine[low:high]
         for turn in range(self._rounds):
             came = await self._exchanged(key, turn, piece)
-            piece, place = came, self._piece(turn + 1)
+            piece = came
+            place = self._piece(turn + 1)
             if turn < self._count - 1:
                 low, high = cuts[place]
                 piece = await self._actor.compute("reduce", self._add, came, mine[low:high])
             if turn >= self._count - 2:
                 pieces[place] = piece
-        total = mine if not self._rounds else await self._actor.compute("gather", self._gather, mine, cuts, pieces)
+        total = (
+            mine
+            if not self._rounds
+            else await self._actor.compute("gather", self._gather, mine, cuts, pieces)
+        )
         return lambda: total
 
     async def _exchanged(self, key: Key, turn: int, piece: Array) -> Array:
         """What comes from the member before while a piece goes to the next."""
-        step, number = key[0], self._number(key[1], turn)
+        step = key[0]
+        number = self._number(key[1], turn)
         if turn < self._count - 1:
-            said: Contribution | SharedSum = Contribution(number=step, bucket=number, values=piece, into=())
+            said: Contribution | SharedSum = Contribution(
+                number=step, bucket=number, values=piece, into=()
+            )
         else:
             said = SharedSum(number=step, bucket=number, values=(piece,))
         await self._actor.tell(self._next, said, step=step)
@@ -177,7 +213,9 @@ class RingExchange(Exchange):
     def _add(self, came: Array, mine: Array) -> Array:
         return self._ops.add_all([came, mine], self._ops.empty(mine.shape, mine.dtype))
 
-    def _gather(self, mine: Array, cuts: list[tuple[int, int]], pieces: Mapping[int, Array]) -> Array:
+    def _gather(
+        self, mine: Array, cuts: list[tuple[int, int]], pieces: Mapping[int, Array]
+    ) -> Array:
         whole = self._ops.empty(mine.shape, mine.dtype)
         for place, (low, high) in enumerate(cuts):
             whole[low:high] = pieces[place]

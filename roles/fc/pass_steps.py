@@ -1,4 +1,5 @@
-"""What an FC shard does in a group's iteration, as steps (`FcShard._pass`, read from top to bottom)."""
+"""What an FC shard does in a group's iteration, as steps (`FcShard._pass`, read from top to
+bottom)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from nets.sharding.division import ShardedNet
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers
 from roles.base.steps import Key, Sending, Step, Steps, Work
-from roles.fc.batches import fc_batches, rows_in
+from roles.fc.fc_batches import fc_batches, rows_in
 from roles.learning.job import Job
 from roles.messages import TRAIN
 
@@ -40,15 +41,19 @@ class IsShard(Protocol):
 
 def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence[str]) -> Steps:
     """Of the shard of this name, for a group of these members."""
-    first, rank, of = options.shards[0], options.shards.index(name), len(options.shards)
+    first = options.shards[0]
+    rank = options.shards.index(name)
+    of = len(options.shards)
     others = tuple(other for other in options.shards if other != name)
-    net, number = shapes.shard(options.job, rank, of), shapes.number
+    net = shapes.shard(options.job, rank, of)
+    number = shapes.number
     batches = fc_batches(options.scheme, shapes.cuts(members[0]))
     rows_of = {member: shapes.rows(member) for member in members}
     answer = dict(answers(name, shapes, members))
     above: tuple[Key, ...] = ((first, "turn"), (first, "FcTurn"))
     for part, who in enumerate(batches):
-        batch, rows = str(part), rows_in(who)
+        batch = str(part)
+        rows = rows_in(who)
         came = tuple((members[one], "ActivationSlice", batch) for one, _ in who)
         if name == first and not part:
             yield from _turns(options.shards, came)
@@ -77,8 +82,13 @@ def _turns(shards: Sequence[str], came: tuple[Key, ...]) -> Iterator[Step]:
 class _Batch:
     """One FC batch at a shard: piece after piece, an exchange of columns between them."""
 
-    def __init__(self, name: str, others: tuple[str, ...], batch: str, rows: int, above: tuple[Key, ...]) -> None:
-        self._name, self._others, self._batch, self._rows = name, others, batch, rows
+    def __init__(
+        self, name: str, others: tuple[str, ...], batch: str, rows: int, above: tuple[Key, ...]
+    ) -> None:
+        self._name = name
+        self._others = others
+        self._batch = batch
+        self._rows = rows
         self.above = above
 
     def run(self, net: ShardedNet, number: int) -> Iterator[Step]:

@@ -1,7 +1,7 @@
 """A conv worker's side of the FC phase: activations to those who compute it, their gradients back.
 
-One server computes the FC phase whole. Several shards hold a share of its units each: all get the activations, slice by
-slice as the scheme says, and each one's gradients are a part of the sum.
+One server computes the FC phase whole. Several shards hold a share of its units each: all get the
+activations, slice by slice as the scheme says, and each one's gradients are a part of the sum.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
 from roles.base.steps import Key, Sending, Step, Steps, Work
-from roles.fc.batches import Span, fc_batches
+from roles.fc.fc_batches import Span, fc_batches
 from roles.learning.job import Job
 from roles.learning.scoreboard import mean_scores
 from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Blobs, Ticket
 from runtime import Actor
-from runtime.compute.emulated import device_here
+from runtime.compute.emulated_device import device_here
 
 
 class HasFc(Protocol):
@@ -58,19 +58,23 @@ def activations_sent(options: HasFc, name: str, shapes: Shapes) -> Sent:
 def answers_added(options: HasFc, name: str, shapes: Shapes) -> Loads:
     """The sum of what several shards of the FC phase answer for each slice, each with its part."""
     if options.scheme:
-        net, others = shapes.net(options.job, options.part), len(options.fc_servers) - 1
+        net = shapes.net(options.job, options.part)
+        others = len(options.fc_servers) - 1
         for _, rows in _slices(options, name, shapes):
             yield Load("add", rows, added=crossing(net, rows, back=True) / shapes.number * others)
 
 
 def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:
-    """What a worker does about the FC phase when the step `above` has ended, until (name, "answered")."""
+    """What a worker does about the FC phase when the step `above` has ended, until (name,
+    "answered")."""
     kind = "ActivationSlice" if options.scheme else "Activations"
     rows = shapes.rows(name)
     size = crossing(shapes.net(options.job, options.part), rows)
     answered = []
     for part, count in _slices(options, name, shapes):
-        yield Step((name, kind, str(part)), Sending(options.fc_servers, size * count // rows), (above,))
+        yield Step(
+            (name, kind, str(part)), Sending(options.fc_servers, size * count // rows), (above,)
+        )
         came = tuple((server, "ActivationGrads", str(part), name) for server in options.fc_servers)
         answered.append((name, "add", str(part)))
         yield Step(answered[-1], Work("add", count) if options.scheme else None, came)
@@ -93,11 +97,17 @@ def _slices(options: HasFc, name: str, shapes: Shapes) -> list[tuple[int, int]]:
 class FcPhase:
     """Of one worker. `servers`: one, or with a `scheme` all shards in the order of summation."""
 
-    def __init__(self, actor: Actor, servers: Sequence[str], ops: Backend, scheme: str = "") -> None:
-        self._actor, self._servers, self._ops, self._scheme = actor, tuple(servers), ops, scheme
+    def __init__(
+        self, actor: Actor, servers: Sequence[str], ops: Backend, scheme: str = ""
+    ) -> None:
+        self._actor = actor
+        self._servers = tuple(servers)
+        self._ops = ops
+        self._scheme = scheme
 
     async def run(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
-        """The answer to what crosses the cut on this member's rows; scores are means over these or the whole batch."""
+        """The answer to what crosses the cut on this member's rows; scores are means over these or
+        the whole batch."""
         if self._scheme:
             return await self._slices(ticket, blobs)
         activations = Activations(
@@ -110,10 +120,13 @@ class FcPhase:
             rows=ticket.rows,
             blobs=blobs,
         )
-        return await self._actor.ask(self._servers[0], activations, ActivationGrads, step=ticket.number)
+        return await self._actor.ask(
+            self._servers[0], activations, ActivationGrads, step=ticket.number
+        )
 
     async def _slices(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
-        """Every FC batch's slice to all shards at once; what comes back is put side by side as it comes."""
+        """Every FC batch's slice to all shards at once; what comes back is put side by side as it
+        comes."""
         first = ticket.mine[0]
         mine = [
             (part, (low - first, high - first))
@@ -125,7 +138,9 @@ class FcPhase:
         asks = [self._ask(ticket, part, span, blobs, gradients) for part, span in mine]
         answers = await asyncio.gather(*asks)
         rows = [high - low for _, (low, high) in mine]
-        scores = mean_scores([(count, dict(answer.scores)) for count, (answer, _) in zip(rows, answers, strict=True)])
+        scores = mean_scores(
+            [(count, dict(answer.scores)) for count, (answer, _) in zip(rows, answers, strict=True)]
+        )
         seconds = sum(taken for _, taken in answers)
         return ActivationGrads(blobs=tuple(gradients.whole), scores=scores, seconds=seconds)
 
@@ -143,10 +158,15 @@ class FcPhase:
             cuts=ticket.cuts,
             blobs=tuple(blob[low:high] for blob in blobs),
         )
-        asks = [self._actor.ask(name, told, ActivationGrads, step=ticket.number) for name in self._servers]
+        asks = [
+            self._actor.ask(name, told, ActivationGrads, step=ticket.number)
+            for name in self._servers
+        ]
         answers = await asyncio.gather(*asks)
         if ticket.phase == TRAIN:
-            await self._actor.compute("add", gradients.put, span, [answer.blobs for answer in answers])
+            await self._actor.compute(
+                "add", gradients.put, span, [answer.blobs for answer in answers]
+            )
         return answers[0], max(answer.seconds for answer in answers)
 
 
@@ -154,18 +174,23 @@ class _Gradients:
     """Those of all rows of a worker, as they come. `alone`: in one slice."""
 
     def __init__(self, ops: Backend, rows: int, *, alone: bool) -> None:
-        self._ops, self._rows, self._alone = ops, rows, alone
+        self._ops = ops
+        self._rows = rows
+        self._alone = alone
         self.whole: list[Array] = []
 
     def put(self, span: Span, parts: Sequence[Blobs]) -> None:
-        """Add up what the shards have for the rows of a slice, in the order of the shards; in the compute thread."""
+        """Add up what the shards have for the rows of a slice, in the order of the shards; in the
+        compute thread."""
         if (device := device_here()) is not None:
             device.piece_is_about(span[1] - span[0])
         if self._alone and len(parts) == 1:
             self.whole = list(parts[0])
             return
         if not self.whole:
-            self.whole = [self._ops.empty((self._rows, *blob.shape[1:]), blob.dtype) for blob in parts[0]]
+            self.whole = [
+                self._ops.empty((self._rows, *blob.shape[1:]), blob.dtype) for blob in parts[0]
+            ]
         for whole, blobs in zip(self.whole, zip(*parts, strict=True), strict=True):
             if len(blobs) == 1:
                 whole[slice(*span)] = blobs[0]

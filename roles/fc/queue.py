@@ -1,7 +1,7 @@
 """The passes that wait for an FC shard: whose slices have come, and which pass is next.
 
-All shards take the passes in one order, since each needs the others' columns of the pass it is at. The first shard
-decides: a pass gets its turn when its first FC batch is complete there.
+All shards take the passes in one order, since each needs the others' columns of the pass it is at.
+The first shard decides: a pass gets its turn when its first FC batch is complete there.
 """
 
 from __future__ import annotations
@@ -10,14 +10,23 @@ from collections import deque
 from collections.abc import Sequence
 
 from ops import Shape
-from roles.fc.batches import Members, fc_batches, rows_in
+from roles.fc.fc_batches import Members, fc_batches, rows_in
 from roles.fc.swap import FcTurn
 from roles.messages import TRAIN, ActivationSlice
 from runtime import Conversation, Envelope, MessageError, Standing
 
-MISSING, HERE, COMPUTED, ANSWERED = "missing", "here", "being computed", "answered"
-WITHOUT, GIVEN, HAD, NOT_THEIRS = "without a turn", "has its turn", "had its turn", "not theirs to give"
-TAKE, ANSWER, GIVE, BEGIN = "take", "answer", "give", "begin"
+MISSING = "missing"
+HERE = "here"
+COMPUTED = "being computed"
+ANSWERED = "answered"
+WITHOUT = "without a turn"
+GIVEN = "has its turn"
+HAD = "had its turn"
+NOT_THEIRS = "not theirs to give"
+TAKE = "take"
+ANSWER = "answer"
+GIVE = "give"
+BEGIN = "begin"
 
 SLICE = Conversation(
     "a member's slice of an FC batch",
@@ -58,23 +67,30 @@ class _Waiting:
 
 
 class FcQueue:
-    """Of one shard. `shapes` are those of what crosses the cut, without the rows; `first` is the shard that gives
-    turns."""
+    """Of one shard. `shapes` are those of what crosses the cut, without the rows; `first` is the
+    shard that gives turns."""
 
     def __init__(self, scheme: str, shapes: Sequence[Shape], first: str) -> None:
-        self._scheme, self._shapes, self._first = scheme, [tuple(shape) for shape in shapes], first
+        self._scheme = scheme
+        self._shapes = [tuple(shape) for shape in shapes]
+        self._first = first
         self._slices: Standing[tuple[str, int, int, int, str]] = Standing(SLICE, self._unheard)
         self._given: Standing[tuple[str, int, str]] = Standing(TURN, self._without)
         self._waiting: dict[Key, _Waiting] = {}
         self._turns: deque[Key] = deque()
         self._last_turn: Key | None = None  # of those that have begun
-        self._answered: dict[str, tuple[int, set[int]]] = {}  # worker -> its last iteration, and the parts answered
+        # worker -> its last iteration, and the parts answered
+        self._answered: dict[str, tuple[int, set[int]]] = {}
 
     def __repr__(self) -> str:
-        return f"<{len(self._waiting)} passes under way, {len(self._turns)} wait for their turn to come>"
+        return (
+            f"<{len(self._waiting)} passes under way, {len(self._turns)} wait for their "
+            "turn to come>"
+        )
 
     def add(self, message: ActivationSlice, envelope: Envelope) -> bool:
-        """Note a slice; whether the pass's first FC batch is complete with it. MessageError if it fits nowhere."""
+        """Note a slice; whether the pass's first FC batch is complete with it. MessageError if it
+        fits nowhere."""
         key = (message.phase, message.number)
         waiting = self._waiting.get(key) or _Waiting(self._scheme, message.cuts)
         self._check(message, waiting)
@@ -89,8 +105,8 @@ class FcQueue:
         self._turns.append((phase, number))
 
     def told(self, message: FcTurn, sender: str) -> None:
-        """The first shard tells which pass is next. MessageError if that has its turn or had it last, or another
-        tells."""
+        """The first shard tells which pass is next. MessageError if that has its turn or had it
+        last, or another tells."""
         self._given.hear(message, sender, (message.phase, message.number, sender))
         self._turns.append((message.phase, message.number))
 
@@ -124,18 +140,23 @@ class FcQueue:
     def answered(self, slices: Sequence[Slice]) -> None:
         """Slices that were taken get their answers now: then their workers may go on."""
         for message, envelope in slices:
-            training, sender = message.phase == TRAIN, envelope.sender
+            training = message.phase == TRAIN
+            sender = envelope.sender
             if training:
                 last, parts = self._answered.get(sender, (-1, set()))
                 before = parts if last == message.number else set()
                 self._answered[sender] = (message.number, {*before, message.part})
-            self._slices.move(ANSWER, _subject(message, envelope), ANSWERED if training else MISSING)
+            self._slices.move(
+                ANSWER, _subject(message, envelope), ANSWERED if training else MISSING
+            )
 
     def _check(self, message: ActivationSlice, waiting: _Waiting) -> None:
         members = waiting.batches[message.part] if 0 <= message.part < len(waiting.batches) else []
         mine = [member for member in members if member[0] == message.rank]
         if message.cuts != waiting.cuts or not mine:
-            raise MessageError("bad_value", f"{message!r}: no such slice of a batch cut at {waiting.cuts}")
+            raise MessageError(
+                "bad_value", (f"{message!r}: no such slice of a batch cut at {waiting.cuts}")
+            )
         rows = rows_in(mine)
         expected = [(rows, *shape) for shape in self._shapes]
         found = [tuple(blob.shape) for blob in message.blobs]
@@ -148,7 +169,8 @@ class FcQueue:
         if phase == TRAIN and (number < last or (number == last and part in parts)):
             return ANSWERED
         waiting = self._waiting.get((phase, number))
-        return HERE if waiting is not None and rank in waiting.slices[part] else MISSING  # of another worker
+        # of another worker
+        return HERE if waiting is not None and rank in waiting.slices[part] else MISSING
 
     def _without(self, subject: tuple[str, int, str]) -> str:
         phase, number, giver = subject

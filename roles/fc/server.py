@@ -1,7 +1,8 @@
-"""The merged FC server: runs the FC phase of every group on whole batches and updates its own model at once.
+"""The merged FC server: runs the FC phase of every group on whole batches and updates its own model
+at once.
 
-One machine computes the FC phase and holds its parameters, so they never travel and are never stale (Omnivore
-section 5.1): only activations and their gradients cross the network.
+One machine computes the FC phase and holds its parameters, so they never travel and are never stale
+(Omnivore section 5.1): only activations and their gradients cross the network.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.parts import Parts, Whole, in_parts
+from roles.learning.part_counts import Parts, Whole, in_parts
 from roles.learning.resume import restored
 from roles.messages import TRAIN, ActivationGrads, Activations, Blobs
 from runtime import Conversation, Envelope
@@ -42,13 +43,25 @@ class FcOptions(JobOptions):
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """The FC phase on the whole batch, once all members' activations are here."""
-        mine = [member for member in turn.members if name in getattr(shapes.options[member], "fc_servers", ())]
+        mine = [
+            member
+            for member in turn.members
+            if name in getattr(shapes.options[member], "fc_servers", ())
+        ]
         if mine:
             rows = self.job.rows(TRAIN)
-            yield Step((name, "fc"), Work("fc TRAIN", rows), tuple((member, "Activations", "0") for member in mine))
+            yield Step(
+                (name, "fc"),
+                Work("fc TRAIN", rows),
+                tuple((member, "Activations", "0") for member in mine),
+            )
         sizes = dict(answers(name, shapes, mine))
         for member in mine:
-            yield Step((name, "ActivationGrads", "0", member), Sending((member,), sizes[member]), ((name, "fc"),))
+            yield Step(
+                (name, "ActivationGrads", "0", member),
+                Sending((member,), sizes[member]),
+                ((name, "fc"),),
+            )
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes on whole batches, parameters and histories."""
@@ -70,7 +83,8 @@ class FcServer(ModelHolder, ReadsJob):
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
     def __init__(self, options: FcOptions) -> None:
-        self._job, self._image_shape = options.job, options.image_shape
+        self._job = options.job
+        self._image_shape = options.image_shape
         self._parts = Parts(PART)
         self._asked: dict[Whole, dict[int, tuple[Activations, Envelope]]] = {}  # by pass and rank
 
@@ -82,9 +96,13 @@ class FcServer(ModelHolder, ReadsJob):
     def _build(self) -> None:
         job = self._job
         job.backend_ops.memory = self.memory
-        self._nets = {phase: job.working_net(phase, "fc", self._image_shape) for phase in job.phases}
+        self._nets = {
+            phase: job.working_net(phase, "fc", self._image_shape) for phase in job.phases
+        }
         net = self._nets[TRAIN]
-        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        store = ParameterStore(
+            net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
+        )
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
@@ -92,7 +110,9 @@ class FcServer(ModelHolder, ReadsJob):
         """Collect the group's parts; with the last one, run the FC phase and answer each member."""
         whole: Whole = (message.number, message.phase, message.group)
         again = message.phase != TRAIN
-        complete = self._parts.came(message, envelope.sender, whole, message.rank, message.members, again=again)
+        complete = self._parts.came(
+            message, envelope.sender, whole, message.rank, message.members, again=again
+        )
         self._asked.setdefault(whole, {})[message.rank] = (message, envelope)
         if not complete:
             return
@@ -100,7 +120,9 @@ class FcServer(ModelHolder, ReadsJob):
         ordered = [asked_by[rank] for rank in sorted(asked_by)]
         busy = self.busy_seconds
         with self.phase("fc"):
-            scores, gradients = await self.compute(f"fc {message.phase}", self._run, [part for part, _ in ordered])
+            scores, gradients = await self.compute(
+                f"fc {message.phase}", self._run, [part for part, _ in ordered]
+            )
         seconds = self.busy_seconds - busy
         if message.phase == TRAIN:
             self._images.inc(message.rows)
@@ -112,8 +134,11 @@ class FcServer(ModelHolder, ReadsJob):
             low = high
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
-        """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""
-        phase, counted, rows = parts[0].phase, parts[0].counted, parts[0].rows
+        """One FC pass over the whole batch: scores, and in training the gradients of what crossed
+        the cut."""
+        phase = parts[0].phase
+        counted = parts[0].counted
+        rows = parts[0].rows
         net = self._nets[phase]
         if phase == TRAIN:
             net.batch = rows
@@ -127,7 +152,8 @@ class FcServer(ModelHolder, ReadsJob):
         return net.scalars(), self._backward(net) if phase == TRAIN else ()
 
     def _backward(self, net: WorkerNet) -> Blobs:
-        """Backward through all stages first, with the parameters the forward pass used; then update them."""
+        """Backward through all stages first, with the parameters the forward pass used; then update
+        them."""
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
         for layer, gradients in self._gradients.items():

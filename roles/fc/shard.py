@@ -1,10 +1,11 @@
-"""An FC shard: one of n servers that share out the FC phase by output units (One weird trick, section 4).
+"""An FC shard: one of n servers that share out the FC phase by output units (One weird trick,
+section 4).
 
 slices of activations -> per InnerProduct: own columns, the others' -> scores, the loss backward
     -> per InnerProduct, last first: own parameters' gradients, parts of the others' columns -> answers to the workers
 
-The parameters of its units never travel and are never stale. What must be waited for is waited for in `run`, so that
-the inbox is always open: other shards' columns come through it.
+The parameters of its units never travel and are never stale. What must be waited for is waited for
+in `run`, so that the inbox is always open: other shards' columns come through it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
 from roles.base.steps import Steps, Turn
-from roles.fc.batches import Members, rows_in
-from roles.fc.micro import MicroFcWork, MicroShards
+from roles.fc.fc_batches import Members, rows_in
+from roles.fc.micro_shards import MicroFcWork, MicroShards
 from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
+from roles.learning.checkpoint_slices import slices_of_state
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
-from roles.learning.slices import slices_of_state
 from roles.messages import (
     TRAIN,
     ActivationGrads,
@@ -45,8 +46,8 @@ from runtime import Conversation, Envelope, Json
 
 @dataclass(frozen=True, kw_only=True)
 class ShardOptions(JobOptions):
-    """The job, the data's image shape, the names of all `shards` in the order of summation, the scheme by which FC
-    batches are made (`fc_batches`), and whether each of them is an update."""
+    """The job, the data's image shape, the names of all `shards` in the order of summation, the
+    scheme by which FC batches are made (`fc_batches`), and whether each of them is an update."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
@@ -56,40 +57,67 @@ class ShardOptions(JobOptions):
     variable_batch: bool = False
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """As an FC server, and to every other shard its columns and its parts of their gradients."""
+        """As an FC server, and to every other shard its columns and its parts of their
+        gradients."""
         for worker, size in answers(name, shapes):
             yield worker, ActivationGrads, size
-        net, rows = shapes.shard(self.job, self.shards.index(name), len(self.shards)), shapes.rows(name)
+        net = shapes.shard(self.job, self.shards.index(name), len(self.shards))
+        rows = shapes.rows(name)
         for rank, other in enumerate(self.shards):
             if other != name:
                 sent = [net.sent(link, rank) for link in range(net.last)]
-                yield other, Columns, shapes.number * sum(rows * wide + fixed for wide, fixed in sent)
+                yield (
+                    other,
+                    Columns,
+                    shapes.number * sum(rows * wide + fixed for wide, fixed in sent),
+                )
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What `FcShard` does, FC batch after FC batch; all shards are in one group's pass at a time."""
-        mine = [member for member in turn.members if name in getattr(shapes.options[member], "fc_servers", ())]
+        """What `FcShard` does, FC batch after FC batch; all shards are in one group's pass at a
+        time."""
+        mine = [
+            member
+            for member in turn.members
+            if name in getattr(shapes.options[member], "fc_servers", ())
+        ]
         return pass_of_shard(self, name, shapes, mine) if mine else ()
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes on all rows, its own units' parameters; a second set of gradients where several FC batches are added
-        up."""
-        rank, of = self.shards.index(name), len(self.shards)
+        """Passes on all rows, its own units' parameters; a second set of gradients where several FC
+        batches are added up."""
+        rank = self.shards.index(name)
+        of = len(self.shards)
         shards = [shapes.shard(self.job, rank, of, phase) for phase in self.job.phases]
-        layers = {layer: [(p.shape, p.keep is None) for p in params] for layer, params in shards[0].params.items()}
+        layers = {
+            layer: [(p.shape, p.keep is None) for p in params]
+            for layer, params in shards[0].params.items()
+        }
         sets = 1 if self.scheme == "a" or self.variable_batch else 2
         passes = activations([net for shard in shards for net in shard.nets], shapes)
         held = {"activations": passes.pop("activations"), "gradients": sets * shapes.size(layers)}
         return at_once(self.job, held | passes) | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Its units of one InnerProduct after the other, there and back; the last one's way back begins with the loss,
-        in the same piece."""
-        of, rows = len(self.shards), self.job.batch
+        """Its units of one InnerProduct after the other, there and back; the last one's way back
+        begins with the loss, in the same piece."""
+        of = len(self.shards)
+        rows = self.job.batch
         *links, last = shapes.shard(self.job, self.shards.index(name), of).nets
-        yield from (Load(f"fc {TRAIN}", rows, forward=layers_in(net), share=1 / of) for net in links)
+        yield from (
+            Load(f"fc {TRAIN}", rows, forward=layers_in(net), share=1 / of) for net in links
+        )
         back = layers_in(links[-1])
-        yield Load(f"fc {TRAIN}", rows, forward=layers_in(last), backward=layers_in(last) + back, share=1 / of)
-        yield from (Load("fc backward", rows, backward=layers_in(net), share=1 / of) for net in reversed(links[:-1]))
+        yield Load(
+            f"fc {TRAIN}",
+            rows,
+            forward=layers_in(last),
+            backward=layers_in(last) + back,
+            share=1 / of,
+        )
+        yield from (
+            Load("fc backward", rows, backward=layers_in(net), share=1 / of)
+            for net in reversed(links[:-1])
+        )
         yield Load("fc answers", rows)
         layers = tuple(layer for net in links for layer in net.params)
         yield Load("update", updated=layers, share=1 / of)
@@ -102,8 +130,11 @@ class FcShard(ModelHolder, ReadsJob):
     conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS)
 
     def __init__(self, options: ShardOptions) -> None:
-        self._job, self._image_shape, self._shards = options.job, options.image_shape, options.shards
-        self._scheme, self._variable = options.scheme, options.variable_batch
+        self._job = options.job
+        self._image_shape = options.image_shape
+        self._shards = options.shards
+        self._scheme = options.scheme
+        self._variable = options.variable_batch
         self._asked: list[Envelope] = []  # what waits until no pass is under way
         self._changed = asyncio.Event()
 
@@ -114,15 +145,23 @@ class FcShard(ModelHolder, ReadsJob):
         self._images = self.counter("images", "Images trained on.")
 
     def _build(self) -> None:
-        job, rank, of = self._job, self._shards.index(self.name), len(self._shards)
+        job = self._job
+        rank = self._shards.index(self.name)
+        of = len(self._shards)
         job.backend_ops.memory = self.memory
-        self._nets = {phase: job.build_shard(phase, rank, of, self._image_shape) for phase in job.phases}
+        self._nets = {
+            phase: job.build_shard(phase, rank, of, self._image_shape) for phase in job.phases
+        }
         for shard in self._nets.values():
             for net in shard.nets:
                 warm(net)
         self._shard = self._nets[TRAIN]
         store = ParameterStore(
-            self._shard.params, self._shard.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
+            self._shard.params,
+            self._shard.initial_blobs(),
+            job.solver_spec,
+            job.backend_ops,
+            in_place=True,
         )
         self._store = restored(store, job, self._shard)
         self._work = FcWork(self._nets, self._store)
@@ -132,7 +171,8 @@ class FcShard(ModelHolder, ReadsJob):
         self._queue = FcQueue(self._scheme, self._shard.input_shapes, self._shards[0])
 
     async def run(self) -> None:
-        """Do pass after pass in the order that the first shard says; between them, what was asked of the parameters."""
+        """Do pass after pass in the order that the first shard says; between them, what was asked
+        of the parameters."""
         while True:
             await self._until(lambda: bool(self._asked) or self._queue.due)
             if self._queue.due:
@@ -141,12 +181,15 @@ class FcShard(ModelHolder, ReadsJob):
                 await self.answer(self._asked.pop(0))
 
     async def on_activation_slice(self, message: ActivationSlice, envelope: Envelope) -> None:
-        """A worker's rows of an FC batch; the first shard gives the pass its turn with its first complete batch."""
+        """A worker's rows of an FC batch; the first shard gives the pass its turn with its first
+        complete batch."""
         begins = self._queue.add(message, envelope)
         if begins and self._swap.rank == 0:
             self._queue.turn(message.phase, message.number)
             for name in self._shards[1:]:
-                await self.tell(name, FcTurn(phase=message.phase, number=message.number), step=message.number)
+                await self.tell(
+                    name, FcTurn(phase=message.phase, number=message.number), step=message.number
+                )
         self._changed.set()
 
     async def on_fc_turn(self, message: FcTurn, envelope: Envelope) -> None:
@@ -169,7 +212,8 @@ class FcShard(ModelHolder, ReadsJob):
         return slices_of_state(state, self._shard)
 
     async def _pass(self, key: Key, batches: Sequence[Members]) -> None:
-        """One FC batch after the other; the answers of one are under way while the next is computed."""
+        """One FC batch after the other; the answers of one are under way while the next is
+        computed."""
         rows = sum(map(rows_in, batches))
         async with asyncio.TaskGroup() as answering:
             for part, members in enumerate(batches):
@@ -191,11 +235,15 @@ class FcShard(ModelHolder, ReadsJob):
     async def _batch(
         self, key: Key, part: int, rows: int, members: Members, slices: list[Slice]
     ) -> list[ActivationGrads]:
-        """An FC batch of a pass over so many rows forward and, in training, backward; the answer to each of its
-        members."""
-        phase, counted = key[0], slices[0][0].counted
-        net, work, busy = self._nets[phase], self._work, self.busy_seconds
-        spans, blobs = [span for _, span in members], [message.blobs for message, _ in slices]
+        """An FC batch of a pass over so many rows forward and, in training, backward; the answer to
+        each of its members."""
+        phase = key[0]
+        counted = slices[0][0].counted
+        net = self._nets[phase]
+        work = self._work
+        busy = self.busy_seconds
+        spans = [span for _, span in members]
+        blobs = [message.blobs for message, _ in slices]
         columns = await self.compute(f"fc {phase}", work.begin, phase, counted, rows, spans, blobs)
         for link in range(1, net.last):
             whole = await self._swapped(key, part, link - 1, columns)
@@ -216,7 +264,9 @@ class FcShard(ModelHolder, ReadsJob):
         found = await self._exchange((*key, part, link, False), [(columns,)] * len(self._shards))
         return [blobs[0] for blobs in found]
 
-    async def _exchange(self, key: tuple[str, int, int, int, bool], values: Sequence[Blobs]) -> list[Blobs]:
+    async def _exchange(
+        self, key: tuple[str, int, int, int, bool], values: Sequence[Blobs]
+    ) -> list[Blobs]:
         """What each shard has for this one."""
         await self._swap.send(key, values)
         with self.phase("wait_columns"):

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nets.sharding.shard import Shard
+from nets.sharding.sharded_net import Shard
 from ops import Array
 from roles.messages import Blobs
 from runtime import Actor, Conversation, Message, MessageError, Standing, message
 
-MISSING, HERE, TAKEN, NO_SHARD = "missing", "here", "taken", "not another shard's"
+MISSING = "missing"
+HERE = "here"
+TAKEN = "taken"
+NO_SHARD = "not another shard's"
 TAKE = "take"
 
 
 @message
 class FcTurn(Message):
-    """The first FC shard tells the others: of those passes that have no turn yet, this one is next."""
+    """The first FC shard tells the others: of those passes that have no turn yet, this one is
+    next."""
 
     phase: str
     number: int
@@ -23,9 +27,9 @@ class FcTurn(Message):
 
 @message
 class Columns(Message):
-    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of the InnerProduct
-    that ends the link; backward, its part of the gradient of the receiver's columns of what the link read, and of
-    parameters that all shards have."""
+    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of
+    the InnerProduct that ends the link; backward, its part of the gradient of the receiver's
+    columns of what the link read, and of parameters that all shards have."""
 
     phase: str
     number: int
@@ -47,34 +51,50 @@ Key = tuple[str, int, int, int, bool]  # phase, number, part, link, backward
 
 
 class ColumnSwap:
-    """For one of `shards`, in the order of ranks, which hands `Columns` to `came`; `net` knows what fits."""
+    """For one of `shards`, in the order of ranks, which hands `Columns` to `came`; `net` knows what
+    fits."""
 
     def __init__(self, actor: Actor, shards: Sequence[str], net: Shard) -> None:
-        self._actor, self._shards, self._net = actor, tuple(shards), net
+        self._actor = actor
+        self._shards = tuple(shards)
+        self._net = net
         self.rank = self._shards.index(actor.name)
         self._open: dict[Key, dict[int, Blobs]] = {}
-        self._standing: Standing[tuple[str, int, int, int, bool, str]] = Standing(COLUMNS, self._unheard)
+        self._standing: Standing[tuple[str, int, int, int, bool, str]] = Standing(
+            COLUMNS, self._unheard
+        )
         self._taken: dict[str, Key] = {}  # the last from each shard: it never says the same twice
 
     def __repr__(self) -> str:
         return f"<shard {self.rank} of {len(self._shards)}, {len(self._open)} swaps open>"
 
     async def send(self, key: Key, values: Sequence[Blobs]) -> None:
-        """Tell the others what there is for each of them; `values` in the order of ranks, its own among them."""
+        """Tell the others what there is for each of them; `values` in the order of ranks, its own
+        among them."""
         phase, number, part, link, backward = key
         self._open.setdefault(key, {})[self.rank] = values[self.rank]
         for rank, name in enumerate(self._shards):
             if rank != self.rank:
-                told = Columns(phase=phase, number=number, part=part, link=link, backward=backward, values=values[rank])
+                told = Columns(
+                    phase=phase,
+                    number=number,
+                    part=part,
+                    link=link,
+                    backward=backward,
+                    values=values[rank],
+                )
                 await self._actor.tell(name, told, step=number)
 
     def came(self, message: Columns, sender: str) -> None:
-        """Another shard's part. MessageError if it is no shard, told that before, or has other columns."""
+        """Another shard's part. MessageError if it is no shard, told that before, or has other
+        columns."""
         key = (message.phase, message.number, message.part, message.link, message.backward)
         self._standing.check(message, sender, (*key, sender))
         rank = self._shards.index(sender)
         if not self._net.fits(message.link, rank, message.values, backward=message.backward):
-            raise MessageError("bad_shape", f"{message!r} of {sender}: no columns of that link, or not as many")
+            raise MessageError(
+                "bad_shape", (f"{message!r} of {sender}: no columns of that link, or not as many")
+            )
         self._standing.move(Columns, (*key, sender))
         self._open.setdefault(key, {})[rank] = message.values
 

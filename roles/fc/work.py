@@ -1,9 +1,9 @@
 """An FC shard's array work, from one exchange of columns to the next, and its parameters.
 
-An FC batch is a part of an iteration's batch: the gradients of all parts add up to those of the whole, and are applied
-once. With a variable batch they are applied after each part, as the part's mean (One weird trick, section 4.2); what
-goes back to the conv phase is the gradient of the whole batch's mean either way.
-Everything here runs in the compute thread.
+An FC batch is a part of an iteration's batch: the gradients of all parts add up to those of the
+whole, and are applied once. With a variable batch they are applied after each part, as the part's
+mean (One weird trick, section 4.2); what goes back to the conv phase is the gradient of the whole
+batch's mean either way. Everything here runs in the compute thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from nets.sharding.division import ShardedNet
 from ops import Array
-from roles.fc.batches import Span
+from roles.fc.fc_batches import Span
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import TRAIN, Blobs
@@ -22,15 +22,18 @@ class FcWork:
     """`nets` by phase are one shard, `store` its parameters. One FC batch at a time."""
 
     def __init__(self, nets: Mapping[str, ShardedNet], store: ParameterStore) -> None:
-        self._nets, self._store = nets, store
+        self._nets = nets
+        self._store = store
         self._net = nets[TRAIN]
         self._sums = gradient_buffers(self._net)  # of the FC batches since the last update
         self._one: dict[str, Blobs] | None = None  # of one that is added to them
         self._fresh = True  # nothing is in the sums yet
 
-    def begin(self, phase: str, counted: int, rows: int, spans: Sequence[Span], members: Sequence[Blobs]) -> Array:
-        """Give an FC batch of a pass over so many rows, each member's of it; returns this shard's columns of the first
-        InnerProduct. `counted` is the ticket's."""
+    def begin(
+        self, phase: str, counted: int, rows: int, spans: Sequence[Span], members: Sequence[Blobs]
+    ) -> Array:
+        """Give an FC batch of a pass over so many rows, each member's of it; returns this shard's
+        columns of the first InnerProduct. `counted` is the ticket's."""
         net = self._net = self._nets[phase]
         if phase == TRAIN:
             net.batch = rows
@@ -42,12 +45,14 @@ class FcWork:
         return self._columns(0)
 
     def forward(self, link: int, columns: Sequence[Array]) -> Array:
-        """Give what comes before a link, the columns of all shards; returns this one's columns of what it ends with."""
+        """Give what comes before a link, the columns of all shards; returns this one's columns of
+        what it ends with."""
         self._net.gather(link - 1, columns)
         return self._columns(link)
 
     def turn(self, columns: Sequence[Array]) -> list[Blobs]:
-        """Give the last columns: scores, and in training backward as far as the next exchange (`backward`)."""
+        """Give the last columns: scores, and in training backward as far as the next exchange
+        (`backward`)."""
         net = self._net
         net.gather(net.last - 1, columns)
         net.forward(net.last)
@@ -57,8 +62,8 @@ class FcWork:
         return self.backward(net.last - 1, net.parts(net.last))
 
     def backward(self, link: int, parts: Sequence[Blobs]) -> list[Blobs]:
-        """Run a link backward, given all shards' parts of the gradient of its columns; returns what this shard has for
-        each of them of what the link read."""
+        """Run a link backward, given all shards' parts of the gradient of its columns; returns what
+        this shard has for each of them of what the link read."""
         net = self._net
         for (layer, at), gradient in net.give(link, parts).items():
             self._add(self._sums[layer][at], gradient)
@@ -66,17 +71,24 @@ class FcWork:
         return [tuple(map(net.ops.to_host, part)) for part in net.parts(link)] if link else []
 
     def answers(self, counts: Sequence[int]) -> tuple[dict[str, float], list[Blobs]]:
-        """The FC batch's scores, and this shard's part of the gradients of what crossed the cut, for each member's
-        number of rows."""
-        net, found, low = self._net, [], 0
-        whole = [net.ops.to_host(net.grad(name)) for name in net.boundary_grads] if net.phase == TRAIN else []
+        """The FC batch's scores, and this shard's part of the gradients of what crossed the cut,
+        for each member's number of rows."""
+        net = self._net
+        found = []
+        low = 0
+        whole = (
+            [net.ops.to_host(net.grad(name)) for name in net.boundary_grads]
+            if net.phase == TRAIN
+            else []
+        )
         for count in counts:
             found.append(tuple(gradient[low : low + count] for gradient in whole))
             low += count
         return net.scalars(), found
 
     def update(self, factor: float, last: bool) -> None:
-        """Apply the sum of the gradients since the last update, times `factor`; `last`: of the iteration."""
+        """Apply the sum of the gradients since the last update, times `factor`; `last`: of the
+        iteration."""
         for layer, gradients in self._sums.items():
             for gradient in gradients if factor != 1.0 else ():
                 gradient *= factor
@@ -89,7 +101,8 @@ class FcWork:
         return self._net.ops.to_host(columns)
 
     def _back(self, link: int) -> None:
-        """The gradients of a link's parameters, into the sums, but for those of which all shards have parts."""
+        """The gradients of a link's parameters, into the sums, but for those of which all shards
+        have parts."""
         net = self._net
         if self._fresh:
             net.backward(link, self._sums)

@@ -1,10 +1,11 @@
-"""What a topology will send and hold, and how long an iteration will take, told before it runs and while it runs.
+"""What a topology will send and hold, and how long an iteration will take, told before it runs and
+while it runs.
 
-outlook     memory and traffic, for `plan`
+plan_forecast     memory and traffic, for `plan`
 traffic     bytes on each link in one iteration
 prediction  seconds of an iteration, and what is busy meanwhile
-times       how long pieces of work take, from a profile or from a run
-basis       what predictions for a plan rest on: machines and their network, how long array work takes there
+work_times       how long pieces of work take, from a profile or from a run
+prediction_inputs       what predictions for a plan rest on: machines and their network, how long array work takes there
 statistical how many iterations a target takes, by what runs have counted
 costs       how long array work takes, from what is in it
 layer_times the same, measured here: each layer, each update, a sum

@@ -1,4 +1,5 @@
-"""Kinds of machines that one thinks of renting: what they compute, send and cost. `machines.toml` has those we know."""
+"""Kinds of machines that one thinks of renting: what they compute, send and cost. `machines.toml`
+has those we know."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from runtime.config.problems import Expected, validated
 from runtime.config.sections import Bytes, Section
-from runtime.config.source import in_order, read
+from runtime.config.toml_source import in_order, read
 from runtime.errors import ConfigError
 from runtime.suggest import hint
 
@@ -22,7 +23,9 @@ class Kind(Section):
     flops: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     share: Annotated[float, Field(gt=0, le=1), Expected("a number > 0 and <= 1")]
     bytes_per_second: Bytes | None = None
-    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = None
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = (
+        None
+    )
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
     @property
@@ -50,5 +53,7 @@ def kind_called(name: str, file: Path | None = None) -> Kind:
     """The kind of this name. ConfigError as `kinds`, or if it is not there."""
     known = kinds(file)
     if name not in known:
-        raise ConfigError([f"--machine {name}: no such kind in {file or 'the catalogue'}{hint(name, known)}"])
+        raise ConfigError(
+            [(f"--machine {name}: no such kind in {file or 'the catalogue'}{hint(name, known)}")]
+        )
     return known[name]

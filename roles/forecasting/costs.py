@@ -1,6 +1,8 @@
-"""How long array work takes, from what is in it (`Load`): where a machine's FLOP/s are known, or its layers were timed.
+"""How long array work takes, from what is in it (`Load`): where a machine's FLOP/s are known, or
+its layers were timed.
 
-Both are told as a profile, the table that emulated devices take and that runs write (`runtime.compute.service_times`).
+Both are told as a profile, the table that emulated devices take and that runs write
+(`runtime.compute.service_times`).
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ Both = tuple[float, float]  # forward, backward
 
 
 class ByFlops:
-    """On a machine of so many FLOP/s that layers reach: their matrix products, as `nets.tools.volumes` counts them.
-    What is no product takes no time: ReLU and pooling, updates, sums."""
+    """On a machine of so many FLOP/s that layers reach: their matrix products, as
+    `nets.tools.volumes` counts them. What is no product takes no time: ReLU and pooling, updates,
+    sums."""
 
     def __init__(self, net: Net, achieved: float) -> None:
         found = volumes(net)
@@ -38,18 +41,22 @@ class ByFlops:
 
 @dataclass(frozen=True)
 class Timed:
-    """On a machine where it was measured: `layers`, seconds of each with so many rows, for one or more numbers of rows;
-    `updates`, seconds of each layer's update; `adding`, seconds of adding one number to another."""
+    """On a machine where it was measured: `layers`, seconds of each with so many rows, for one or
+    more numbers of rows; `updates`, seconds of each layer's update; `adding`, seconds of adding one
+    number to another."""
 
     layers: Mapping[int, Mapping[str, Both]]
     updates: Mapping[str, float]
     adding: float
 
     def seconds(self, load: Load) -> float:
-        """Of one piece of work. Rows that were not measured take the time of the nearest, in proportion."""
+        """Of one piece of work. Rows that were not measured take the time of the nearest, in
+        proportion."""
         rows = min(self.layers, key=lambda known: abs(known - load.rows))
         known = self.layers[rows]
-        passes = sum(known[layer][0] for layer in load.forward) + sum(known[layer][1] for layer in load.backward)
+        passes = sum(known[layer][0] for layer in load.forward) + sum(
+            known[layer][1] for layer in load.backward
+        )
         updates = sum(self.updates[layer] for layer in load.updated)
         return load.share * (passes * load.rows / rows + updates) + load.added * self.adding
 
@@ -70,7 +77,9 @@ def profile(shapes: Shapes, seconds: Seconds) -> dict[str, Any]:
     found: defaultdict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for name, loads in loads_of(shapes).items():
         for label in dict.fromkeys(load.label for load in loads):
-            found[roles[name], label][name] = _entry([load for load in loads if load.label == label], seconds)
+            found[roles[name], label][name] = _entry(
+                [load for load in loads if load.label == label], seconds
+            )
     table: dict[str, Any] = {}
     for (role, label), entries in found.items():
         first, *others = entries.values()
@@ -85,7 +94,11 @@ def _entry(loads: Iterable[Load], seconds: Seconds) -> dict[str, Any]:
     """The mean of pieces of one label."""
     all_of = list(loads)
     mean = sum(map(seconds, all_of)) / len(all_of)
-    return {"mean": mean, "rows": rows} if (rows := max(load.rows for load in all_of)) else {"mean": mean}
+    return (
+        {"mean": mean, "rows": rows}
+        if (rows := max(load.rows for load in all_of))
+        else {"mean": mean}
+    )
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

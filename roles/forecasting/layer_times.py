@@ -1,6 +1,8 @@
-"""How long array work takes on this machine, measured layer by layer: for profiles, and to choose a preset.
+"""How long array work takes on this machine, measured layer by layer: for profiles, and to choose a
+preset.
 
-No actor runs. Every layer of the net is timed with as many rows as the actors compute at once, every update and a sum.
+No actor runs. Every layer of the net is timed with as many rows as the actors compute at once,
+every update and a sum.
 """
 
 from __future__ import annotations
@@ -25,28 +27,39 @@ from roles.messages import TRAIN
 # what is not in it: data, start and end
 UNTIMED = ("read", "build", "sweep", "write checkpoint", "state", "mean")
 MOST_ADDED = 1 << 23  # numbers: more are in no cache either, and take memory
-ENOUGH_SECONDS, LONG_SECONDS = 0.3, 2.0  # of passes of one number of rows; of one pass
+ENOUGH_SECONDS = 0.3  # of passes of one number of rows; of one pass
+LONG_SECONDS = 2.0
 MOST_PASSES = 10
 
 
 def timed(job: Job, rows: Iterable[int], iterations: int) -> Timed:
     """All layers with each number of rows, each time the mean of so many passes."""
-    return _timed(job, sorted({*rows}), partial(time_net, iterations=iterations), iterations, math.inf)
+    return _timed(
+        job, sorted({*rows}), partial(time_net, iterations=iterations), iterations, math.inf
+    )
 
 
 def timed_quickly(job: Job, rows: Iterable[int]) -> Timed:
-    """The same within some tenths of a second for each number of rows, if the net lets it. Of numbers of rows whose
-    passes would take long only the smallest is timed, the others are in proportion."""
+    """The same within some tenths of a second for each number of rows, if the net lets it. Of
+    numbers of rows whose passes would take long only the smallest is timed, the others are in
+    proportion."""
     return _timed(job, sorted({*rows}), _quickly, 1, LONG_SECONDS)
 
 
 def _timed(
-    job: Job, rows: list[int], passes: Callable[..., tuple[LayerTime, ...]], iterations: int, longest: float
+    job: Job,
+    rows: list[int],
+    passes: Callable[..., tuple[LayerTime, ...]],
+    iterations: int,
+    longest: float,
 ) -> Timed:
     """A pass that would take `longest` seconds is left out, unless it is the first."""
     job = dataclasses.replace(job)  # whose backend goes with it
-    layers, shapes, wait = {}, job.shapes(TRAIN, job.source(TRAIN)), waiting(job)
-    net, second = None, 0.0  # seconds of a pass, for each row
+    layers = {}
+    shapes = job.shapes(TRAIN, job.source(TRAIN))
+    wait = waiting(job)
+    net = None  # seconds of a pass, for each row
+    second = 0.0
     for many in rows:
         if net is None or many * second < longest:
             net = dataclasses.replace(job, batch=many).build(TRAIN, "all", shapes)
@@ -55,13 +68,20 @@ def _timed(
             layers[many] = {one.name: (one.forward, one.backward) for one in found}
     assert net is not None
     params = job.learned(net.params)
-    store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+    store = ParameterStore(
+        params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
+    )
     updates: dict[str, float] = {}
     for layer, gradients in gradient_buffers(net).items():
         for array in gradients:
             array[...] = 0  # whatever was in memory there may be no number
-        updates[layer] = taken(partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait)
-    size = min(MOST_ADDED, max((blob.size for of in net.initial_blobs().values() for blob in of), default=1))
+        updates[layer] = taken(
+            partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait
+        )
+    size = min(
+        MOST_ADDED,
+        max((blob.size for of in net.initial_blobs().values() for blob in of), default=1),
+    )
     one, other, into = (np.zeros(size, job.dtype) for _ in range(3))
     adding = taken(lambda: job.host_ops.add_all([one, other], into), iterations=iterations) / size
     return Timed(layers, updates, adding)
@@ -79,7 +99,9 @@ def _seconds(found: Iterable[LayerTime]) -> float:
 
 def table_of(shapes: Shapes, times: Timed) -> dict[str, Any]:
     """The profile of a topology's actors."""
-    table: dict[str, Any] = {key: _rounded(entry) for key, entry in profile(shapes, times.seconds).items()}
+    table: dict[str, Any] = {
+        key: _rounded(entry) for key, entry in profile(shapes, times.seconds).items()
+    }
     return table | {f"*/{label}": 0 for label in UNTIMED}
 
 

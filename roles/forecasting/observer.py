@@ -1,7 +1,9 @@
-"""Predicted beside measured, while a run goes on: its observer (docs/programs.md). What it says is in docs/tuning.md.
+"""Predicted beside measured, while a run goes on: its observer (docs/programs.md). What it says is
+in docs/tuning.md.
 
-From the service times of the first seconds it predicts the time of an iteration, and again now and then from those of
-the last seconds. A prediction that does not hold is told with its cause, and replaced by one from the times of now.
+From the service times of the first seconds it predicts the time of an iteration, and again now and
+then from those of the last seconds. A prediction that does not hold is told with its cause, and
+replaced by one from the times of now.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.forecasting.fitted import PROCESSORS, Fit, Fitted, network_of, processors_of
+from roles.forecasting.fitted_model import PROCESSORS, Fit, Fitted, network_of, processors_of
 from roles.forecasting.live_times import LiveTimes
-from roles.forecasting.miss import TOLERATED, Patience, difference, spoken
+from roles.forecasting.prediction_error import TOLERATED, Patience, difference, spoken
 from roles.learning.scoreboard import HELD, RELEASED
 from runtime.compute.work_sums import Sums
 from runtime.config.sections import ClusterConfig
 from runtime.plan.topology import Placement
 
-FIRST_SECONDS, FIRST_ITERATIONS = 2.0, 10  # of training, before anything is predicted from them
+FIRST_SECONDS = 2.0  # of training, before anything is predicted from them
+FIRST_ITERATIONS = 10
 EVERY = 3.0  # seconds between two events at least
 CHANGED = 0.03  # of the seconds told last, or of use: what is worth another event
 AGAIN = 10.0  # seconds until it is predicted anew; then twice as many, and so on
@@ -55,9 +58,14 @@ class Forecaster:
         self._processors = processors_of(config)
         learns = config.simulation.clock == "real"
         self._model = Fitted(placement, network, learns=learns, processors=self._processors)
-        home, actors = placement.process_of(), placement.topology.actors
-        self._device = {actor.name: actor.name if actor.emulated else f"{home[actor.name]}//" for actor in actors}
-        self._live, self._patience = LiveTimes(placement.topology.lead), Patience()
+        home = placement.process_of()
+        actors = placement.topology.actors
+        self._device = {
+            actor.name: actor.name if actor.emulated else f"{home[actor.name]}//"
+            for actor in actors
+        }
+        self._live = LiveTimes(placement.topology.lead)
+        self._patience = Patience()
         self._fit: Fit | None = None
         self._is_wrong = True  # until there is one that holds
         self._is_held = False
@@ -74,12 +82,16 @@ class Forecaster:
         if self._is_held:  # what is done now is done for probes
             return
         measured = self._live.iteration_seconds
-        if self._live.iterations < FIRST_ITERATIONS or self._live.iterations * measured < FIRST_SECONDS:
+        if (
+            self._live.iterations < FIRST_ITERATIONS
+            or self._live.iterations * measured < FIRST_SECONDS
+        ):
             return
         fit = self._fit
         if fit is None or self._is_wrong or (now >= self._due and self._holds(fit, measured)):
             fit = self._fit = self._model.fit(self._live.work(), measured, self._busy())
-            self._is_wrong, self._period = False, max(AGAIN, 2 * self._period)
+            self._is_wrong = False
+            self._period = max(AGAIN, 2 * self._period)
             self._due = now + self._period
         elif fit.seconds and self._patience.lasted(fit.seconds, measured, now):
             yield from self._missed(fit, measured)
@@ -87,8 +99,8 @@ class Forecaster:
         yield from self._say(fit, measured, now)
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
-        """See Observer. Other groups, or another batch: predicted at once from the times that were measured before.
-        What is done while the run is held is no work of the run."""
+        """See Observer. Other groups, or another batch: predicted at once from the times that were
+        measured before. What is done while the run is held is no work of the run."""
         self._is_held = event == HELD or (self._is_held and event != RELEASED)
         self._live.begin_with_the_next()
         if event != REGROUPED:
@@ -96,7 +108,9 @@ class Forecaster:
             return
         if not self._model.regroup(fields["workers"], fields["groups"], fields["batch"]):
             return
-        self._patience, self._said, self._period = Patience(), _Said(), 0.0
+        self._patience = Patience()
+        self._said = _Said()
+        self._period = 0.0
         self._fit = self._model.unmeasured()
         if self._fit is not None:
             yield from self._say(self._fit, 0.0, now)
@@ -108,18 +122,25 @@ class Forecaster:
         """From now on another prediction is made, of times from now on."""
         expected = {name: use * fit.seconds for name, use in fit.use.items()}
         miss = difference(
-            fit.seconds, measured, expected, {name: use * measured for name, use in self._use(fit).items()}
+            fit.seconds,
+            measured,
+            expected,
+            {name: use * measured for name, use in self._use(fit).items()},
         )
         if self._patience.is_news(miss):
             yield "misprediction", {"station": miss.station or "none", "why": miss.why}
         if not miss.station:
             self._model.forget()
-        self._is_wrong, self._patience.since, self._period = True, None, 0.0
+        self._is_wrong = True
+        self._patience.since = None
+        self._period = 0.0
         self._live.begin_anew()
 
     def _use(self, fit: Fit) -> dict[str, float]:
-        """The measured use of the stations that are predicted: actors of one process share its device."""
-        alone, shared = self._live.use(), dict.fromkeys(self._device.values(), 0.0)
+        """The measured use of the stations that are predicted: actors of one process share its
+        device."""
+        alone = self._live.use()
+        shared = dict.fromkeys(self._device.values(), 0.0)
         for name, use in alone.items():
             shared[self._device[name]] += use
         found = {name: shared[self._device[name]] for name in alone} | {PROCESSORS: self._busy()}
@@ -141,7 +162,11 @@ class Forecaster:
         self._said = said
         notes = [*self._unknown, *fit.found.notes]
         text = f"predicted {spoken(fit.seconds)}, " if fit.seconds else "not predicted, "
-        text += f"measured {spoken(measured)} an iteration" if measured else "an iteration, not measured yet"
+        text += (
+            (f"measured {spoken(measured)} an iteration")
+            if measured
+            else "an iteration, not measured yet"
+        )
         text += f"; busiest: {said.busiest} {use[said.busiest]:.0%}" if said.busiest else ""
         yield (
             "prediction",
@@ -167,7 +192,9 @@ class Forecaster:
 
     def _show(self, kind: str, seconds: float, uses: Use) -> None:
         """On the metrics page."""
-        self._gauge("iteration_seconds", "Mean seconds of a training iteration.", kind=kind).set(seconds)
+        self._gauge("iteration_seconds", "Mean seconds of a training iteration.", kind=kind).set(
+            seconds
+        )
         for station, use in uses.items():
             text = "Share of the time of training in which a station works for it."
             self._gauge("station_use_ratio", text, station=station, kind=kind).set(use)

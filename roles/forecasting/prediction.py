@@ -1,14 +1,16 @@
-"""How long a training iteration of a topology will take, from how long its pieces take and how fast its network is.
+"""How long a training iteration of a topology will take, from how long its pieces take and how fast
+its network is.
 
-Every role says what it does in an iteration (`RoleOptions.steps`). Put together they are one graph for each group:
-layers that are pulled while others are computed, members that wait for their slowest, groups that meet at a server.
-These graphs are evaluated (`runtime.queueing.graph`), with times drawn from means and variations. No message is made,
-no role runs. What it assumes:
+Every role says what it does in an iteration (`RoleOptions.steps`). Put together they are one graph
+for each group: layers that are pulled while others are computed, members that wait for their
+slowest, groups that meet at a server. These graphs are evaluated (`runtime.queueing.work_graph`),
+with times drawn from means and variations. No message is made, no role runs. What it assumes:
 
     devices     an actor's work is done in the order in which it is asked for; actors with a device of their own (an
                 emulated one) work side by side, others that share a process one after the other
     network     interfaces with one rate each way, shared as TCP connections do (max-min, as `network_model`); what one
-                process sends to many leaves at one pace; messages without arrays take the latency only
+                process sends to many leaves at one pace; messages without arrays take the latency
+                only
     groups      go round without a stop: no test, no checkpoint, no first iteration
 """
 
@@ -22,21 +24,22 @@ from typing import Any
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
 from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
-from roles.forecasting.outlook import plainly
-from roles.forecasting.times import Moments, Rows, Times
+from roles.forecasting.plan_forecast import plainly
 from roles.forecasting.traffic import traffic_of
+from roles.forecasting.work_times import Moments, Rows, Times
 from runtime.plan.topology import Topology
-from runtime.queueing.graph import Piece, Sent, evaluate
-from runtime.transport.base import Limits
+from runtime.queueing.work_graph import Piece, Sent, evaluate
+from runtime.transport.interface import Limits
 
 __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of", "shapes_of"]
 
 
 @dataclass(frozen=True)
 class Network:
-    """`latency` in seconds; `bytes_per_second` of every interface, each way (None: unlimited, as shared memory is).
-    `interfaces`: the interface of a process, if that is not its own; those behind one reach one another at once.
-    `credit_bytes`: that may be under way on a link, as [links] says."""
+    """`latency` in seconds; `bytes_per_second` of every interface, each way (None: unlimited, as
+    shared memory is). `interfaces`: the interface of a process, if that is not its own; those
+    behind one reach one another at once. `credit_bytes`: that may be under way on a link, as
+    [links] says."""
 
     latency: float = 0.0
     bytes_per_second: float | None = None
@@ -46,10 +49,11 @@ class Network:
 
 @dataclass(frozen=True)
 class Prediction:
-    """`seconds`: mean time per training iteration of the run. `use`: the part of the time in which a station is busy,
-    from 0 to 1: "ACTOR" is its device, "INTERFACE in" and "INTERFACE out" (the name of its process, if it has its own)
-    the network's. `bottleneck`: the station that is busy most. `notes`: what is not known, and what it was counted
-    as. `work`: seconds of array work in an iteration, of all actors; `messages`: between processes, likewise."""
+    """`seconds`: mean time per training iteration of the run. `use`: the part of the time in which
+    a station is busy, from 0 to 1: "ACTOR" is its device, "INTERFACE in" and "INTERFACE out" (the
+    name of its process, if it has its own) the network's. `bottleneck`: the station that is busy
+    most. `notes`: what is not known, and what it was counted as. `work`: seconds of array work in
+    an iteration, of all actors; `messages`: between processes, likewise."""
 
     seconds: float
     use: Mapping[str, float]
@@ -60,13 +64,22 @@ class Prediction:
 
 
 def predict(
-    topology: Topology, times: Times, network: Network, home: Mapping[str, str], shapes: Shapes | None = None
+    topology: Topology,
+    times: Times,
+    network: Network,
+    home: Mapping[str, str],
+    shapes: Shapes | None = None,
 ) -> Prediction:
     """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`). `shapes`: those of
     `shapes_of`, if they are known."""
     asked = _Asked(topology, times, network, home, shapes or shapes_of(topology, network))
     groups = [list(asked.cycle(members)) for members in asked.groups]
-    rates = {way: network.bytes_per_second or math.inf for pieces in groups for piece in pieces for way in piece.ways}
+    rates = {
+        way: network.bytes_per_second or math.inf
+        for pieces in groups
+        for piece in pieces
+        for way in piece.ways
+    }
     found = evaluate(groups, rates)
     asked.note_untold()
     use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.stations.items()}
@@ -75,7 +88,12 @@ def predict(
     iterations = len(groups) * asked.period
     work = math.fsum(piece.seconds for pieces in groups for piece in pieces) / iterations
     return Prediction(
-        found.seconds / asked.period, use, bottleneck, tuple(asked.notes), work, asked.messages / iterations
+        found.seconds / asked.period,
+        use,
+        bottleneck,
+        tuple(asked.notes),
+        work,
+        asked.messages / iterations,
     )
 
 
@@ -87,7 +105,9 @@ def shapes_of(topology: Topology, network: Network) -> Shapes:
 def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
     """Of how many rows each actor's pieces of work are, by label: for `Times.measured`."""
     network = Network()
-    asked = _Asked(topology, Times(lambda *_: None), network, {}, shapes or shapes_of(topology, network))
+    asked = _Asked(
+        topology, Times(lambda *_: None), network, {}, shapes or shapes_of(topology, network)
+    )
     every = [step for members in asked.groups for step in asked.steps(members, 0)]
     works = [(step.name[0], step.does) for step in every if isinstance(step.does, Work)]
     return {(actor, work.label): work.rows for actor, work in works if work.rows}
@@ -97,9 +117,17 @@ class _Asked:
     """A topology's steps as pieces of a graph."""
 
     def __init__(
-        self, topology: Topology, times: Times, network: Network, home: Mapping[str, str], shapes: Shapes
+        self,
+        topology: Topology,
+        times: Times,
+        network: Network,
+        home: Mapping[str, str],
+        shapes: Shapes,
     ) -> None:
-        self._times, self._network, self._home, self._shapes = times, network, home, shapes
+        self._times = times
+        self._network = network
+        self._home = home
+        self._shapes = shapes
         self._actors = {actor.name: actor for actor in topology.actors}
         said = {n: o for n, o in self._shapes.options.items() if isinstance(o, RoleOptions)}
         self.groups = self._shapes.groups
@@ -108,7 +136,8 @@ class _Asked:
         self.stations: dict[str, str] = {}  # actor -> its device
         self.messages = 0  # of all cycles, between interfaces
         self._moments: dict[tuple[str, str, int], Moments] = {}
-        self._said, self._told = said, set[tuple[str, str]]()  # who sends to whom
+        self._said = said  # who sends to whom
+        self._told = set[tuple[str, str]]()
         for name in self._actors.keys() - said.keys():
             self._note(f"{name}: its role says nothing of its work, which is counted as none")
 
@@ -120,7 +149,10 @@ class _Asked:
             names |= {sent(step.name) for step in steps if isinstance(step.does, Sending)}
             for step in steps:
                 for absent in sorted({*step.after, *step.since} - names):
-                    self._note(f"{' '.join(step.name)} waits for '{' '.join(absent)}', of which nobody says anything")
+                    self._note(
+                        f"{' '.join(step.name)} waits for '{' '.join(absent)}', of "
+                        "which nobody says anything"
+                    )
                 yield self._piece(step, names, number)
 
     def steps(self, members: list[str], number: int) -> Iterator[Step]:
@@ -130,12 +162,21 @@ class _Asked:
             yield from options.steps(name, self._shapes, turn)
 
     def _piece(self, step: Step, names: set[Key], number: int) -> Piece:
-        after: list[Any] = [(number, name) for name in step.after if name in names and name[-1] != SENT]
-        after += [Sent((number, name[:-1])) for name in step.after if name in names and name[-1] == SENT]
+        after: list[Any] = [
+            (number, name) for name in step.after if name in names and name[-1] != SENT
+        ]
+        after += [
+            Sent((number, name[:-1])) for name in step.after if name in names and name[-1] == SENT
+        ]
         since = [((number - 1) % self.period, name) for name in step.since if name in names]
         if number:
-            after, since = [*after, *since], []
-        common: dict[str, Any] = {"name": (number, step.name), "after": tuple(after), "since": tuple(since)}
+            after = [*after, *since]
+            since = []
+        common: dict[str, Any] = {
+            "name": (number, step.name),
+            "after": tuple(after),
+            "since": tuple(since),
+        }
         common |= {"takes": step.takes, "gives": step.gives}
         if isinstance(step.does, Work):
             return Piece(**common, **self._work(step.name[0], step.does))
@@ -160,7 +201,9 @@ class _Asked:
     def _device(self, actor: str) -> str:
         """Its own if it is emulated, else that of its process."""
         own = self._actors[actor].emulated is not None
-        return self.stations.setdefault(actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//")
+        return self.stations.setdefault(
+            actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//"
+        )
 
     def _sending(self, name: Key, sending: Sending) -> dict[str, Any]:
         self._told |= {(name[0], to) for to in sending.to}
@@ -170,25 +213,42 @@ class _Asked:
             return {}
         self.messages += len(away)
         if sending.size is None:
-            self._note(f"{name[0]}: how much it sends as {name[1]} depends on the numbers: counted as nothing")
+            self._note(
+                f"{name[0]}: how much it sends as {name[1]} depends on the numbers: "
+                "counted as nothing"
+            )
         if not sending.size or self._network.bytes_per_second is None:
             return {"delay": self._network.latency}
         ways = {f"{sender} out": len(away)}
         for there in away:
             ways[f"{there} in"] = ways.get(f"{there} in", 0) + 1
-        lane = (self._home.get(name[0], name[0]), *sorted({self._home.get(to, to) for to in sending.to}))
-        window, size = self._network.credit_bytes, float(sending.size)
-        return {"size": size, "ways": ways, "lane": lane, "window": window, "delay": self._network.latency}
+        lane = (
+            self._home.get(name[0], name[0]),
+            *sorted({self._home.get(to, to) for to in sending.to}),
+        )
+        window = self._network.credit_bytes
+        size = float(sending.size)
+        return {
+            "size": size,
+            "ways": ways,
+            "lane": lane,
+            "window": window,
+            "delay": self._network.latency,
+        }
 
     def _interface(self, actor: str) -> str:
         process = self._home.get(actor, actor)
         return self._network.interfaces.get(process, process)
 
     def note_untold(self) -> None:
-        """Who says that it sends something, but not when: a role or an exchange of another package."""
+        """Who says that it sends something, but not when: a role or an exchange of another
+        package."""
         for (sender, receiver), kinds in traffic_of(self._shapes).items():
             if (sender, receiver) not in self._told and any(size != 0 for size in kinds.values()):
-                self._note(f"when {sender} sends {', '.join(kinds)} to {receiver} is not told: counted as nothing")
+                self._note(
+                    f"when {sender} sends {', '.join(kinds)} to {receiver} is not "
+                    "told: counted as nothing"
+                )
 
     def _note(self, text: str) -> None:
         self.notes.setdefault(text)

@@ -1,5 +1,5 @@
-"""The topology of a run whose groups or batch were changed: as it was laid out, but with the groups and ways, or the
-rows, of now."""
+"""The topology of a run whose groups or batch were changed: as it was laid out, but with the groups
+and ways, or the rows, of now."""
 
 from __future__ import annotations
 
@@ -12,36 +12,49 @@ from runtime.plan.topology import Topology
 
 
 def regrouped(topology: Topology, workers: int, groups: int) -> Topology:
-    """With so many workers in so many groups, as the coordinator makes them of the same numbers. MessageError if it
-    cannot. Options are typed."""
+    """With so many workers in so many groups, as the coordinator makes them of the same numbers.
+    MessageError if it cannot. Options are typed."""
     options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
     lead = options[topology.lead]
     if (workers, groups) == (sum(map(len, lead.groups)), len(lead.groups)):
         return topology
-    wish, shares = Regroup(workers=workers, groups=groups), Shares(lead.shares)
+    wish = Regroup(workers=workers, groups=groups)
+    shares = Shares(lead.shares)
     made = lead.live.groups(wish, lead.groups, shares, lead.timetable.batch)
     options[topology.lead] = dataclasses.replace(lead, groups=tuple(map(tuple, made)))
     for name, place in lead.live.places(made):
         options[name] = _placed(options[name], place)
-    actors = tuple(dataclasses.replace(actor, options=options[actor.name]) for actor in topology.actors)
+    actors = tuple(
+        dataclasses.replace(actor, options=options[actor.name]) for actor in topology.actors
+    )
     return dataclasses.replace(topology, actors=actors)
 
 
 def at_largest(topology: Topology) -> Topology:
-    """With the largest batch that it may have while it runs: what its memory and its messages are planned for."""
+    """With the largest batch that it may have while it runs: what its memory and its messages are
+    planned for."""
     jobs = [options.job for actor in topology.actors if hasattr(options := actor.options, "job")]
     return with_batch(topology, max((job.largest or job.batch for job in jobs), default=0))
 
 
 def with_batch(topology: Topology, images: int) -> Topology:
     """With so many images in a group's batch. Options are typed."""
-    actors = tuple(dataclasses.replace(actor, options=_sized(actor.options, images)) for actor in topology.actors)
+    actors = tuple(
+        dataclasses.replace(actor, options=_sized(actor.options, images))
+        for actor in topology.actors
+    )
     return topology if actors == topology.actors else dataclasses.replace(topology, actors=actors)
 
 
 def _sized(options: Any, images: int) -> Any:
-    parts = {name: getattr(options, name) for name in ("job", "timetable") if hasattr(options, name)}
-    changed = {name: dataclasses.replace(part, batch=images) for name, part in parts.items() if part.batch != images}
+    parts = {
+        name: getattr(options, name) for name in ("job", "timetable") if hasattr(options, name)
+    }
+    changed = {
+        name: dataclasses.replace(part, batch=images)
+        for name, part in parts.items()
+        if part.batch != images
+    }
     return dataclasses.replace(options, **changed) if changed else options
 
 
@@ -50,5 +63,8 @@ def _placed(options: Any, place: Place) -> Any:
     way = {"parent": place.parent, "part": place.part, "parts": place.parts}
     if not hasattr(options, "models"):
         return dataclasses.replace(options, **way)
-    models = tuple(dataclasses.replace(each, **way) if each.server == place.server else each for each in options.models)
+    models = tuple(
+        dataclasses.replace(each, **way) if each.server == place.server else each
+        for each in options.models
+    )
     return dataclasses.replace(options, models=models)

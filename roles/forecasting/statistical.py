@@ -1,13 +1,15 @@
-"""Statistical efficiency: how many iterations a target takes, by what runs have counted (Omnivore, section 4.2).
+"""Statistical efficiency: how many iterations a target takes, by what runs have counted (Omnivore,
+section 4.2).
 
-It depends on how gradients come to the model (their `manner`: what of it is stale) and on the number of groups, not on
-machines. So what was seen in one run is told of every plan of that manner with as many groups. Where a number of groups
-was run with several momenta and learning rates, the best of them counts, as in Omnivore's figures; of several runs of
-one setting their median, so that a lucky seed is no promise.
+It depends on how gradients come to the model (their `manner`: what of it is stale) and on the
+number of groups, not on machines. So what was seen in one run is told of every plan of that manner
+with as many groups. Where a number of groups was run with several momenta and learning rates, the
+best of them counts, as in Omnivore's figures; of several runs of one setting their median, so that
+a lucky seed is no promise.
 
-Between two numbers of groups that both reached the target, iterations are taken to be linear in log g, since groups are
-doubled: what is told lies between what was counted on either side. Beyond the fewest and the most groups that were seen
-nothing is known.
+Between two numbers of groups that both reached the target, iterations are taken to be linear in log
+g, since groups are doubled: what is told lies between what was counted on either side. Beyond the
+fewest and the most groups that were seen nothing is known.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Efficiency:
         self._typical = {setting: median_high(counts) for setting, counts in every.items()}
 
     def best(self, manner: str, groups: int) -> Setting | None:
-        """The setting that counts for so many groups; None if no run had as many, or none reached the target."""
+        """The setting that counts for so many groups; None if no run had as many, or none reached
+        the target."""
         known = self._of(manner)
         return known[groups][1] if groups in known and known[groups][0] < math.inf else None
 
@@ -72,7 +75,9 @@ class Efficiency:
         """Groups -> the fewest iterations, and with which setting. One group is of every manner."""
         found: dict[int, tuple[float, Setting]] = {}
         for setting, steps in sorted(self._typical.items()):
-            fits = setting.manner == manner or (setting.groups == 1 and setting.manner == ONE_GRADIENT)
+            fits = setting.manner == manner or (
+                setting.groups == 1 and setting.manner == ONE_GRADIENT
+            )
             if fits and (setting.groups not in found or steps < found[setting.groups][0]):
                 found[setting.groups] = steps, setting
         return found

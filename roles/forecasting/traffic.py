@@ -1,8 +1,9 @@
-"""How many bytes of arrays each link carries in one training iteration, exactly: the sum of what actors say they send.
+"""How many bytes of arrays each link carries in one training iteration, exactly: the sum of what
+actors say they send.
 
-An iteration is one of the link's own group; groups cut batches into equal shares. What `metrics` counts as payload
-(`convoy_payload_bytes_received_total`) is the same bytes, whatever the road. Tests, checkpoints and messages without
-arrays are not counted.
+An iteration is one of the link's own group; groups cut batches into equal shares. What `metrics`
+counts as payload (`convoy_payload_bytes_received_total`) is the same bytes, whatever the road.
+Tests, checkpoints and messages without arrays are not counted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def traffic_of(shapes: Shapes) -> Traffic:
     """The same, of a topology whose shapes are known."""
     found = Traffic()
     for name, options in shapes.options.items():
-        for receiver, message, size in options.sends(name, shapes) if isinstance(options, RoleOptions) else ():
+        for receiver, message, size in (
+            options.sends(name, shapes) if isinstance(options, RoleOptions) else ()
+        ):
             kinds = found.setdefault((name, receiver), {})
             before = kinds.get(message.__name__, 0)
             kinds[message.__name__] = None if size is None or before is None else before + size

@@ -1,6 +1,7 @@
-"""How gradients travel: a format a file, and a line for each here, in the order in which they are listed.
+"""How gradients travel: a format a file, and a line for each here, in the order in which they are
+listed.
 
-base                                             what a format says of itself
+format                                             what a format says of itself
 float32  float16  bfloat16  one_bit  threshold   the formats
 """
 

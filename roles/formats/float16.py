@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from ops import Array, Shape
 from ops.reference.compression import HALVES
-from roles.formats.base import Format
 from roles.formats.float32 import check_array
+from roles.formats.format import Format
 
 
 class Float16(Format):
-    """relative error up to 2^-11 from 6.1e-5 to 65504; smaller numbers are wrong by up to 2^-25, larger ones become \
+    """relative error up to 2^-11 from 6.1e-5 to 65504; smaller numbers are wrong by up to 2^-25,
+    larger ones become \
 infinite"""
 
     name = "float16"

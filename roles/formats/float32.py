@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ops import Array, OpsError, Shape
-from roles.formats.base import Format
+from roles.formats.format import Format
 
 
 def check_array(array: Array, shape: Shape, dtype: np.dtype[Any]) -> None:
     """OpsError unless the array is one of numbers of this type and shape."""
     if array.shape != shape or array.dtype != dtype:
-        raise OpsError(f"found {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}")
+        raise OpsError(
+            f"found {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}"
+        )
 
 
 class Float32(Format):

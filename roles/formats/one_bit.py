@@ -8,17 +8,20 @@ from typing import ClassVar
 
 from ops import Array, Shape
 from ops.reference.compression import F32, one_bit_shapes
-from roles.formats.base import Format, Option
+from roles.formats.format import Format, Option
 
 
 class OneBit(Format):
-    """a sign for each number and two means a block (Seide et al. 2014); what is missing is kept and added to the next \
+    """a sign for each number and two means a block (Seide et al. 2014); what is missing is kept and
+    added to the next \
 gradient"""
 
     name = "one-bit"
     arrays = 2
     keeps = True
-    options: ClassVar = {"block": Option(256, 32, 2**20, "a multiple of 32 from 32 to 1048576", multiple_of=32)}
+    options: ClassVar = {
+        "block": Option(256, 32, 2**20, "a multiple of 32 from 32 to 1048576", multiple_of=32)
+    }
     bytes_said = "n / 8 + n / 32 with blocks of 256"
 
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:

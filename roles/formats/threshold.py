@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ops import Array, Shape
-from roles.formats.base import Format, Option
+from roles.formats.format import Format, Option
 
 
 class Threshold(Format):
-    """only numbers beyond `tau` are sent, as +-`tau` and their place (Strom 2015); the rest is kept and added to the \
+    """only numbers beyond `tau` are sent, as +-`tau` and their place (Strom 2015); the rest is kept
+    and added to the \
 next gradient"""
 
     name = "threshold"

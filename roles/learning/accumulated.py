@@ -1,7 +1,8 @@
-"""A net that computes its rows in several passes, one after the other, and adds up their gradients: Caffe's iter_size.
+"""A net that computes its rows in several passes, one after the other, and adds up their gradients:
+Caffe's iter_size.
 
-It holds the activations of one pass, and the gradients of those before it. Gradients are those of the mean over the
-whole batch, as Caffe's after its division by iter_size.
+It holds the activations of one pass, and the gradients of those before it. Gradients are those of
+the mean over the whole batch, as Caffe's after its division by iter_size.
 """
 
 from __future__ import annotations
@@ -17,26 +18,34 @@ from roles.learning.tree import split
 from roles.messages import Blobs
 
 Span = tuple[int, int]  # rows [low, high) of the whole batch
-Read = Callable[[Sequence[Span], int], Sequence[Array]]  # the rows of one of these spans, an array for each input
+# the rows of one of these spans, an array for each input
+Read = Callable[[Sequence[Span], int], Sequence[Array]]
 
 
 def spans_of(rows: Span, passes: int) -> list[Span]:
-    """So many passes over these rows, or one for each row if there are fewer; the sizes differ by one at most."""
+    """So many passes over these rows, or one for each row if there are fewer; the sizes differ by
+    one at most."""
     low, high = rows
     return list(pairwise(accumulate(split(high - low, min(passes, high - low)), initial=low)))
 
 
-def after_passes(params: Mapping[str, tuple[ParamSpec, ...]], passes: int) -> dict[str, tuple[ParamSpec, ...]]:
-    """The parameters, as one update after so many passes treats them: a running statistic is kept by every pass."""
+def after_passes(
+    params: Mapping[str, tuple[ParamSpec, ...]], passes: int
+) -> dict[str, tuple[ParamSpec, ...]]:
+    """The parameters, as one update after so many passes treats them: a running statistic is kept
+    by every pass."""
     return {
-        layer: tuple(param if param.keep is None else replace(param, keep=param.keep**passes) for param in specs)
+        layer: tuple(
+            param if param.keep is None else replace(param, keep=param.keep**passes)
+            for param in specs
+        )
         for layer, specs in params.items()
     }
 
 
 class AccumulatedNet(Net):
-    """As a Net of the whole batch, for training: the calls are the same, but that `begin_with` has rows read pass by
-    pass, and `further` stands between `forward` and `backward`.
+    """As a Net of the whole batch, for training: the calls are the same, but that `begin_with` has
+    rows read pass by pass, and `further` stands between `forward` and `backward`.
 
     `forward` is the first pass's, `backward` the last one's, and gives the sums.
     """
@@ -51,17 +60,23 @@ class AccumulatedNet(Net):
 
     def begin_with(self, step: int, rows: Span, read: Read) -> None:
         """Start the passes over these rows; `read` gives those of one pass, when it begins."""
-        self._step, self._read = step, read
+        self._step = step
+        self._read = read
         self._sums: dict[str, Blobs] = {}  # gradients of the passes before the present one
         self._scores: dict[str, float] = {}  # and what they add to the means
         self._spans = spans_of(rows, self.passes)
         self._start(0)
 
     def further(self) -> Iterator[list[Callable[[], None]]]:
-        """What there is to do after the first pass forward and before the last backward, for each pass and stage."""
+        """What there is to do after the first pass forward and before the last backward, for each
+        pass and stage."""
         for number in range(1, len(self._spans)):
             back = [partial(self._keep, stage) for stage in reversed(self.stages)]
-            yield [*back, partial(self._go_on, number), *(partial(self.forward, stage) for stage in self.stages)]
+            yield [
+                *back,
+                partial(self._go_on, number),
+                *(partial(self.forward, stage) for stage in self.stages),
+            ]
 
     def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> Blobs:
         """The sum of the stage's gradients over all passes."""
@@ -74,18 +89,23 @@ class AccumulatedNet(Net):
             return super().scalars()
         rows, (low, high) = self._spans[-1][1] - self._spans[0][0], self._spans[self._present]
         share = (high - low) / rows
-        return {name: self._scores.get(name, 0.0) + value * share for name, value in super().scalars().items()}
+        return {
+            name: self._scores.get(name, 0.0) + value * share
+            for name, value in super().scalars().items()
+        }
 
     def _start(self, number: int) -> None:
         spans = self._spans
         super().begin(self._step, spans[number])
-        self._spans, self._present = spans, number
+        self._spans = spans
+        self._present = number
         for name, array in zip(self.inputs, self._read(spans, number), strict=True):
             self.feed(name, array)
 
     def _go_on(self, number: int) -> None:
         """Begin the next pass, with the same parameters."""
-        self._scores, blobs = self.scalars(), self._blobs
+        self._scores = self.scalars()
+        blobs = self._blobs
         self._start(number)
         self._blobs = blobs
 

@@ -1,4 +1,5 @@
-"""Which array backend a role computes with: a device's, or the CPU's with the threads that this process has."""
+"""Which array backend a role computes with: a device's, or the CPU's with the threads that this
+process has."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 def ops_of(
     device: str, kernels: str, precision: str, *, b_p: int | None, threads: int | None, cudnn: str
 ) -> ops.Backend:
-    """That of "cpu", "cuda:N", or "cuda", which plans only; the rest as `Job` has it. LaunchError if the device cannot
-    be used here."""
+    """That of "cpu", "cuda:N", or "cuda", which plans only; the rest as `Job` has it. LaunchError
+    if the device cannot be used here."""
     if device == "cpu":
-        precision = "fast" if precision in GPU_PRECISIONS else precision  # more exact than a GPU's then
+        # more exact than a GPU's then
+        precision = "fast" if precision in GPU_PRECISIONS else precision
         return cpu_ops(kernels, b_p=b_p, precision=precision, threads=threads)
     if device == "cuda":
         return ops.get_backend("cupy plan", b_p=b_p)
@@ -33,14 +35,19 @@ def ops_of(
 def cpu_ops(
     kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
 ) -> ops.Backend:
-    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none said, the team's."""
+    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none
+    said, the team's."""
     if kernels == "emulated":
         return ops.get_backend("emulated")
     if kernels == "compiled":
         try:
-            return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)
+            return ops.get_backend(
+                "cpu", b_p=b_p, threads=threads or team_size(), precision=precision
+            )
         except ops.KernelsMissing as missing:
-            logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
+            logging.getLogger("roles").warning(
+                ("%s; computing with plain NumPy, several times slower"), missing
+            )
     return ops.get_backend("numpy", b_p=b_p)
 
 

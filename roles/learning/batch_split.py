@@ -1,4 +1,5 @@
-"""Which rows of a batch each member of a group computes: equal shares, or shares by measured throughput."""
+"""Which rows of a batch each member of a group computes: equal shares, or shares by measured
+throughput."""
 
 from __future__ import annotations
 
@@ -9,13 +10,16 @@ from dataclasses import dataclass
 
 from roles.learning.tree import split
 
-KEPT = 0.8  # of an old rate, when a new one is measured: one slow pass moves a share by a fifth of the difference
+# of an old rate, when a new one is measured: one slow pass moves a share by a fifth of the
+# difference
+KEPT = 0.8
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """How batches are cut. `in_proportion`: to the rows per second that the workers were seen to compute (Omnivore,
-    section 5.1: a device is a black box of known throughput). With `micro_batches`, only between two of these.
+    """How batches are cut. `in_proportion`: to the rows per second that the workers were seen to
+    compute (Omnivore, section 5.1: a device is a black box of known throughput). With
+    `micro_batches`, only between two of these.
     """
 
     in_proportion: bool = False
@@ -29,11 +33,15 @@ class Shares:
     """Cuts batches for groups."""
 
     def __init__(self, cutting: Cutting = EQUAL) -> None:
-        self._in_proportion, self._micro_batches = cutting.in_proportion, cutting.micro_batches
+        self._in_proportion = cutting.in_proportion
+        self._micro_batches = cutting.micro_batches
         self._rates: dict[str, float] = {}  # worker -> rows per second
 
     def __repr__(self) -> str:
-        return f"<shares {'in proportion to ' + repr(self._rates) if self._in_proportion else 'equal'}>"
+        return (
+            "<shares "
+            f"{'in proportion to ' + repr(self._rates) if self._in_proportion else 'equal'}>"
+        )
 
     def seen(self, worker: str, rows: int, seconds: float) -> None:
         """A worker computed so many rows in so many seconds."""
@@ -46,14 +54,21 @@ class Shares:
         if members > rows:
             return f"a group of {members} workers cannot share a batch of {rows} images"
         if self._micro_batches > rows:
-            return f"a reproducible run needs batches of {self._micro_batches} images or more, not {rows}"
+            return (
+                f"a reproducible run needs batches of {self._micro_batches} images or "
+                f"more, not {rows}"
+            )
         if self._micro_batches and (members > self._micro_batches or self._micro_batches % members):
             powers = [str(2**n) for n in range(self._micro_batches.bit_length())]
-            return f"a reproducible run's groups have {', '.join(powers[:-1])} or {powers[-1]} workers, not {members}"
+            return (
+                f"a reproducible run's groups have {', '.join(powers[:-1])} or "
+                f"{powers[-1]} workers, not {members}"
+            )
         return ""
 
     def cuts(self, members: Sequence[str], rows: int) -> tuple[int, ...]:
-        """Where the batch is cut, len(members) + 1 numbers from 0 to `rows`; every member has a row."""
+        """Where the batch is cut, len(members) + 1 numbers from 0 to `rows`; every member has a
+        row."""
         if self._micro_batches and rows >= self._micro_batches:
             return micro_cuts(rows, self._micro_batches)[:: self._micro_batches // len(members)]
         known = all(worker in self._rates for worker in members)
@@ -74,7 +89,9 @@ def _in_proportion(rates: list[float], rows: int) -> list[int]:
     left = rows - len(rates)
     exact = [left * rate / sum(rates) for rate in rates]
     sizes = [1 + int(share) for share in exact]
-    order = sorted(range(len(rates)), key=lambda member: (int(exact[member]) - exact[member], member))
+    order = sorted(
+        range(len(rates)), key=lambda member: (int(exact[member]) - exact[member], member)
+    )
     for member in order[: rows - sum(sizes)]:
         sizes[member] += 1
     return sizes

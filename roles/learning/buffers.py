@@ -1,5 +1,5 @@
-"""Where the roles' new arrays lie: parameters and their gradients in Caffe's order, in memory that peers can read; rows
-of several senders in one array.
+"""Where the roles' new arrays lie: parameters and their gradients in Caffe's order, in memory that
+peers can read; rows of several senders in one array.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ NO_ERROR = np.empty(0, np.float32)  # where a format keeps none
 
 
 class KeptErrors:
-    """What earlier gradients of a sender missed, in its format: of each blob of a layer an array of float32."""
+    """What earlier gradients of a sender missed, in its format: of each blob of a layer an array of
+    float32."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}  # "layer.i", as a checkpoint calls the blob
@@ -55,7 +56,8 @@ class KeptErrors:
 
 
 def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
-    """A new array of a parameter's shape, in C order, contents undefined, from the backend's memory."""
+    """A new array of a parameter's shape, in C order, contents undefined, from the backend's
+    memory."""
     return ops.empty((math.prod(shape),), dtype).reshape(shape)
 
 
@@ -70,7 +72,8 @@ def gradient_buffers(net: Learner) -> dict[str, Blobs]:
 
 
 def joined_rows(ops: Backend, parts: Sequence[Array]) -> Array:
-    """Rows of all members, in the order of their ranks, as the backend lays them out; a single part is not copied."""
+    """Rows of all members, in the order of their ranks, as the backend lays them out; a single part
+    is not copied."""
     if len(parts) == 1 or not ops.on_host:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
     whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)

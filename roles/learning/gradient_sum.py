@@ -1,4 +1,5 @@
-"""Sums gradients in parts, in a fixed order, so that the result does not depend on who came first."""
+"""Sums gradients in parts, in a fixed order, so that the result does not depend on who came
+first."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from roles.messages import Blobs
 class GradientSum:
     """Collects the parts of each key; gives their sum when the last has come.
 
-    Parts are added in pairs, and these in pairs, ((a + b) + (c + d)) + ..., each pair as soon as it is there; one left
-    over goes with the next sums. So who adds up 2, 4 or 8 neighbours beforehand changes no bit.
+    Parts are added in pairs, and these in pairs, ((a + b) + (c + d)) + ..., each pair as soon as it
+    is there; one left over goes with the next sums. So who adds up 2, 4 or 8 neighbours beforehand
+    changes no bit.
     """
 
     def __init__(self, ops: Backend) -> None:
@@ -24,7 +26,8 @@ class GradientSum:
         return f"<gradient sum, {len(self._open)} keys open>"
 
     def add(self, key: Hashable, part: int, parts: int, blobs: Blobs) -> Blobs | None:
-        """Note a part; the whole sum if it was the last missing one. ValueError: there is no such part, a repeat."""
+        """Note a part; the whole sum if it was the last missing one. ValueError: there is no such
+        part, a repeat."""
         tree = self._open.get(key) or _Tree(self._ops)
         if not 0 <= part < parts or part in tree.came:
             raise ValueError(f"part {part} of {parts}: there is none, or it came twice for {key}")
@@ -40,12 +43,14 @@ class _Tree:
 
     def __init__(self, ops: Backend) -> None:
         self._ops = ops
-        self._waiting: dict[tuple[int, int], tuple[Blobs, bool]] = {}  # and whether they may be written over
+        # and whether they may be written over
+        self._waiting: dict[tuple[int, int], tuple[Blobs, bool]] = {}
         self.came: set[int] = set()
 
     def add(self, place: int, width: int, blobs: Blobs) -> Blobs | None:
         self.came.add(place)
-        level, ours = 0, False
+        level = 0
+        ours = False
         while width > 1:
             neighbour = place ^ 1
             if neighbour < width:
@@ -53,12 +58,22 @@ class _Tree:
                 if found is None:
                     self._waiting[level, place] = blobs, ours
                     return None
-                blobs, ours = self._plus(found, (blobs, ours)), True
-            level, place, width = level + 1, place // 2, (width + 1) // 2
+                blobs = self._plus(found, (blobs, ours))
+                ours = True
+            level = level + 1
+            place = place // 2
+            width = (width + 1) // 2
         return blobs
 
     def _plus(self, one: tuple[Blobs, bool], other: tuple[Blobs, bool]) -> Blobs:
-        """What was contributed is not ours to write to; the first sums allocate, later ones add in place."""
+        """What was contributed is not ours to write to; the first sums allocate, later ones add in
+        place."""
         (a, writable), (b, writable_too) = one, other
-        into = a if writable else b if writable_too else [new_parameter(self._ops, x.shape, x.dtype) for x in a]
+        into = (
+            a
+            if writable
+            else b
+            if writable_too
+            else [new_parameter(self._ops, x.shape, x.dtype) for x in a]
+        )
         return tuple(self._ops.add(x, y, out=out) for x, y, out in zip(a, b, into, strict=True))

@@ -1,7 +1,9 @@
-"""A net that computes a batch in micro-batches, fixed by the batch alone, and adds up their gradients in one tree.
+"""A net that computes a batch in micro-batches, fixed by the batch alone, and adds up their
+gradients in one tree.
 
-With 1, 2, 4 or 8 members the same rows are computed together and the same sums are made in the same order, by one
-member or by several and whoever adds up behind them: the bits do not depend on the number of members.
+With 1, 2, 4 or 8 members the same rows are computed together and the same sums are made in the same
+order, by one member or by several and whoever adds up behind them: the bits do not depend on the
+number of members.
 """
 
 from __future__ import annotations
@@ -54,13 +56,19 @@ class Micro(Generic[Kind]):
     def begin(self, step: int, *spans: Span) -> None:
         """Start a pass over these rows of the batch, whole micro-batches."""
         cuts = list(enumerate(pairwise(micro_cuts(self.batch, self.count))))
-        found = [(place, cut) for span in spans for place, cut in cuts if span[0] <= cut[0] < cut[1] <= span[1]]
+        found = [
+            (place, cut)
+            for span in spans
+            for place, cut in cuts
+            if span[0] <= cut[0] < cut[1] <= span[1]
+        ]
         if sum(high - low for _, (low, high) in found) != sum(high - low for low, high in spans):
             raise NetError(f"rows: found {spans}, expected whole micro-batches of {self!r}")
         while len(self._made) < len(found):
             self._made.append(self._build())
         ends = list(accumulate((high - low for _, (low, high) in found), initial=0))
-        self._cuts, self.places = list(pairwise(ends)), [place for place, _ in found]
+        self._cuts = list(pairwise(ends))
+        self.places = [place for place, _ in found]
         for net, (_, cut) in zip(self._nets, found, strict=True):
             net.begin(step, cut)
 
@@ -99,12 +107,14 @@ class Micro(Generic[Kind]):
 
 
 class MicroBatches(Micro[Net]):
-    """Stands for a net where a role uses one: the same calls, each done by one net for every micro-batch."""
+    """Stands for a net where a role uses one: the same calls, each done by one net for every
+    micro-batch."""
 
     def __init__(self, build: Callable[[], Net], count: int) -> None:
         super().__init__(build, count)
         first = self._made[0]
-        self.stages, self.boundary = first.stages, first.boundary
+        self.stages = first.stages
+        self.boundary = first.boundary
 
     def forward(self, stage: Stage) -> None:
         """Run the layers of `stage` on every micro-batch."""
@@ -112,11 +122,14 @@ class MicroBatches(Micro[Net]):
             net.forward(net.stages[stage.index])
 
     def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> Blobs:
-        """Run `stage` backward on every micro-batch; the sum of its parameters' gradients, in pairs, and these in
-        pairs, as those go on with it who add up the members' sums."""
+        """Run `stage` backward on every micro-batch; the sum of its parameters' gradients, in
+        pairs, and these in pairs, as those go on with it who add up the members' sums."""
         found = [net.backward(net.stages[stage.index]) for net in self._nets]
         into: Sequence[Array | None] = out or [None] * len(found[0])
-        return tuple(self._sum(parts, place) for parts, place in zip(zip(*found, strict=True), into, strict=True))
+        return tuple(
+            self._sum(parts, place)
+            for parts, place in zip(zip(*found, strict=True), into, strict=True)
+        )
 
     def _sum(self, parts: Sequence[Array], out: Array | None) -> Array:
         if len(parts) > 1:

@@ -1,10 +1,12 @@
 """Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back.
 
-And whoever has something beside them that goes from one iteration to the next: the errors that a sender of gradients
-keeps, the state of recurrent layers. While a run is held its owner keeps a copy: probes leave no trace.
+And whoever has something beside them that goes from one iteration to the next: the errors that a
+sender of gradients keeps, the state of recurrent layers. While a run is held its owner keeps a
+copy: probes leave no trace.
 
-For a checkpoint everybody makes a copy in memory, between two iterations, and hands it over array by array while
-training goes on. A run that resumes it gives what was beside the model back to whoever has the same name.
+For a checkpoint everybody makes a copy in memory, between two iterations, and hands it over array
+by array while training goes on. A run that resumes it gives what was beside the model back to
+whoever has the same name.
 """
 
 from __future__ import annotations
@@ -22,21 +24,22 @@ from runtime.messages.message import Refusal
 
 @message
 class SetAside(Message):
-    """Coordinator asks: keep a copy of what you have beside the model. Nothing is under way. Answered with Done."""
+    """Coordinator asks: keep a copy of what you have beside the model. Nothing is under way.
+    Answered with Done."""
 
 
 @message
 class TakeBack(Message):
-    """Coordinator asks after a probe: go on from that copy; if it is the `last` time, keep it no longer. Nothing is
-    under way. Answered with Done."""
+    """Coordinator asks after a probe: go on from that copy; if it is the `last` time, keep it no
+    longer. Nothing is under way. Answered with Done."""
 
     last: bool
 
 
 @message
 class KeepCopy(Message):
-    """Coordinator asks: keep a copy of all of yours that a checkpoint must hold. Nothing is under way. Answered with
-    Copied."""
+    """Coordinator asks: keep a copy of all of yours that a checkpoint must hold. Nothing is under
+    way. Answered with Copied."""
 
 
 @message
@@ -49,8 +52,8 @@ class Copied(Message):
 
 @message
 class GetCopy(Message):
-    """Coordinator asks for one array of that copy, which is kept no longer. Training goes on meanwhile. Answered with
-    CopiedArray."""
+    """Coordinator asks for one array of that copy, which is kept no longer. Training goes on
+    meanwhile. Answered with CopiedArray."""
 
     name: str
 
@@ -64,8 +67,8 @@ class CopiedArray(Message):
 
 @message
 class PutBeside(Message):
-    """Coordinator asks before the first iteration: go on from these arrays of a checkpoint, which you had beside the
-    model when it was made. Answered with Done."""
+    """Coordinator asks before the first iteration: go on from these arrays of a checkpoint, which
+    you had beside the model when it was made. Answered with Done."""
 
     names: tuple[str, ...]
     arrays: tuple[Array, ...]
@@ -85,8 +88,8 @@ class Beside(Protocol):
 
 
 class KeepsBeside(Actor):
-    """An actor that may have something of the kind; whoever plans the run knows if it has (`RoleOptions.keeps_beside`,
-    formats of gradients)."""
+    """An actor that may have something of the kind; whoever plans the run knows if it has
+    (`RoleOptions.keeps_beside`, formats of gradients)."""
 
     beside: Sequence[Beside] = ()
     _aside: Sequence[Mapping[str, Array]] = ()
@@ -94,7 +97,9 @@ class KeepsBeside(Actor):
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
         """Copy it."""
-        self._aside = await self.compute("state", lambda: [each.set_aside() for each in self.beside])
+        self._aside = await self.compute(
+            "state", lambda: [each.set_aside() for each in self.beside]
+        )
         await self.reply(envelope, Done())
 
     async def on_take_back(self, message: TakeBack, envelope: Envelope) -> None:
@@ -118,7 +123,9 @@ class KeepsBeside(Actor):
         found = dict(zip(message.names, message.arrays, strict=True))
         for number, each in enumerate(self.beside):
             end = f"{BESIDE}{number}.{self.name}"
-            named = {name.removesuffix(end): array for name, array in found.items() if name.endswith(end)}
+            named = {
+                name.removesuffix(end): array for name, array in found.items() if name.endswith(end)
+            }
             await self.compute("state", each.take_back, named)
         await self.reply(envelope, Done())
 
@@ -153,7 +160,8 @@ class ModelHolder(KeepsBeside):
         await self.about_model(envelope)
 
     async def on_set_state(self, message: SetState, envelope: Envelope) -> None:
-        """Go on from such a state. What is missing or misshapen is named in the refusal, and nothing is changed."""
+        """Go on from such a state. What is missing or misshapen is named in the refusal, and
+        nothing is changed."""
         await self.about_model(envelope)
 
     async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
@@ -183,8 +191,12 @@ class ModelHolder(KeepsBeside):
                 return
             case _:
                 found = await self.compute("state", self._store.state)
-                names, arrays, version = tuple(found), tuple(found.values()), self.model_version()
-                answer = State(names=names, arrays=arrays, version=version, slices=self.slices(found))
+                names = tuple(found)
+                arrays = tuple(found.values())
+                version = self.model_version()
+                answer = State(
+                    names=names, arrays=arrays, version=version, slices=self.slices(found)
+                )
                 await self.reply(envelope, answer)
                 return
         await self.reply(envelope, Done())

@@ -23,10 +23,12 @@ class ParameterStore(Parameters):
         self._solver = self._solver.override({"base_lr": base_lr, "momentum": momentum})
 
     def apply(self, layer: str, gradients: Blobs, *, counts: bool = True) -> int:
-        """Update a layer as the solver says; returns its version, a new one unless the update does not count.
+        """Update a layer as the solver says; returns its version, a new one unless the update does
+        not count.
 
-        The iteration that rates and Adam's correction depend on is the layer's version; an iteration of several updates
-        counts the last. Running statistics are part of the layer: their "gradients" are applied by the same call.
+        The iteration that rates and Adam's correction depend on is the layer's version; an
+        iteration of several updates counts the last. Running statistics are part of the layer:
+        their "gradients" are applied by the same call.
         """
         self._update(self._ops, {layer: gradients})
         self._copy((layer,))
@@ -41,7 +43,13 @@ class ParameterStore(Parameters):
         """Update layers of one version; gradients may lie in host memory."""
         new = {layer: tuple(map(self._next, self._blobs[layer])) for layer in gradients}
         of = [
-            (self._params[at], self._blobs[at], tuple(map(ops.asarray, found)), self._history[at], new[at])
+            (
+                self._params[at],
+                self._blobs[at],
+                tuple(map(ops.asarray, found)),
+                self._history[at],
+                new[at],
+            )
             for at, found in gradients.items()
         ]
         self._solver.update_layers(ops, self.versions[next(iter(gradients))], of)
@@ -52,10 +60,11 @@ class ParameterStore(Parameters):
         return w if self._in_place else new_parameter(self._ops, w.shape, w.dtype)
 
     def apply_all(self, gradients: Mapping[str, Blobs]) -> None:
-        """Update every layer from the gradients of one whole pass, clipped by their common norm if the solver says so.
+        """Update every layer from the gradients of one whole pass, clipped by their common norm if
+        the solver says so.
 
-        The gradients may be written over. Where layers are updated apart, that norm is not known: the planner refuses
-        clip_gradients there.
+        The gradients may be written over. Where layers are updated apart, that norm is not known:
+        the planner refuses clip_gradients there.
         """
         learned = [
             g

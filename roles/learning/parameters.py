@@ -1,7 +1,9 @@
-"""The parameters of some layers: read by others, published, saved, and put back. `parameter_store` updates them.
+"""The parameters of some layers: read by others, published, saved, and put back. `parameter_store`
+updates them.
 
-A published version is never written to again: an update makes new arrays, so readers share it without copies. Where
-nobody else reads (`in_place`), it writes over the old ones and allocates nothing.
+A published version is never written to again: an update makes new arrays, so readers share it
+without copies. Where nobody else reads (`in_place`), it writes over the old ones and allocates
+nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ import numpy as np
 
 from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
-from roles.learning.slices import history_names, state_shapes
+from roles.learning.checkpoint_slices import history_names, state_shapes
 from roles.messages import Blobs
 
 
 class Parameters:
     """Parameters, the solver's histories and version of every layer of a part.
 
-    `publishes`: each version of a device's parameters is copied to the host as it is made, in the compute thread.
+    `publishes`: each version of a device's parameters is copied to the host as it is made, in the
+    compute thread.
     """
 
     def __init__(
@@ -40,7 +43,8 @@ class Parameters:
         self._in_place = in_place
         self._history = {
             layer: tuple(
-                solver.new_history(ops, param, blob.dtype) for param, blob in zip(params[layer], of, strict=True)
+                solver.new_history(ops, param, blob.dtype)
+                for param, blob in zip(params[layer], of, strict=True)
             )
             for layer, of in self._blobs.items()
         }
@@ -50,7 +54,10 @@ class Parameters:
 
     def __repr__(self) -> str:
         size = sum(blob.size for blobs in self._blobs.values() for blob in blobs)
-        return f"<parameters {size} in {len(self._blobs)} layers, versions {sorted(set(self.versions.values()))}>"
+        return (
+            f"<parameters {size} in {len(self._blobs)} layers, versions "
+            f"{sorted(set(self.versions.values()))}>"
+        )
 
     @property
     def params(self) -> dict[str, tuple[ParamSpec, ...]]:
@@ -67,28 +74,37 @@ class Parameters:
         return self._blobs[layer]
 
     def in_place(self, layer: str, *, histories: bool) -> list[Array]:
-        """The arrays of a layer that may be written over where nobody else reads: each parameter, and if wanted the
-        solver's histories of it behind it."""
+        """The arrays of a layer that may be written over where nobody else reads: each parameter,
+        and if wanted the solver's histories of it behind it."""
         found: list[Array] = []
         for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
             found += (blob, *of) if histories else (blob,)
         return found
 
     def published(self, layer: str) -> Blobs:
-        """The present version's arrays in host memory, as they travel; no copy on the CPU. With `publishes` they were
-        copied from the device as the version was made, and nothing waits here."""
-        return self._copies[layer] if self._copies is not None else tuple(map(self._ops.to_host, self._blobs[layer]))
+        """The present version's arrays in host memory, as they travel; no copy on the CPU. With
+        `publishes` they were copied from the device as the version was made, and nothing waits
+        here."""
+        return (
+            self._copies[layer]
+            if self._copies is not None
+            else tuple(map(self._ops.to_host, self._blobs[layer]))
+        )
 
     def _copy(self, layers: Iterable[str]) -> None:
         """There are new versions of these."""
         if self._copies is not None:
-            self._copies |= {layer: tuple(map(self._ops.to_host, self._blobs[layer])) for layer in layers}
+            self._copies |= {
+                layer: tuple(map(self._ops.to_host, self._blobs[layer])) for layer in layers
+            }
 
     def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
-        """Take first parameters of some or all layers, of the right shapes, in this store's dtype."""
+        """Take first parameters of some or all layers, of the right shapes, in this store's
+        dtype."""
         for layer, arrays in blobs.items():
             self._blobs[layer] = tuple(
-                self._own(array, blob.dtype) for array, blob in zip(arrays, self._blobs[layer], strict=True)
+                self._own(array, blob.dtype)
+                for array, blob in zip(arrays, self._blobs[layer], strict=True)
             )
         self._copy(blobs)
 
@@ -97,26 +113,37 @@ class Parameters:
         return self._ops.asarray(np.array(array) if self._in_place else array, dtype)
 
     def state(self) -> dict[str, Array]:
-        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`, `layer.i.history2`."""
+        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`,
+        `layer.i.history2`."""
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
-            for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
+            for index, (blob, histories) in enumerate(
+                zip(blobs, self._history[layer], strict=True)
+            ):
                 host = self._ops.to_host(blob)
                 found[f"{layer}.{index}"] = host.copy() if self._in_place else host
-                for name, history in zip(history_names(layer, index, len(histories)), histories, strict=True):
+                for name, history in zip(
+                    history_names(layer, index, len(histories)), histories, strict=True
+                ):
                     found[name] = self._ops.to_host(history).copy()
         return found
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
-        """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing or misshapen."""
+        """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing
+        or misshapen."""
         shapes = state_shapes(self._params, self._solver)
         found = {name: state[name].shape if name in state else "nothing" for name in shapes}
         wrong = [(name, shape) for name, shape in shapes.items() if found[name] != shape]
-        problems = [f"checkpoint: '{name}': found {found[name]}, expected shape {shape}" for name, shape in wrong]
+        problems = [
+            (f"checkpoint: '{name}': found {found[name]}, expected shape {shape}")
+            for name, shape in wrong
+        ]
         if problems:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            fresh = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
+            fresh = tuple(
+                self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs)
+            )
             if self._in_place:  # somebody may compute on these very arrays
                 for blob, new in zip(blobs, fresh, strict=True):
                     blob[...] = new
@@ -125,7 +152,9 @@ class Parameters:
             self._history[layer] = tuple(
                 tuple(
                     self._ops.asarray(np.array(state[name]), history.dtype)
-                    for name, history in zip(history_names(layer, index, len(histories)), histories, strict=True)
+                    for name, history in zip(
+                        history_names(layer, index, len(histories)), histories, strict=True
+                    )
                 )
                 for index, histories in enumerate(self._history[layer])
             )

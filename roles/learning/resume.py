@@ -14,11 +14,11 @@ from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
 from nets.files.histories import SOLVER
 from nets.files.weights import match, read_each, shares
-from nets.sharding.shard import Shard
+from nets.sharding.sharded_net import Shard
 from ops import Array
+from roles.learning.checkpoint_slices import cut_state
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.slices import cut_state
 from runtime import Json
 
 SAVED = ("checkpoint-*.safetensors", "best.safetensors")  # what a run saves, as patterns
@@ -42,24 +42,31 @@ def writing(
     losses: Sequence[float],
     more: Mapping[str, str] = NOTHING,
 ) -> Iterator[None]:
-    """Write a checkpoint, piece by piece (`checkpoint.saving`): parameters and histories of every layer, what was
-    beside them, and from where to go on: the iteration, the images, the losses that the next report is made of; and
-    `more` metadata."""
+    """Write a checkpoint, piece by piece (`checkpoint.saving`): parameters and histories of every
+    layer, what was beside them, and from where to go on: the iteration, the images, the losses that
+    the next report is made of; and `more` metadata."""
     return checkpoint.saving(path, arrays, {**more, **facts_of(place, job, losses)})
 
 
 def facts_of(place: Place, job: Job, losses: Sequence[float]) -> dict[str, str]:
     """The metadata of a checkpoint."""
     iteration, images = map(str, place)
-    facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
+    facts = {
+        "iteration": iteration,
+        "images": images,
+        "net": job.net_spec.name,
+        "seed": str(job.seed),
+    }
     facts[SOLVER] = job.solver_spec.type
-    return facts | {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
+    return (
+        facts | {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
+    )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a checkpoint says that nobody has written: a run has died, and `by` held its model in memory. Its directory;
-    the iteration whose model was tested last, -1: none."""
+    """What a checkpoint says that nobody has written: a run has died, and `by` held its model in
+    memory. Its directory; the iteration whose model was tested last, -1: none."""
 
     by: str
     run: str
@@ -67,7 +74,9 @@ class Kept:
 
     def due(self, iteration: int, every: int, last: int) -> bool:
         """Was the model of this iteration, up to which all is done, still to be tested?"""
-        return self.tested != iteration and (iteration >= last or bool(every and iteration % every == 0))
+        return self.tested != iteration and (
+            iteration >= last or bool(every and iteration % every == 0)
+        )
 
 
 def kept_of(facts: Mapping[str, str]) -> Kept | None:
@@ -79,21 +88,35 @@ def kept_of(facts: Mapping[str, str]) -> Kept | None:
 
 
 def keep(store: ParameterStore, job: Job, done: int, by: str, facts: Json) -> int:
-    """A checkpoint in memory, for another run: its descriptor. `facts` are those of `lead_facts`, of which this model
-    is perhaps some iterations ahead. OSError."""
+    """A checkpoint in memory, for another run: its descriptor. `facts` are those of `lead_facts`,
+    of which this model is perhaps some iterations ahead. OSError."""
     ahead = done - facts["iteration"]
     place = done, facts["images"] + ahead * facts["batch"]
     kept = {KEPT: json.dumps({"by": by, "run": facts["run"], "tested": facts["tested"]})}
-    return checkpoint.in_memory(store.state(), {**facts["more"], **kept, **facts_of(place, job, facts["losses"])})
+    return checkpoint.in_memory(
+        store.state(), {**facts["more"], **kept, **facts_of(place, job, facts["losses"])}
+    )
 
 
 def lead_facts(
-    place: Place, batch: int, losses: Sequence[float], tested: int, run: Path, more: Mapping[str, str]
+    place: Place,
+    batch: int,
+    losses: Sequence[float],
+    tested: int,
+    run: Path,
+    more: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What only the lead knows, as plain data: `place` and `losses` as in `writing`, the images of the iterations after
-    it, the iteration whose model was tested last, the run's directory, `more` metadata."""
+    """What only the lead knows, as plain data: `place` and `losses` as in `writing`, the images of
+    the iterations after it, the iteration whose model was tested last, the run's directory, `more`
+    metadata."""
     iteration, images = place
-    facts = {"iteration": iteration, "images": images, "batch": batch, "losses": list(losses), "tested": tested}
+    facts = {
+        "iteration": iteration,
+        "images": images,
+        "batch": batch,
+        "losses": list(losses),
+        "tested": tested,
+    }
     return facts | {"run": str(run), "more": dict(more)}
 
 
@@ -106,24 +129,29 @@ def losses_of(facts: Mapping[str, str]) -> list[float]:
 
 
 def sweep(runs: Path) -> None:
-    """Remove what runs that were killed while they wrote a checkpoint have left in their directories; those of living
-    runs stay."""
+    """Remove what runs that were killed while they wrote a checkpoint have left in their
+    directories; those of living runs stay."""
     for directory in runs.glob("*/"):
         for names in SAVED:
             sweep_temporaries(directory, names)
 
 
 def place_of(path: str) -> Place:
-    """`place_in` of a file. NetError if it is none, in words for a folder, which is not searched here."""
+    """`place_in` of a file. NetError if it is none, in words for a folder, which is not searched
+    here."""
     if is_folder(Path(path)):
-        raise NetError(f"{path}: it is a folder: name a checkpoint in it, or the run behind `up --resume`")
+        raise NetError(
+            f"{path}: it is a folder: name a checkpoint in it, or the run behind `up --resume`"
+        )
     return place_in(path, checkpoint.verify(Path(path)))
 
 
 def place_in(path: str, facts: Mapping[str, str]) -> Place:
-    """The iterations and images in a checkpoint with these metadata; -1 images: an older one, which does not say.
-    NetError if it is none of a training run."""
-    return _number(path, facts, "iteration", 9), _number(path, facts, "images", 18) if "images" in facts else -1
+    """The iterations and images in a checkpoint with these metadata; -1 images: an older one, which
+    does not say. NetError if it is none of a training run."""
+    return _number(path, facts, "iteration", 9), _number(
+        path, facts, "images", 18
+    ) if "images" in facts else -1
 
 
 def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
@@ -134,17 +162,20 @@ def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
 
 
 def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
-    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if it names a file.
+    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if
+    it names a file.
 
-    A file of weights may have other layers only: the planner saw that some layer of the net is in it. Files hold whole
-    parameters; a store of a `shard` takes its parts of them.
+    A file of weights may have other layers only: the planner saw that some layer of the net is in
+    it. Files hold whole parameters; a store of a `shard` takes its parts of them.
     """
     if job.weights:
         whole = shard.whole_params if shard else store.params
         weights = read_each(job.weights, job.shared)
         mine = {layer: params for layer, params in whole.items() if layer in weights}
         blobs = match(weights, mine, ", ".join(job.weights)).blobs
-        store.start_from({layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs)
+        store.start_from(
+            {layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs
+        )
     if job.resume:
         arrays, facts = checkpoint.load(Path(job.resume))
         store.restore(cut_state(arrays, shard) if shard else arrays, int(facts["iteration"]))

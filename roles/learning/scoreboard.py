@@ -1,4 +1,5 @@
-"""What the numbers of a run say: loss, speed, staleness since the last report, the last test. Sums only."""
+"""What the numbers of a run say: loss, speed, staleness since the last report, the last test. Sums
+only."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 from roles.messages import TEST
 
 ITERATION = "iteration"  # what the seconds from the end of one to that of the next are noted as
-HELD, RELEASED = "held", "released"  # events: between them nothing that is done is work of the run
+HELD = "held"  # events: between them nothing that is done is work of the run
+RELEASED = "released"
 
 Scores = dict[str, float]
 Part = tuple[int, Scores]  # rows, means over them
@@ -18,8 +20,9 @@ Part = tuple[int, Scores]  # rows, means over them
 
 @dataclass
 class Iteration:
-    """What reports say of one: its loss, None until the whole batch's is known; the seconds of each worker in which
-    nobody computed for it; its staleness where it was stalest, None if no server told it."""
+    """What reports say of one: its loss, None until the whole batch's is known; the seconds of each
+    worker in which nobody computed for it; its staleness where it was stalest, None if no server
+    told it."""
 
     loss: float | None = None
     exposed: list[float] = field(default_factory=list)
@@ -27,7 +30,8 @@ class Iteration:
 
 
 def mean_scores(parts: Sequence[Part]) -> Scores:
-    """Means over the rows of all parts. Parts that were told the same scores of the whole batch give just those."""
+    """Means over the rows of all parts. Parts that were told the same scores of the whole batch
+    give just those."""
     first = parts[0][1]
     if all(scores == first for _, scores in parts):
         return first
@@ -36,8 +40,8 @@ def mean_scores(parts: Sequence[Part]) -> Scores:
 
 
 class Scoreboard:
-    """Collects the numbers between two reports. Times are loop time in seconds. The loss is the mean since the last
-    report, or of the last `average` iterations (Caffe's average_loss)."""
+    """Collects the numbers between two reports. Times are loop time in seconds. The loss is the
+    mean since the last report, or of the last `average` iterations (Caffe's average_loss)."""
 
     def __init__(self, average: int | None = None) -> None:
         self._average = average
@@ -71,7 +75,8 @@ class Scoreboard:
 
     def lap(self, now: float) -> float:
         """Seconds of training since the last lap, or since it started."""
-        before, self._lap = self._lap, now - self._began
+        before = self._lap
+        self._lap = now - self._began
         return self._lap - before
 
     def trained(self, iteration: Iteration, images: int, rate: float) -> None:
@@ -89,22 +94,27 @@ class Scoreboard:
         self._tests.setdefault(phase, []).append((rows, scores))
 
     def test_result(self, phase: str = TEST) -> Scores:
-        """The scores of the whole test of a net, means over its images; the next test starts afresh. Reports show those
-        of the first test net."""
+        """The scores of the whole test of a net, means over its images; the next test starts
+        afresh. Reports show those of the first test net."""
         parts = self._tests.pop(phase, [])
         total = sum(rows for rows, _ in parts)
         found = {
-            name: sum(rows * scores[name] for rows, scores in parts) / total for name in (parts or [(0, {})])[0][1]
+            name: sum(rows * scores[name] for rows, scores in parts) / total
+            for name in (parts or [(0, {})])[0][1]
         }
         if phase == TEST:
             self._accuracy = {name: value for name, value in found.items() if name != "loss"}
         return found
 
-    def progress(self, completed: int, last: int, now: float, *, between: bool = False) -> dict[str, Any]:
-        """Fields of a progress report: means since the last one; the learning rate of the last iteration.
-        `elapsed_seconds` have passed since training started, tests and checkpoints among them. `between` two whose turn
-        it is: the next one's loss is as it would be without this one."""
-        seconds, images = now - self._reported_at, self._images - self._reported_images
+    def progress(
+        self, completed: int, last: int, now: float, *, between: bool = False
+    ) -> dict[str, Any]:
+        """Fields of a progress report: means since the last one; the learning rate of the last
+        iteration. `elapsed_seconds` have passed since training started, tests and checkpoints among
+        them. `between` two whose turn it is: the next one's loss is as it would be without this
+        one."""
+        seconds = now - self._reported_at
+        images = self._images - self._reported_images
         self._last_rate = images / seconds if seconds > 0 else 0.0
         fields = {
             "iteration": completed,
@@ -120,8 +130,10 @@ class Scoreboard:
             fields["exposed_seconds"] = _mean(self._exposed)
         if self._average is None and not between:
             self._losses.clear()
-        self._staleness, self._exposed = [], []
-        self._reported_at, self._reported_images = now, self._images
+        self._staleness = []
+        self._exposed = []
+        self._reported_at = now
+        self._reported_images = self._images
         return fields
 
     def summary(self, completed: int, now: float) -> dict[str, Any]:

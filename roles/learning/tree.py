@@ -24,7 +24,8 @@ def reduction_tree(
 ) -> list[TreeReducerSpec]:
     """Reducers called `<prefix>-<n>` between `leaves` and `root`: about log_fan_in(leaves) levels.
 
-    Every level takes its children in order, `fan_in` at a time; a child left alone moves up a level. One leaf needs
+    Every level takes its children in order, `fan_in` at a time; a child left alone moves up a
+    level. One leaf needs
     no reducer: it sends to `root` itself. `homes`: leaf -> its host; leaves of one host are summed before others come.
     """
     if fan_in < 2:
@@ -60,7 +61,9 @@ class Parent(NamedTuple):
     parts: int
 
 
-def parents(leaves: Sequence[str], reducers: Sequence[TreeReducerSpec], root: str) -> dict[str, Parent]:
+def parents(
+    leaves: Sequence[str], reducers: Sequence[TreeReducerSpec], root: str
+) -> dict[str, Parent]:
     """The parent of every leaf and reducer; without reducers, `root` adds up all the leaves."""
     found = {
         child: Parent(reducer.name, part, len(reducer.children))
@@ -78,29 +81,37 @@ def forest(
     reducers: Sequence[str],
     homes: Mapping[str, str] = ALIKE,
 ) -> dict[str, Parent]:
-    """The parent of every worker, and of every reducer that is needed, with one tree in each group; without a
-    `fan_in`, the root's children are all the workers of a group.
+    """The parent of every worker, and of every reducer that is needed, with one tree in each group;
+    without a `fan_in`, the root's children are all the workers of a group.
 
-    Several groups share the root, and each has a reducer of its own before it; so has one whose workers live on several
-    hosts, or on another than the root: one sum leaves each host. A group that is alone, on one host, has the root for
-    its last reducer: with two LeNet workers on two cores a process between them took 6 % of an iteration.
-    `reducers` are names to choose from, in order; ValueError if they are too few (`reducers_needed`). `homes`: see
-    `reduction_tree`.
+    Several groups share the root, and each has a reducer of its own before it; so has one whose
+    workers live on several hosts, or on another than the root: one sum leaves each host. A group
+    that is alone, on one host, has the root for its last reducer: with two LeNet workers on two
+    cores a process between them took 6 % of an iteration. `reducers` are names to choose from, in
+    order; ValueError if they are too few (`reducers_needed`). `homes`: see `reduction_tree`.
     """
-    left, found = list(reducers), {}
+    left = list(reducers)
+    found = {}
     for members in groups:
         made = [] if fan_in is None else reduction_tree(list(members), fan_in, root, "", homes)
         last = {reducer.name: root for reducer in made[-1:] if _alone(groups, homes)}
         if len(made) - len(last) > len(left):
-            raise ValueError(f"{len(reducers)} reducers are too few for groups of {[len(group) for group in groups]}")
+            raise ValueError(
+                f"{len(reducers)} reducers are too few for groups of "
+                f"{[len(group) for group in groups]}"
+            )
         names = last | {reducer.name: left.pop(0) for reducer in made if reducer.name not in last}
         for child, parent in parents(members, made, root).items():
             if child not in last:
-                found[names.get(child, child)] = parent._replace(name=names.get(parent.name, parent.name))
+                found[names.get(child, child)] = parent._replace(
+                    name=names.get(parent.name, parent.name)
+                )
     return found
 
 
-def reducers_needed(groups: Sequence[Sequence[str]], fan_in: int | None, homes: Mapping[str, str] = ALIKE) -> int:
+def reducers_needed(
+    groups: Sequence[Sequence[str]], fan_in: int | None, homes: Mapping[str, str] = ALIKE
+) -> int:
     """Of a `forest` over these groups."""
     if fan_in is None:
         return 0

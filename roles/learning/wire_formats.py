@@ -1,7 +1,8 @@
-"""How gradients travel: every blob in one of the formats, and the errors that a sender keeps for its next gradients.
+"""How gradients travel: every blob in one of the formats, and the errors that a sender keeps for
+its next gradients.
 
-Running statistics are no gradients and always travel as they are, and so do sums. The formats are in `roles.formats`;
-which link has which: `gradient_links`.
+Running statistics are no gradients and always travel as they are, and so do sums. The formats are
+in `roles.formats`; which link has which: `gradient_links`.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ops import Array, Backend, OpsError, Shape
-from roles.formats.base import FORMATS, Format, Number
 from roles.formats.float32 import Float32, Float64
+from roles.formats.format import FORMATS, Format, Number
 from roles.learning.buffers import NO_ERROR, KeptErrors
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import Blobs
 from runtime.errors import MessageError
 
 Formats = tuple[str, ...]
-Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blob's shape, and whether it is learned
+# layer -> each blob's shape, and whether it is learned
+Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]
 
 
 @dataclass(frozen=True)
@@ -46,28 +48,36 @@ def plain_beside(said: WireFormat, ops: Backend) -> Format:
 def layers_of(net: WorkerNet) -> Layers:
     """The gradients of a net, as plain data."""
     return {
-        layer: [(list(param.shape), param.keep is None) for param in params] for layer, params in net.params.items()
+        layer: [(list(param.shape), param.keep is None) for param in params]
+        for layer, params in net.params.items()
     }
 
 
 class Wire:
     """One actor's gradients: encoded on the way to its parent, decoded on arrival.
 
-    `said` is the format of what it sends; with float64 it takes nothing else. The errors it keeps are its own: of each
-    layer and blob one array of float32. All methods run in the compute thread.
+    `said` is the format of what it sends; with float64 it takes nothing else. The errors it keeps
+    are its own: of each layer and blob one array of float32. All methods run in the compute thread.
     """
 
     def __init__(self, layers: Layers, ops: Backend, said: WireFormat = PLAIN) -> None:
         self._layers: dict[str, list[tuple[Shape, bool]]] = {
-            layer: [(tuple(shape), learned) for shape, learned in blobs] for layer, blobs in layers.items()
+            layer: [(tuple(shape), learned) for shape, learned in blobs]
+            for layer, blobs in layers.items()
         }
-        self._sends, self._plain = format_of(said, ops), plain_beside(said, ops)
+        self._sends = format_of(said, ops)
+        self._plain = plain_beside(said, ops)
         taken = {} if self._plain.name == Float64.name else FORMATS
-        self._takes = {name: kind(ops, said.options) for name, kind in taken.items()} | {self._plain.name: self._plain}
+        self._takes = {name: kind(ops, said.options) for name, kind in taken.items()} | {
+            self._plain.name: self._plain
+        }
         self.errors = KeptErrors()
 
     def __repr__(self) -> str:
-        return f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, {self.errors!r}>"
+        return (
+            f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, "
+            f"{self.errors!r}>"
+        )
 
     def encode(self, layer: str, blobs: Blobs) -> tuple[Formats, Blobs]:
         """Each blob's format, and the arrays of all blobs one after the other."""
@@ -77,17 +87,24 @@ class Wire:
             return formats, blobs
         arrays: list[Array] = []
         for index, (kind, blob) in enumerate(zip(kinds, blobs, strict=True)):
-            arrays += kind.encode(blob, self.errors.of(layer, index, blob.shape) if kind.keeps else NO_ERROR)
+            arrays += kind.encode(
+                blob, self.errors.of(layer, index, blob.shape) if kind.keeps else NO_ERROR
+            )
         return formats, tuple(arrays)
 
     def decode(self, layer: str, formats: Formats, arrays: Blobs) -> Blobs:
-        """The blobs of a gradient, all numbers as they are. MessageError if it is not one of this layer's."""
+        """The blobs of a gradient, all numbers as they are. MessageError if it is not one of this
+        layer's."""
         blobs = self._layers.get(layer)
         if blobs is None:
-            raise MessageError("bad_value", f"a gradient of layer '{layer}', expected {', '.join(self._layers)}")
+            raise MessageError(
+                "bad_value", (f"a gradient of layer '{layer}', expected {', '.join(self._layers)}")
+            )
         counts = [self._takes[name].arrays if name in self._takes else 0 for name in formats]
         if len(formats) != len(blobs) or 0 in counts or sum(counts) != len(arrays):
-            text = f"{len(arrays)} arrays for {len(blobs)} blobs in the formats {', '.join(formats)}"
+            text = (
+                f"{len(arrays)} arrays for {len(blobs)} blobs in the formats {', '.join(formats)}"
+            )
             raise MessageError("bad_shape", f"a gradient of layer '{layer}': {text}")
         left = iter(arrays)
         found = []
@@ -96,5 +113,7 @@ class Wire:
             try:
                 found.append((self._takes[name] if learned else self._plain).decode(parts, shape))
             except OpsError as error:
-                raise MessageError("bad_shape", f"a gradient of layer '{layer}' in format {name}: {error}") from None
+                raise MessageError(
+                    "bad_shape", (f"a gradient of layer '{layer}' in format {name}: {error}")
+                ) from None
         return tuple(found)

@@ -1,4 +1,5 @@
-"""What a solver says and cluster.toml does not: nets, seed, first weights, how many test nets there are."""
+"""What a solver says and cluster.toml does not: nets, seed, first weights, how many test nets there
+are."""
 
 from __future__ import annotations
 
@@ -15,12 +16,17 @@ Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] it be
 
 
 def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[Remark]]:
-    """The job completed by its solver, with data for each of its test nets; mistakes; warnings. NetError for a solver
-    that cannot be read."""
-    solver, told = job.solver_spec, train.model_fields_set
+    """The job completed by its solver, with data for each of its test nets; mistakes; warnings.
+    NetError for a solver that cannot be read."""
+    solver = job.solver_spec
+    told = train.model_fields_set
     found: dict[str, Any] = {}
     if "net" not in told and "solver" in told and solver.names_a_net:
-        path = solver.located(solver.proto.net) if solver.proto.net and not solver.tests_other_nets else None
+        path = (
+            solver.located(solver.proto.net)
+            if solver.proto.net and not solver.tests_other_nets
+            else None
+        )
         found["net"] = str(path.resolve()) if path else ""
     if "seed" not in told and solver.random_seed is not None:
         found["seed"] = solver.random_seed
@@ -48,20 +54,35 @@ def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
 def augment_of(data: Data) -> Augment | None:
     """What is done to training images by chance; None if nothing. NetError for what cannot be."""
     said = data.augment
-    amounts = {name: getattr(said, name) for name in ("brightness", "contrast", "saturation", "lighting")}
+    amounts = {
+        name: getattr(said, name) for name in ("brightness", "contrast", "saturation", "lighting")
+    }
     scale = (said.scale[0], said.scale[1]) if said.scale is not None else None
-    return Augment(**amounts, scale=scale, ratio=(said.ratio[0], said.ratio[1]), order=data.order or "") or None
+    return (
+        Augment(
+            **amounts, scale=scale, ratio=(said.ratio[0], said.ratio[1]), order=data.order or ""
+        )
+        or None
+    )
 
 
-def _data_of_tests(count: int, train: Train, mistakes: list[Remark]) -> tuple[dict[str, dict[str, Any]], list[Remark]]:
+def _data_of_tests(
+    count: int, train: Train, mistakes: list[Remark]
+) -> tuple[dict[str, dict[str, Any]], list[Remark]]:
     """The configuration of each test net's data, by phase; and what is to be told."""
-    given, warnings = train.data.test, list[Remark]()
+    given = train.data.test
+    warnings = list[Remark]()
     if given is None:
         return {}, warnings
     tables = given if isinstance(given, list) else [given] * count
     if len(tables) != count:
-        mistakes.append((f"found {len(tables)} tables, expected {count}, one per test net", ("data", "test")))
+        mistakes.append(
+            ((f"found {len(tables)} tables, expected {count}, one per test net"), ("data", "test"))
+        )
     elif count > 1 and not isinstance(given, list):
-        text = f"found one table for {count} test nets, so all of them read it; a list gives each its own"
+        text = (
+            f"found one table for {count} test nets, so all of them read it; a list gives "
+            "each its own"
+        )
         warnings.append((text, ("data", "test")))
     return {phase_of_test(at): table for at, table in enumerate(tables[:count])}, warnings

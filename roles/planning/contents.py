@@ -1,4 +1,5 @@
-"""What stands in the files of a job that its net cannot take, found before training: samples, a checkpoint, weights."""
+"""What stands in the files of a job that its net cannot take, found before training: samples, a
+checkpoint, weights."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from nets.files import checkpoint
 from nets.files.histories import check_solver
 from nets.files.shared import Weights
 from nets.files.weights import Matched, match
+from roles.learning.checkpoint_slices import state_shapes
 from roles.learning.job import Job
 from roles.learning.resume import place_in
-from roles.learning.slices import state_shapes
 from roles.messages import TRAIN
 
 Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
@@ -32,47 +33,65 @@ class Contents:
         self.warnings: list[Mistake] = []
 
     def of_source(self, phase: str, source: Source, net: Net) -> None:
-        """Samples that cannot be read, or hold labels or words that the net does not know: DataError."""
+        """Samples that cannot be read, or hold labels or words that the net does not know:
+        DataError."""
         samples = examined(source)
         wrong = unknown_numbers(net, dict(zip(net.inputs, samples, strict=False)))
         if wrong:
             raise NetError([f"{source.name}: {text}" for text in wrong])
-        if phase == TRAIN and not self.job.shuffle and len(samples) > 1 and (classes := in_classes(samples[1])):
+        if (
+            phase == TRAIN
+            and not self.job.shuffle
+            and len(samples) > 1
+            and (classes := in_classes(samples[1]))
+        ):
             text = (
-                f"the samples come in the order of their {classes} classes and are not shuffled, so that most batches "
+                f"the samples come in the order of their {classes} classes and are not "
+                "shuffled, so that most batches "
             )
-            self.warnings.append((f"{text}hold one class: set train.data.shuffle = true", ("data", "train")))
+            self.warnings.append(
+                ((f"{text}hold one class: set train.data.shuffle = true"), ("data", "train"))
+            )
 
     def of_weights(self, weights: Weights, net: Net) -> None:
-        """First weights, read from the job's files: NetError if no layer of the net is in them, or if they are not
-        finite."""
+        """First weights, read from the job's files: NetError if no layer of the net is in them, or
+        if they are not finite."""
         if weights:
             files = ", ".join(Path(file).name for file in self.job.weights)
             matched = match(weights, net.params, files)
             finite(files, matched.blobs)
             self.warnings += [(text, ("weights",)) for text in unmatched(matched)]
             if self.job.resume:
-                self.warnings.append(("says nothing beside train.resume, whose parameters count", ("weights",)))
+                self.warnings.append(
+                    (("says nothing beside train.resume, whose parameters count"), ("weights",))
+                )
 
     def of_checkpoint(self, net: Net) -> None:
-        """The checkpoint that the job resumes, if it does, is another net's or solver's, or none of a training run:
-        NetError."""
+        """The checkpoint that the job resumes, if it does, is another net's or solver's, or none of
+        a training run: NetError."""
         if not self.job.resume:
             return
         path = Path(self.job.resume)
         arrays, facts = checkpoint.load(path)
         place_in(self.job.resume, facts)
-        if told := check_solver(path.name, facts, self.job.solver_spec.type, "start with train.weights"):
+        if told := check_solver(
+            path.name, facts, self.job.solver_spec.type, "start with train.weights"
+        ):
             self.warnings.append((told, ("resume",)))
         expected = state_shapes(net.params, self.job.solver_spec)
         problems = [
-            f"{path.name}: '{name}': found {'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "
+            f"{path.name}: '{name}': found "
+            f"{'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "
             f"expected shape {shape}"
             for name, shape in expected.items()
             if name not in arrays or arrays[name].shape != shape
         ]
         if problems:
-            more = [f"{path.name}: and {len(problems) - 3} more such arrays"] if len(problems) > 3 else []
+            more = (
+                [(f"{path.name}: and {len(problems) - 3} more such arrays")]
+                if len(problems) > 3
+                else []
+            )
             of = f" of net '{facts['net']}'" if facts.get("net") else ""
             lead = f"{path.name}: the checkpoint{of} does not fit this net and solver"
             raise NetError([lead, *problems[:3], *more])
@@ -80,20 +99,27 @@ class Contents:
 
 
 def check_rates(solver: SolverSpec) -> None:
-    """NetError for an iteration that has no learning rate, or none that is a number >= 0; a thousand are tried."""
-    for iteration in sorted({*range(0, solver.max_iter, max(1, solver.max_iter // 1000)), max(0, solver.max_iter - 1)}):
+    """NetError for an iteration that has no learning rate, or none that is a number >= 0; a
+    thousand are tried."""
+    for iteration in sorted(
+        {*range(0, solver.max_iter, max(1, solver.max_iter // 1000)), max(0, solver.max_iter - 1)}
+    ):
         try:
             rate = solver.rate(iteration)
         except ArithmeticError:
             rate = math.inf
         if isinstance(rate, complex) or not 0 <= rate < math.inf:
-            text = f"with lr_policy '{solver.proto.lr_policy}' the learning rate of iteration {iteration} is"
+            text = (
+                f"with lr_policy '{solver.proto.lr_policy}' the learning rate of "
+                f"iteration {iteration} is"
+            )
             shown = "no real number" if isinstance(rate, complex) else f"{rate:g}"
             raise NetError(f"{solver.path.name}: {text} {shown}, expected a number >= 0")
 
 
 def finite(file: str, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
-    """NetError for arrays that hold NaN or infinities: what goes on from them has diverged already."""
+    """NetError for arrays that hold NaN or infinities: what goes on from them has diverged
+    already."""
     wrong = list(_infinite(arrays))
     if wrong:
         raise NetError(f"{file}: {', '.join(wrong[:4])}: found numbers that are not finite")

@@ -1,5 +1,5 @@
-"""On which device each actor computes: from [train.devices] and the machines to the options of the actors. The devices
-themselves: `ops`, `runtime.compute.emulated`.
+"""On which device each actor computes: from [train.devices] and the machines to the options of the
+actors. The devices themselves: `ops`, `runtime.compute.emulated_device`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import ops
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.base.shapes import Shapes
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.backends import GPU_PRECISIONS
 from roles.options import DEVICE, DEVICES, Train
+from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
-from roles.planning.remarks import Remarks
 from runtime.compute.service_times import ServiceTimes
 from runtime.config.file import ClusterConfig
 from runtime.config.sections import Machine
@@ -31,7 +31,8 @@ from runtime.plan.topology import ActorSpec, Topology
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """[train.devices], and what emulated devices need: the data's shapes, a seed, the folder of profiles."""
+    """[train.devices], and what emulated devices need: the data's shapes, a seed, the folder of
+    profiles."""
 
     patterns: Mapping[str, str]
     sources: Mapping[str, Source]
@@ -39,28 +40,35 @@ class Devices:
     base: Path
 
     def of(self, actor: ActorSpec) -> tuple[str, RoleOptions] | None:
-        """The pattern that says where an actor computes, and its options there; None: on the CPU. An actor that
-        computes nothing has none."""
+        """The pattern that says where an actor computes, and its options there; None: on the CPU.
+        An actor that computes nothing has none."""
         if isinstance(actor.options, RoleOptions):
             for pattern, device in self.patterns.items():
                 if fnmatch.fnmatchcase(actor.name, pattern):
-                    placed = actor.options.on_device(EMULATED if _emulated(device) else device, self._blank())
+                    placed = actor.options.on_device(
+                        EMULATED if _emulated(device) else device, self._blank()
+                    )
                     if placed is not None:
                         return pattern, placed
         return None
 
     def placed(self, topology: Topology) -> Topology:
-        """Tell each actor that computes where to do so, and the lead if there is no model to save."""
+        """Tell each actor that computes where to do so, and the lead if there is no model to
+        save."""
         shapes = Shapes(topology)
         actors = tuple(_told_rows(self._placed(actor), shapes) for actor in topology.actors)
         if any(actor.emulated is not None for actor in actors):
-            actors = tuple(_without_model(actor) if actor.name == topology.lead else actor for actor in actors)
+            actors = tuple(
+                _without_model(actor) if actor.name == topology.lead else actor for actor in actors
+            )
         return dataclasses.replace(topology, actors=actors)
 
     def mistakes(self, topology: Topology, train: Train) -> Iterator[Problem]:
         """Patterns that fit nobody, profiles that are none, what emulated devices cannot do."""
         used = {found[0] for actor in topology.actors if (found := self.of(actor))}
-        computing = ", ".join(actor.name for actor in topology.actors if isinstance(actor.options, JobOptions))
+        computing = ", ".join(
+            actor.name for actor in topology.actors if isinstance(actor.options, JobOptions)
+        )
         for pattern, device in self.patterns.items():
             if pattern not in used:
                 yield f"'{pattern}' fits no actor; those that compute are {computing}", ("devices",)
@@ -69,9 +77,17 @@ class Devices:
                     ServiceTimes.read(Path(profile), self.seed)
                 except ConfigError as error:
                     yield from ((problem, ("devices", pattern)) for problem in error.problems)
-        if train.precision in GPU_PRECISIONS and not any(self.patterns[pattern].startswith("cuda") for pattern in used):
-            text = f"found '{train.precision}', which is how GPUs multiply, but every actor computes on the CPU"
-            yield f"{text}; 'fast' or 'exact' are the CPU's, and train.devices names GPUs", ("precision",)
+        if train.precision in GPU_PRECISIONS and not any(
+            self.patterns[pattern].startswith("cuda") for pattern in used
+        ):
+            text = (
+                f"found '{train.precision}', which is how GPUs multiply, but every actor "
+                "computes on the CPU"
+            )
+            yield (
+                (f"{text}; 'fast' or 'exact' are the CPU's, and train.devices names GPUs"),
+                ("precision",),
+            )
         if any(map(_emulated, self.patterns.values())):
             yield from _not_emulated(train)
 
@@ -89,7 +105,11 @@ class Devices:
     def _blank(self) -> dict[str, dict[str, Any]]:
         """Data of the same shapes that nobody has to read."""
         return {
-            phase: {"format": "blank", "shapes": [list(shape) for shape in source.shapes], "size": len(source)}
+            phase: {
+                "format": "blank",
+                "shapes": [list(shape) for shape in source.shapes],
+                "size": len(source),
+            }
             for phase, source in self.sources.items()
         }
 
@@ -101,18 +121,30 @@ class Devices:
 
 def _not_emulated(train: Train) -> Iterator[Problem]:
     """What is about numbers, which emulated devices have not."""
-    of_all, of_links = train.gradients.format, train.gradients.links.values()
+    of_all = train.gradients.format
+    of_links = train.gradients.links.values()
     for name in dict.fromkeys((of_all, *of_links)):
         if why := FORMATS[name].needs_numbers:
-            yield f"found '{name}', but {why}", ("gradients", "format" if name == of_all else "links")
+            yield (
+                f"found '{name}', but {why}",
+                ("gradients", "format" if name == of_all else "links"),
+            )
     if train.strategy.reproducible:
-        yield "found true, but emulated devices have no numbers to repeat", ("strategy", "reproducible")
+        yield (
+            ("found true, but emulated devices have no numbers to repeat"),
+            ("strategy", "reproducible"),
+        )
 
 
 def _told_rows(actor: ActorSpec, shapes: Shapes) -> ActorSpec:
-    """How many rows it will compute, if it tries convolutions out for them before its first pass."""
+    """How many rows it will compute, if it tries convolutions out for them before its first
+    pass."""
     options = actor.options
-    if not isinstance(options, JobOptions) or options.job.cudnn == "off" or not options.job.device.startswith("cuda:"):
+    if (
+        not isinstance(options, JobOptions)
+        or options.job.cudnn == "off"
+        or not options.job.device.startswith("cuda:")
+    ):
         return actor
     rows = {phase: shapes.rows(actor.name, phase) for phase in options.job.phases}
     job = dataclasses.replace(options.job, rows_here=rows)
@@ -128,9 +160,12 @@ def _without_model(lead: ActorSpec) -> ActorSpec:
 
 
 def lacking(config: ClusterConfig, topology: Topology) -> list[str]:
-    """What this machine lacks for the devices of actors that will live on it, a line; none where others start them."""
+    """What this machine lacks for the devices of actors that will live on it, a line; none where
+    others start them."""
     there = (getattr(actor.options, "job", None) for actor in topology.actors)
-    devices = sorted({job.device for job in there if job is not None and job.device.startswith("cuda:")})
+    devices = sorted(
+        {job.device for job in there if job is not None and job.device.startswith("cuda:")}
+    )
     why = ops.lacking("cupy") if devices and config.launcher.kind == "local" else None
     if why is None:
         return []
@@ -142,7 +177,7 @@ def _emulated(device: str) -> bool:
 
 
 def by_machine(
-    patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Remarks
+    patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Diagnostics
 ) -> Mapping[str, str]:
     """`patterns` of [train.devices], which count first, then worker -> device as its machine says. Notes kinds that
     there are not, and warns of workers that share a device or lists that nobody takes from."""
@@ -171,11 +206,17 @@ def by_machine(
         count = len(machine.devices)
         found |= {name: machine.devices[number % count] for number, name in enumerate(mine)}
         if not mine:
-            text = f"says nothing: no worker of machine '{machine.name}' is without a device of train.devices"
+            text = (
+                f"says nothing: no worker of machine '{machine.name}' is without a device "
+                "of train.devices"
+            )
             _note(remarks.warnings, config, machine, text)
         elif len(mine) > count and {*machine.devices} != {"cpu"}:
             devices = f"{count} device{'s' * (count > 1)}"
-            text = f"machine '{machine.name}' has {len(mine)} workers for {devices}: they share in turn"
+            text = (
+                f"machine '{machine.name}' has {len(mine)} workers for {devices}: they "
+                "share in turn"
+            )
             _note(remarks.warnings, config, machine, text)
     return found
 

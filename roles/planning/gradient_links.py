@@ -1,5 +1,5 @@
-"""Which link's gradients have which format: from the section [train.gradients] to the options of the actors.
-The formats: `roles.formats`.
+"""Which link's gradients have which format: from the section [train.gradients] to the options of
+the actors. The formats: `roles.formats`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from roles.base.role import RoleOptions, Wires
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from roles.options import Gradients
@@ -41,28 +41,43 @@ def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
 
 def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[Problem]:
     """What the section says of links that do not exist."""
-    used = {key for name in (gradients.format, *gradients.links.values()) for key in FORMATS[name].options}
+    used = {
+        key
+        for name in (gradients.format, *gradients.links.values())
+        for key in FORMATS[name].options
+    }
     for key, value in gradients.of_formats.items():
         if key not in used and value != type(gradients).model_fields[key].default:
             yield f"found {value}, but no gradients travel in a format that has it", (key,)
     if not links:
-        unused: list[tuple[str, tuple[str, ...]]] = [(name, ("links", link)) for link, name in gradients.links.items()]
+        unused: list[tuple[str, tuple[str, ...]]] = [
+            (name, ("links", link)) for link, name in gradients.links.items()
+        ]
         if gradients.format != "float32":
             unused.insert(0, (gradients.format, ("format",)))
         for name, keys in unused:
-            yield f"found '{name}', but no gradients have a format of their own with preset '{preset}'", keys
+            yield (
+                (
+                    f"found '{name}', but no gradients have a format of their own with preset "
+                    f"'{preset}'"
+                ),
+                keys,
+            )
         return
     for pattern in gradients.links:
         if ARROW not in pattern:
-            yield "expected a link as 'SENDER -> RECEIVER', such as 'conv-* -> reducer-*'", ("links", pattern)
+            yield (
+                ("expected a link as 'SENDER -> RECEIVER', such as 'conv-* -> reducer-*'"),
+                ("links", pattern),
+            )
         elif not any(_fits(link, pattern) for link in links):
             listed = ", ".join(f"{sender} {ARROW} {receiver}" for sender, receiver in links)
             yield f"fits no link that gradients travel; those are {listed}", ("links", pattern)
 
 
 def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: Job) -> Topology:
-    """Tell each sender the format of what it sends, each reducer what to expect and how to compute. "float32" is said
-    for numbers as they are: those of the job."""
+    """Tell each sender the format of what it sends, each reducer what to expect and how to compute.
+    "float32" is said for numbers as they are: those of the job."""
     formats = formats_of(gradient_links(topology), gradients)
     wires = {
         link: WireFormat(job.dtype.name if said == "float32" else said, gradients.of_formats)
@@ -81,14 +96,18 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
         return dataclasses.replace(actor, options=actor.options.with_wires(said))
 
     lossy = {sender for (sender, _), said in formats.items() if FORMATS[said].keeps}
-    return _with_keepers(dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors)), lossy)
+    return _with_keepers(
+        dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors)), lossy
+    )
 
 
 def _with_keepers(topology: Topology, lossy: set[str]) -> Topology:
-    """Tell the lead who has something beside the model, as those who keep what their format leaves out, and let it talk
-    to them."""
+    """Tell the lead who has something beside the model, as those who keep what their format leaves
+    out, and let it talk to them."""
     names = [
-        actor.name for actor in topology.actors if actor.name in lossy or getattr(actor.options, "keeps_beside", False)
+        actor.name
+        for actor in topology.actors
+        if actor.name in lossy or getattr(actor.options, "keeps_beside", False)
     ]
     lead = topology.lead
     actors = tuple(

@@ -1,4 +1,5 @@
-"""The largest array that a run will send, so that no message meets `links.max_message_bytes` on its way."""
+"""The largest array that a run will send, so that no message meets `links.max_message_bytes` on its
+way."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def _parameters(whole: Net) -> Iterator[Array]:
     """Those of every layer go to a checkpoint, and with most presets to the workers."""
     for layer, params in whole.params.items():
         for param in params:
-            yield math.prod(param.shape) * whole.dtype.itemsize, f"the {param.name} of layer '{layer}'"
+            yield (
+                math.prod(param.shape) * whole.dtype.itemsize,
+                f"the {param.name} of layer '{layer}'",
+            )
 
 
 def _of_actors(shapes: Shapes) -> Iterator[Array]:
@@ -34,7 +38,10 @@ def _of_actors(shapes: Shapes) -> Iterator[Array]:
     for name, options in shapes.having("fc_servers").items():
         net = shapes.net(_plain(options.job), "conv")
         for blob, shape in net.boundary_shapes.items():
-            yield shapes.rows(name) * math.prod(shape[1:]) * shapes.number, f"blob '{blob}' of '{name}'"
+            yield (
+                shapes.rows(name) * math.prod(shape[1:]) * shapes.number,
+                f"blob '{blob}' of '{name}'",
+            )
     for name, options in shapes.having("shards").items():
         shard = shapes.shard(_plain(options.job), options.shards.index(name), len(options.shards))
         for link in range(shard.last):

@@ -1,8 +1,9 @@
-"""In how many iterations runs have reached a target, from their run directories: what a plan learns from them.
+"""In how many iterations runs have reached a target, from their run directories: what a plan learns
+from them.
 
-A run tells of this plan if it trained the same net on the same data with the same solver and batch. What may differ is
-what a plan chooses: the preset, groups, momentum, learning rate. A run in which these changed before it reached the
-target is told, and counts for no setting.
+A run tells of this plan if it trained the same net on the same data with the same solver and batch.
+What may differ is what a plan chooses: the preset, groups, momentum, learning rate. A run in which
+these changed before it reached the target is told, and counts for no setting.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from roles.forecasting.statistical import Counted, Efficiency, Setting
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from roles.options import Options, Train
-from roles.planning.measured import events_of, iteration_of, options_of_run, reading
+from roles.planning.auto_settings import AutoSettings
+from roles.planning.measured_runs import events_of, iteration_of, options_of_run, reading
 from roles.planning.strategies import manner_of, preset_called
-from roles.planning.tuned import Tuned
-from runtime.drawing.telling import duration
+from runtime.drawing.prospect_text import duration
 from runtime.errors import ConfigError
 
 LOSS = "loss"
@@ -32,8 +33,8 @@ Events = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Target:
-    """`loss` is the training loss as progress reports say it, and shall fall to `value`; every other `name` is a score
-    of the first test net, and shall rise to it."""
+    """`loss` is the training loss as progress reports say it, and shall fall to `value`; every
+    other `name` is a score of the first test net, and shall rise to it."""
 
     name: str
     value: float
@@ -50,7 +51,14 @@ class Target:
             text = f"--target {text}: expected NAME=NUMBER, such as accuracy=0.985 or loss=0.3"
             raise ConfigError([text])
         if name == "accuracy" and not 0 < value <= 1:
-            raise ConfigError([f"--target {text}: found {value:g}, expected a share of all images, > 0 and <= 1"])
+            raise ConfigError(
+                [
+                    (
+                        f"--target {text}: found {value:g}, expected a share of all "
+                        "images, > 0 and <= 1"
+                    )
+                ]
+            )
         return Target(name, value)
 
     def __str__(self) -> str:
@@ -66,10 +74,13 @@ class Target:
         return (min if self.name == LOSS else max)(numbers, default=math.nan)
 
     def seen(self, events: Events) -> Iterator[tuple[int, float, float]]:
-        """(iteration, seconds since the run began, value) of every report of it. KeyError names what tests tell."""
+        """(iteration, seconds since the run began, value) of every report of it. KeyError names
+        what tests tell."""
         if self.name == LOSS:
             told = [event for event in events if event["event"] == "progress"]
-            yield from ((iteration_of(event), float(event["t"]), float(event[LOSS])) for event in told)
+            yield from (
+                (iteration_of(event), float(event["t"]), float(event[LOSS])) for event in told
+            )
             return
         tests = [event for event in events if event["event"] == "test"]
         for event in tests:
@@ -79,8 +90,8 @@ class Target:
 
 @dataclass(frozen=True)
 class Learnt:
-    """From all runs: the statistical efficiency, and a row of words for each, below `HEAD`. `rates`: momentum and
-    base_lr of the plan."""
+    """From all runs: the statistical efficiency, and a row of words for each, below `HEAD`.
+    `rates`: momentum and base_lr of the plan."""
 
     efficiency: Efficiency
     rates: tuple[float, float]
@@ -88,20 +99,28 @@ class Learnt:
 
 
 def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, first: int) -> Learnt:
-    """What these run directories tell of a plan with these `options`, whose `job` begins with iteration `first`.
-    ConfigError if one is no run directory, learnt something else, or says nothing of the target."""
-    counted, rows = list[Counted](), [HEAD]
+    """What these run directories tell of a plan with these `options`, whose `job` begins with
+    iteration `first`. ConfigError if one is no run directory, learnt something else, or says
+    nothing of the target."""
+    counted = list[Counted]()
+    rows = [HEAD]
     for run in runs:
         theirs = options_of_run(run)
         if theirs is None:
-            raise ConfigError([f"--learnt {run}: no run directory: it has no config.toml and events.jsonl"])
+            raise ConfigError(
+                [(f"--learnt {run}: no run directory: it has no config.toml and events.jsonl")]
+            )
         _check(run, target, options, theirs, job)
         with reading(run, "--learnt"):
             events = events_of(run)
             settings = list(_settings(theirs, load_solver(job.solver), events, first))
             seen = _seen(run, target, events)
-        at = next(((number, seconds) for number, seconds, value in seen if target.reached(value)), None)
-        used = [setting for number, setting in settings if at is None or number < max(at[0], first + 1)]
+        at = next(
+            ((number, seconds) for number, seconds, value in seen if target.reached(value)), None
+        )
+        used = [
+            setting for number, setting in settings if at is None or number < max(at[0], first + 1)
+        ]
         if len(used) == 1:
             counted.append(Counted(used[0], None if at is None else at[0] - first))
         rows.append((str(run), _with(used), _told(target, seen, at, changed=len(used) > 1)))
@@ -112,33 +131,62 @@ def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, f
     """As `Target.seen`; ConfigError if there is nothing."""
     tests = [event for event in events if event["event"] == "test"]
     if target.name != LOSS and tests and target.name not in tests[0]:
-        known = [name for name in tests[0] if name not in ("t", "actor", "event", "iteration", "net", LOSS)]
-        text = f"its tests have no score '{target.name}', expected one of {', '.join([*known, LOSS])}"
+        known = [
+            name
+            for name in tests[0]
+            if name not in ("t", "actor", "event", "iteration", "net", LOSS)
+        ]
+        text = (
+            f"its tests have no score '{target.name}', expected one of {', '.join([*known, LOSS])}"
+        )
         raise ConfigError([f"--learnt {run}: {text}"])
     if not (seen := list(target.seen(events))):
         what = "progress report" if target.name == LOSS else "test"
-        raise ConfigError([f"--learnt {run}: events.jsonl: found no {what}, which would tell of {target}"])
+        raise ConfigError(
+            [(f"--learnt {run}: events.jsonl: found no {what}, which would tell of {target}")]
+        )
     return seen
 
 
 def _check(run: Path, target: Target, options: Options, theirs: Options, job: Job) -> None:
     """ConfigError by the name of the first key that says that the run learnt something else."""
-    mine, found = options.train, theirs.train
+    mine = options.train
+    found = theirs.train
     keys = ["net", "solver", "weights", "resume", "gradients"]
-    pairs: list[tuple[str, Any, Any]] = [(key, getattr(mine, key), getattr(found, key)) for key in keys]
+    pairs: list[tuple[str, Any, Any]] = [
+        (key, getattr(mine, key), getattr(found, key)) for key in keys
+    ]
     data = ["train", "shuffle", *(["test"] if target.name != LOSS else [])]
     pairs += [(f"data.{key}", getattr(mine.data, key), getattr(found.data, key)) for key in data]
     pairs.append(("batch", job.batch, found.batch or batch_of_net(job.spec(TRAIN), TRAIN)))
     for key, expected, value in pairs:
         if expected != value:
-            raise ConfigError([f"--learnt {run}: config.toml: train.{key}: found {value!r}, expected this plan's {expected!r}"])
+            raise ConfigError(
+                [
+                    (
+                        f"--learnt {run}: config.toml: train.{key}: found {value!r}, expected this "
+                        f"plan's {expected!r}"
+                    )
+                ]
+            )
     if any(device.startswith("emulated") for device in found.devices.values()):
-        raise ConfigError([f"--learnt {run}: its devices are emulated: it computed nothing, and has learnt nothing"])
+        raise ConfigError(
+            [
+                (
+                    f"--learnt {run}: its devices are emulated: it computed nothing, "
+                    "and has learnt nothing"
+                )
+            ]
+        )
 
 
-def _settings(theirs: Options, solver: SolverSpec, events: Events, first: int) -> Iterator[tuple[int, Setting]]:
+def _settings(
+    theirs: Options, solver: SolverSpec, events: Events, first: int
+) -> Iterator[tuple[int, Setting]]:
     """(first iteration, setting) of each stretch of the run, in order."""
-    train: Train = Tuned(theirs.train, preset_called(theirs.train.strategy.preset), Path()).begun_with
+    train: Train = AutoSettings(
+        theirs.train, preset_called(theirs.train.strategy.preset), Path()
+    ).begun_with
     strategy = train.strategy
     said = {"base_lr": train.base_lr, "momentum": train.momentum}
     begun = solver.override({name: value for name, value in said.items() if value is not None})
@@ -171,14 +219,31 @@ def _shown(setting: Setting) -> str:
 
 
 def _with(used: Sequence[Setting]) -> str:
-    return _shown(used[0]) if len(used) == 1 else f"{', '.join(str(setting.groups) for setting in used)} groups in turn"
+    return (
+        _shown(used[0])
+        if len(used) == 1
+        else (f"{', '.join(str(setting.groups) for setting in used)} groups in turn")
+    )
 
 
-def _told(target: Target, seen: list[tuple[int, float, float]], at: tuple[int, float] | None, *, changed: bool) -> str:
+def _told(
+    target: Target,
+    seen: list[tuple[int, float, float]],
+    at: tuple[int, float] | None,
+    *,
+    changed: bool,
+) -> str:
     if at is None:
         best = target.best(value for *_, value in seen)
         text = f"not reached: {best:.4g} at best in {seen[-1][0]} iterations"
     else:
         before = [number for number, *_ in seen if number < at[0]]
-        text = f"at iteration {at[0]}{f' (not yet at {before[-1]})' if before else ''}, after {duration(at[1])}"
-    return f"{text}; what it learnt with changed on the way, so it counts for none of them" if changed else text
+        text = (
+            f"at iteration {at[0]}{f' (not yet at {before[-1]})' if before else ''}, "
+            f"after {duration(at[1])}"
+        )
+    return (
+        (f"{text}; what it learnt with changed on the way, so it counts for none of them")
+        if changed
+        else text
+    )

@@ -1,4 +1,5 @@
-"""From cluster.toml to a topology: reads net, solver and data once; every mistake is told before anything starts."""
+"""From cluster.toml to a topology: reads net, solver and data once; every mistake is told before
+anything starts."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from nets.data import Source, is_one
 from nets.files.shared import Weights
 from nets.files.weights import read_each
 from roles.base.shapes import Shapes
+from roles.checkpoints.checkpoint_timing import lead_told, with_timing
 from roles.checkpoints.finished import finished
 from roles.checkpoints.meant import meant
-from roles.checkpoints.rhythm import lead_told, with_timing
 from roles.checkpoints.watching import told_to_lead
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of, with_tests
@@ -27,17 +28,24 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options
+from roles.planning.auto_settings import AutoSettings
 from roles.planning.by_solver import as_the_solver_says, augment_of
 from roles.planning.contents import Contents, check_rates
 from roles.planning.devices import Devices, by_machine
+from roles.planning.diagnostics import Diagnostics
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
-from roles.planning.homes import laid_out
+from roles.planning.host_layout import laid_out
 from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
-from roles.planning.remarks import Remarks
-from roles.planning.strategies import PRESETS, idle_servers, mistakes_of, options_of, preset_called, told_of_momentum
-from roles.planning.tuned import Tuned
+from roles.planning.strategies import (
+    PRESETS,
+    idle_servers,
+    mistakes_of,
+    options_of,
+    preset_called,
+    told_of_momentum,
+)
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
@@ -46,9 +54,11 @@ from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
 
-def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True) -> Topology:
-    """The topology that trains what `options` describe, laid out by `preset` if one is given; `tell`: warn of what is
-    worth it. ConfigError with every mistake of the files it names."""
+def plan(
+    config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True
+) -> Topology:
+    """The topology that trains what `options` describe, laid out by `preset` if one is given;
+    `tell`: warn of what is worth it. ConfigError with every mistake of the files it names."""
     planner = _Planner(config, options, preset)
     topology = with_timing(planner.topology(), options.checkpoint, config)
     if tell:
@@ -57,8 +67,10 @@ def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, 
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
-    """The job that `options` describe, for commands that need no topology. ConfigError as `plan`."""
-    preset = preset_called("single") if options.train.strategy.preset == AUTO else None  # whatever will be chosen
+    """The job that `options` describe, for commands that need no topology. ConfigError as
+    `plan`."""
+    # whatever will be chosen
+    preset = preset_called("single") if options.train.strategy.preset == AUTO else None
     planner = _Planner(config, options, preset)
     job = planner.job()
     planner.stop_if_wrong()
@@ -71,17 +83,21 @@ def _named(presets: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-class _Planner(Remarks):
+class _Planner(Diagnostics):
     """Collects problems as it goes, so that one run shows them all."""
 
-    def __init__(self, config: ClusterConfig, options: Options, preset: Preset | None = None) -> None:
+    def __init__(
+        self, config: ClusterConfig, options: Options, preset: Preset | None = None
+    ) -> None:
         super().__init__(config.raw)
-        train, self.checkpoint = options.train, options.checkpoint
-        self.config, self.base = config, config.raw.path.resolve().parent
+        train = options.train
+        self.checkpoint = options.checkpoint
+        self.config = config
+        self.base = config.raw.path.resolve().parent
         with self.reading("train", "strategy", "preset"):
             self.preset = preset or preset_called(train.strategy.preset)
         self.stop_if_wrong()
-        self.tuned = Tuned(train, self.preset, self.base)
+        self.tuned = AutoSettings(train, self.preset, self.base)
         self.train = self.tuned.begun_with
         self.layers: Layers = {}  # of the part that workers compute: what travels
         self.options: Any = None  # of the preset
@@ -96,7 +112,8 @@ class _Planner(Remarks):
             _ = job.net_spec
         with self.reading("train", "solver"):
             timetable = timetable_of(job, self._place(job))
-        readable = not self.problems  # what each data layer reads is not known of a net that cannot be read
+        # what each data layer reads is not known of a net that cannot be read
+        readable = not self.problems
         for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
             with self.reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
@@ -108,7 +125,8 @@ class _Planner(Remarks):
         self._check_shape(job)
         self.stop_if_wrong()
         assert timetable is not None
-        plain = dataclasses.replace(job, kernels="numpy")  # nothing is computed: no need to import the compiler, 0.2 s
+        # nothing is computed: no need to import the compiler, 0.2 s
+        plain = dataclasses.replace(job, kernels="numpy")
         nets: dict[str, Net] = {}
         for phase, source in sources.items():
             with self.reading("train", "net"):
@@ -127,7 +145,10 @@ class _Planner(Remarks):
             display=job.solver_spec.display,
             image_shape=job.all_shapes(sources),
             strategy=self.train.strategy,
-            layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
+            layers={
+                layer: sum(math.prod(shape) for shape, _ in blobs)
+                for layer, blobs in self.layers.items()
+            },
             exchange=self.train.strategy.exchange or self.preset.exchange,
             options=self.options,
             heals=self.config.heals,
@@ -158,15 +179,23 @@ class _Planner(Remarks):
             self._tell(job)
 
     def _tell(self, job: Job) -> None:
-        """Keys that say nothing beside others, and a momentum that is too much with so many groups."""
-        train, simulation = self.train, self.config.simulation
-        if not self.tuned.momentum and (text := told_of_momentum(job.solver_spec, self.preset, train.strategy)):
+        """Keys that say nothing beside others, and a momentum that is too much with so many
+        groups."""
+        train = self.train
+        simulation = self.config.simulation
+        if not self.tuned.momentum and (
+            text := told_of_momentum(job.solver_spec, self.preset, train.strategy)
+        ):
             self.warn(text, "train", "solver" if train.momentum is None else "momentum")
         emulated = any(device.startswith("emulated") for device in train.devices.values())
         if simulation.seed != type(simulation).model_fields["seed"].default and not (
             emulated or simulation.service_times
         ):
-            self.warn("says nothing where nothing is emulated: no service times are drawn", "simulation", "seed")
+            self.warn(
+                ("says nothing where nothing is emulated: no service times are drawn"),
+                "simulation",
+                "seed",
+            )
 
     def _check_messages(self, topology: Topology, whole: Net) -> None:
         """No message may be larger than the links allow."""
@@ -178,7 +207,9 @@ class _Planner(Remarks):
     def _with_formats(self, topology: Topology, job: Job) -> Topology:
         """Tell each actor that sends gradients in which format."""
         train = self.train
-        for text, keys in mistakes(gradient_links(topology), train.gradients, train.strategy.preset):
+        for text, keys in mistakes(
+            gradient_links(topology), train.gradients, train.strategy.preset
+        ):
             self.problem(text, "train", "gradients", *keys)
         self.stop_if_wrong()
         return with_formats(topology, train.gradients, self.layers, job)
@@ -231,13 +262,18 @@ class _Planner(Remarks):
         with self.reading("train", "net"):
             job = job.with_batches(train.batch)
         with self.reading("train", "solver"):
-            count, apart = job.solver_spec.iter_size, self.preset.part == "all" and not job.micro_batches
-            batch, passes = job.batch * count, count if apart else 1
-            job = dataclasses.replace(job, batch=batch, passes=passes, largest=self.tuned.largest(batch))
+            count = job.solver_spec.iter_size
+            apart = self.preset.part == "all" and not job.micro_batches
+            batch = job.batch * count
+            passes = count if apart else 1
+            job = dataclasses.replace(
+                job, batch=batch, passes=passes, largest=self.tuned.largest(batch)
+            )
         return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
-        """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""
+        """A path beside cluster.toml if there is such a file, otherwise the name as it is (the
+        zoo's)."""
         beside = self.base / name
         return self._beside(name) if is_file(beside) else name
 
@@ -246,7 +282,8 @@ class _Planner(Remarks):
         return os.path.abspath(self.base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
     def _weights(self, name: str) -> tuple[str, ...]:
-        """The file of first weights that cluster.toml names; of a run directory one that is told; () for none."""
+        """The file of first weights that cluster.toml names; of a run directory one that is told;
+        () for none."""
         found: tuple[str, ...] = ()
         with self.reading("train", "weights"):
             if name:
@@ -268,11 +305,16 @@ class _Planner(Remarks):
         workers = self.train.strategy.workers
         rows = min((min(test.batch, test.rows) for test in timetable.tests[:1]), default=0)
         if self.preset.averages and 0 < rows < workers:
-            text = f"found {workers}, but they meet in the first batch of a test, which has {rows} images: one for each"
+            text = (
+                f"found {workers}, but they meet in the first batch of a test, which has "
+                f"{rows} images: one for each"
+            )
             self.problem(text, "train", "strategy", "workers")
             self.stop_if_wrong()
 
-    def _lead_told(self, topology: Topology, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> Topology:
+    def _lead_told(
+        self, topology: Topology, job: Job, sources: dict[str, Source], nets: dict[str, Net]
+    ) -> Topology:
         """Tell the lead what follows of tests, and what checkpoints are to say of their use."""
         told, wrong = told_to_lead(self.train, self.checkpoint, self.base, job, sources, nets)
         for text, keys in wrong:
@@ -295,7 +337,10 @@ class _Planner(Remarks):
             return
         if whole.time_first:
             text = "found a net with recurrent layers, whose rows are steps of time: only "
-            text += f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
+            text += (
+                f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} "
+                "trains it"
+            )
             self.problem(text, "train", "strategy", "preset")
             return
         if self.preset.part == "all":
@@ -305,11 +350,19 @@ class _Planner(Remarks):
         if shards := self.preset.shards(self.train.strategy):
             shard = job.build_shard(phase, 0, shards, shapes)
             if self.train.strategy.variable_batch and not shard.means:
-                text = "found true with a loss whose normalization is NONE: it is no mean, whose weight could change"
+                text = (
+                    "found true with a loss whose normalization is NONE: it is no mean, "
+                    "whose weight could change"
+                )
                 self.problem(text, "train", "strategy", "variable_batch")
             for layer in shard.rounding if self.train.strategy.reproducible else ():
-                text = f"found true, but layer '{layer}' before an InnerProduct rounds gradients: FC shards add them up"
-                self.problem(f"{text} after it, one server before", "train", "strategy", "reproducible")
+                text = (
+                    f"found true, but layer '{layer}' before an InnerProduct rounds "
+                    "gradients: FC shards add them up"
+                )
+                self.problem(
+                    f"{text} after it, one server before", "train", "strategy", "reproducible"
+                )
         self.layers = layers_of(conv)
         if not conv.params:
             whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
@@ -318,12 +371,16 @@ class _Planner(Remarks):
             self.problem(text, "train", "strategy", "preset")
 
     def _check_solver(self, job: Job) -> None:
-        """Refuse clipping by a norm over all layers where layers are updated apart, and rates that are none."""
+        """Refuse clipping by a norm over all layers where layers are updated apart, and rates that
+        are none."""
         with self.reading("train", "solver"):
             check_rates(job.solver_spec)
             if job.solver_spec.clips and not self.preset.joint:
                 joint = [name for name, preset in PRESETS.items() if preset.joint]
-                text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(joint)} know it"
+                text = (
+                    "clip_gradients needs the norm of all gradients at once: only "
+                    f"presets {_named(joint)} know it"
+                )
                 self.problem(text, "train", "strategy", "preset")
 
     def _check_shape(self, job: Job) -> None:

@@ -1,5 +1,5 @@
-"""What cannot go with runs that are there to be compared: precision "double", the same run in float64 by plain NumPy,
-and `reproducible`, the same bits whoever computes.
+"""What cannot go with runs that are there to be compared: precision "double", the same run in
+float64 by plain NumPy, and `reproducible`, the same bits whoever computes.
 """
 
 from __future__ import annotations
@@ -27,5 +27,8 @@ def mistakes(train: Train) -> Iterator[Problem]:
         if name != "float32":
             yield f"found '{name}', but {run} gradients travel as they are", ("gradients", *keys)
     if train.precision == DOUBLE and train.strategy.reproducible:
-        text = "found true, but a reproducible run needs compiled kernels, and precision 'double' computes with NumPy"
+        text = (
+            "found true, but a reproducible run needs compiled kernels, and precision "
+            "'double' computes with NumPy"
+        )
         yield text, ("strategy", "reproducible")

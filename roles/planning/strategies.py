@@ -1,5 +1,5 @@
-"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A strategy is data:
-which actors, which links; the roles do not know it."""
+"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A
+strategy is data: which actors, which links; the roles do not know it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from nets import SolverSpec
 from roles import registry
-from roles.exchange.choice import exchange_called
+from roles.exchange.chosen_exchange import exchange_called
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from roles.tuning.momentum import expected, total
@@ -36,35 +36,50 @@ WHY = {
 
 
 def preset_called(name: str) -> Preset:
-    """The preset of this name; of another package's, its layout alone is enough. ConfigError if there is none, or if
-    it is not yet chosen."""
+    """The preset of this name; of another package's, its layout alone is enough. ConfigError if
+    there is none, or if it is not yet chosen."""
     if name == AUTO:
         raise ConfigError(
-            ["found 'auto', which only a cluster.toml may say, to `up`, `check` and `plan`: name a preset"]
+            [
+                (
+                    "found 'auto', which only a cluster.toml may say, to `up`, `check` and `plan`: "
+                    "name a preset"
+                )
+            ]
         )
     found = registry.PRESETS.find(name)
     if isinstance(found, Preset):
         return found
     if callable(found):
         return Preset(found)
-    raise ConfigError([f"preset '{name}': found {found!r}, expected a roles.presets.request.Preset"])
+    raise ConfigError(
+        [(f"preset '{name}': found {found!r}, expected a roles.presets.request.Preset")]
+    )
 
 
 PRESETS: dict[str, Preset] = {name: preset_called(name) for name in registry.PRESETS.known}
 
 
 def manner_of(strategy: Strategy, groups: int) -> str:
-    """What of the model is stale when gradients of so many groups come to it, in words. Runs of one manner with as many
-    groups need as many iterations, whoever computes. With one group that is nearly all presets."""
-    from roles.forecasting.statistical import ONE_GRADIENT  # `up` asks for no manner, and waits 10 ms less
+    """What of the model is stale when gradients of so many groups come to it, in words. Runs of one
+    manner with as many groups need as many iterations, whoever computes. With one group that is
+    nearly all presets."""
+    # `up` asks for no manner, and waits 10 ms less
+    from roles.forecasting.statistical import ONE_GRADIENT
 
-    name, preset = strategy.preset, preset_called(strategy.preset)
+    name = strategy.preset
+    preset = preset_called(strategy.preset)
     if name not in PRESETS:
         return f"as preset '{name}'"
     if preset.averages:
-        return f"{strategy.workers} workers averaged every {strategy.tau} iterations, as preset '{name}'"
+        return (
+            f"{strategy.workers} workers averaged every {strategy.tau} iterations, as "
+            f"preset '{name}'"
+        )
     if preset.shards(strategy) and strategy.variable_batch:
-        return f"updates of parts of a batch, {strategy.workers} workers, scheme '{strategy.scheme}'"
+        return (
+            f"updates of parts of a batch, {strategy.workers} workers, scheme '{strategy.scheme}'"
+        )
     if groups == 1:
         return ONE_GRADIENT
     racing = ", updates race" if preset.races else ""
@@ -80,19 +95,29 @@ def options_of(strategy: Strategy, preset: Preset) -> Any:
     return None
 
 
-def idle_servers(strategy: Strategy, preset: Preset, layers: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def idle_servers(
+    strategy: Strategy, preset: Preset, layers: int
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """More model servers than `layers` that have parameters: each needs one to hold."""
     servers = preset.servers(strategy)
     if servers > layers and not preset.shards(strategy):
-        text = f"found {servers}, expected at most {layers}, the number of layers that have parameters"
+        text = (
+            f"found {servers}, expected at most {layers}, the number of layers that have parameters"
+        )
         yield text, ("strategy", "servers")
 
 
-def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What [train.strategy] asks of a preset that does not go together: the text, and the keys below [train]."""
+def mistakes_of(
+    strategy: Strategy, preset: Preset, kernels: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What [train.strategy] asks of a preset that does not go together: the text, and the keys
+    below [train]."""
     name = strategy.preset
     if preset.shards(strategy) and strategy.variable_batch and strategy.scheme == "a":
-        text = "found true with scheme 'a', where all rows are one FC batch, expected scheme 'b' or 'c'"
+        text = (
+            "found true with scheme 'a', where all rows are one FC batch, expected scheme "
+            "'b' or 'c'"
+        )
         yield text, ("strategy", "variable_batch")
     yield from _unused(strategy, preset)
     if preset.exchange:
@@ -107,9 +132,15 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
         text = f"found {strategy.fan_in}, but a reproducible run adds up in pairs: expected 2"
         yield text, ("strategy", "fan_in")
     if strategy.shares != "equal":
-        yield f"found '{strategy.shares}', but a reproducible run's shares are 'equal'", ("strategy", "shares")
+        yield (
+            (f"found '{strategy.shares}', but a reproducible run's shares are 'equal'"),
+            ("strategy", "shares"),
+        )
     if kernels != "compiled":
-        text = "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its threads share"
+        text = (
+            "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its "
+            "threads share"
+        )
         yield text, ("kernels",)
 
 
@@ -136,40 +167,61 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
     if not exchange.fans and strategy.fan_in != Strategy.model_fields["fan_in"].default:
         yield f"found {strategy.fan_in}, but exchange '{name}' has no tree", ("strategy", "fan_in")
     if not exchange.ways and strategy.between != Strategy.model_fields["between"].default:
-        text = f"found '{strategy.between}', but exchange '{name}' has no choice of ways between hosts"
+        text = (
+            f"found '{strategy.between}', but exchange '{name}' has no choice of ways between hosts"
+        )
         yield text, ("strategy", "between")
     if why := exchange.refuses(strategy.workers):
         yield f"found '{name}' for {strategy.workers} workers, but {why}", ("strategy", "exchange")
     if strategy.reproducible and not exchange.repeats:
-        text = f"found true, but exchange '{name}' adds up in an order of its own, a reproducible run in pairs"
+        text = (
+            f"found true, but exchange '{name}' adds up in an order of its own, a "
+            "reproducible run in pairs"
+        )
         yield text, ("strategy", "reproducible")
 
 
-def _shards_that_repeat(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _shards_that_repeat(
+    strategy: Strategy, preset: Preset
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What a reproducible run cannot cut into its parts of units and of rows."""
     shards = preset.shards(strategy)
     if not shards:
         return
     if MICRO_BATCHES % shards and strategy.servers:
-        text = f"found {shards}, but a reproducible run's FC phase is on 1, 2, 4 or {MICRO_BATCHES} servers"
+        text = (
+            f"found {shards}, but a reproducible run's FC phase is on 1, 2, 4 or "
+            f"{MICRO_BATCHES} servers"
+        )
         yield text, ("strategy", "servers")
     if strategy.variable_batch:
-        text = "found true, but a reproducible run adds up the gradients of all rows before it updates"
+        text = (
+            "found true, but a reproducible run adds up the gradients of all rows before it updates"
+        )
         yield text, ("strategy", "variable_batch")
     if strategy.scheme == "c" and strategy.workers > 2:
-        text = f"found {strategy.workers}: of so many, scheme 'c' takes parts of a reproducible run's micro-batches"
+        text = (
+            f"found {strategy.workers}: of so many, scheme 'c' takes parts of a "
+            "reproducible run's micro-batches"
+        )
         yield text, ("strategy", "workers")
 
 
 def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> str:
     """A line on a total momentum that may not hold, and one that does; "" if it does."""
-    groups, momentum = preset.groups(strategy), solver.momentum
+    groups = preset.groups(strategy)
+    momentum = solver.momentum
     together = total(momentum, expected(groups))
     if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - ROUNDING:
         return ""
     kept = 1.0 - groups * (1.0 - momentum)
-    advice = f"{kept:.3g} keeps the total at" if kept > ROUNDING else "0, or fewer groups, come nearest to"
+    advice = (
+        f"{kept:.3g} keeps the total at"
+        if kept > ROUNDING
+        else "0, or fewer groups, come nearest to"
+    )
     return (
-        f"preset '{strategy.preset}' with momentum {momentum:.3g} and {groups} groups learns as with momentum "
+        f"preset '{strategy.preset}' with momentum {momentum:.3g} and {groups} groups learns "
+        "as with momentum "
         f"{together:.3g}, and may diverge; momentum {advice} {momentum:.3g}"
     )

@@ -1,4 +1,5 @@
-"""Workers in groups, and the trees above them to a model server: what presets with model servers share."""
+"""Workers in groups, and the trees above them to a model server: what presets with model servers
+share."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ from runtime.plan.topology import ActorSpec, Link
 
 def with_groups(request: Request, groups: int) -> Request:
     """The same request, in so many groups."""
-    return dataclasses.replace(request, strategy=request.strategy.model_copy(update={"groups": groups}))
+    return dataclasses.replace(
+        request, strategy=request.strategy.model_copy(update={"groups": groups})
+    )
 
 
 def groups_of(request: Request) -> list[list[str]]:
-    """The names of the workers of each group. A pipeline has as many times the workers, and the groups (Omnivore,
-    appendix D.4.2)."""
+    """The names of the workers of each group. A pipeline has as many times the workers, and the
+    groups (Omnivore, appendix D.4.2)."""
     sizes = split(request.workers, request.strategy.groups)
     return [
         [f"conv-{group * request.strategy.pipeline + turn}-{rank}" for rank in range(members)]
@@ -35,14 +38,18 @@ def process_of(request: Request, group: int, rank: int) -> str:
 
 
 class Tree:
-    """The reduction trees of all groups to one model server; without a `fan_in` the server adds up itself.
+    """The reduction trees of all groups to one model server; without a `fan_in` the server adds up
+    itself.
 
-    `mark` tells its reducers from those of other servers. On several hosts the workers of each are summed there: every
-    reducer lives beside the first worker below it. Where groups can be changed that is left out.
+    `mark` tells its reducers from those of other servers. On several hosts the workers of each are
+    summed there: every reducer lives beside the first worker below it. Where groups can be changed
+    that is left out.
     """
 
     def __init__(self, request: Request, server: str, fan_in: int | None, mark: str = "") -> None:
-        self.server, self.fan_in, self.live = server, fan_in, request.strategy.live
+        self.server = server
+        self.fan_in = fan_in
+        self.live = request.strategy.live
         self._groups = groups_of(request)
         self.workers = [name for members in self._groups for name in members]
         self._homes = {} if self.live else request.homes
@@ -50,22 +57,29 @@ class Tree:
         self.places = forest(self._groups, fan_in, server, self.reducers, self._homes)
 
     def __repr__(self) -> str:
-        return f"<{len(self.reducers)} reducers between {len(self.workers)} workers and {self.server}>"
+        return (
+            f"<{len(self.reducers)} reducers between {len(self.workers)} workers and {self.server}>"
+        )
 
     def _needed(self) -> int:
         """Reducers for these groups, or where they can be changed, for any."""
         if not self.live:
             return reducers_needed(self._groups, self.fan_in, self._homes)
         shapes = [split(len(self.workers), groups) for groups in range(1, len(self.workers) + 1)]
-        return max(reducers_needed([["worker"] * size for size in sizes], self.fan_in) for sizes in shapes)
+        return max(
+            reducers_needed([["worker"] * size for size in sizes], self.fan_in) for sizes in shapes
+        )
 
     def actors(self) -> list[ActorSpec]:
         """The reducers."""
-        made, beside = [], self._beside()
+        made = []
+        beside = self._beside()
         for name in self.reducers:
             place = self.places.get(name)
             parent, part, parts = (self.server, 0, 1) if place is None else place
-            options = ReducerOptions(parent=parent, part=part, parts=parts, beside=beside.get(name, ""))
+            options = ReducerOptions(
+                parent=parent, part=part, parts=parts, beside=beside.get(name, "")
+            )
             made.append(ActorSpec(name, "tree_reducer", options))
         return made
 
@@ -83,9 +97,15 @@ class Tree:
         """The links that gradients travel, or where groups can be changed, may travel."""
         if not self.live:
             return [(name, parent.name) for name, parent in self.places.items()]
-        among = [(one, other) for index, one in enumerate(self.reducers) for other in self.reducers[index + 1 :]]
+        among = [
+            (one, other)
+            for index, one in enumerate(self.reducers)
+            for other in self.reducers[index + 1 :]
+        ]
         inward = [(name, to) for name in self.workers for to in (*self.reducers, self.server)]
-        outward = [(reducer, end) for reducer in self.reducers for end in (COORDINATOR, self.server)]
+        outward = [
+            (reducer, end) for reducer in self.reducers for end in (COORDINATOR, self.server)
+        ]
         return [*inward, *among, *outward]
 
 
@@ -93,4 +113,7 @@ def live_of(request: Request, trees: Sequence[Tree]) -> Live:
     """What the run can become, for the coordinator."""
     if not request.strategy.live:
         return FIXED
-    return Live(tuple(trees[0].workers), {tree.server: LiveTree(tree.fan_in, tuple(tree.reducers)) for tree in trees})
+    return Live(
+        tuple(trees[0].workers),
+        {tree.server: LiveTree(tree.fan_in, tuple(tree.reducers)) for tree in trees},
+    )

@@ -1,5 +1,5 @@
-"""Omnivore, its two ends and Project Adam: conv workers in groups, a conv model server, one server for the whole FC
-phase."""
+"""Omnivore, its two ends and Project Adam: conv workers in groups, a conv model server, one server
+for the whole FC phase."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ from runtime.plan.topology import ActorSpec, Topology
 
 
 def omnivore(request: Request, *, hogwild: bool = False) -> Topology:
-    """g groups of conv workers, a conv model server, a merged FC server, a reduction tree inside each group."""
-    job, shape, servers = request.job, request.image_shape, [CONV_MODEL, FC_SERVER]
-    groups, tree = groups_of(request), Tree(request, CONV_MODEL, request.strategy.fan_in)
+    """g groups of conv workers, a conv model server, a merged FC server, a reduction tree inside
+    each group."""
+    job = request.job
+    shape = request.image_shape
+    servers = [CONV_MODEL, FC_SERVER]
+    groups = groups_of(request)
+    tree = Tree(request, CONV_MODEL, request.strategy.fan_in)
     model = ModelOptions(job=job, image_shape=shape, coordinator=COORDINATOR, hogwild=hogwild)
     actors = [
         coordinator(request, groups, updates=1, servers=servers, live=live_of(request, [tree])),
@@ -36,8 +40,14 @@ def omnivore(request: Request, *, hogwild: bool = False) -> Topology:
     links = [(COORDINATOR, CONV_MODEL), (COORDINATOR, FC_SERVER), *tree.links()]
     for (group, members), name in ((each, name) for each in enumerate(groups) for name in each[1]):
         ways = (model_link(CONV_MODEL, tree.places[name]),)
-        options = ConvOptions(job=job, part="conv", coordinator=COORDINATOR, models=ways, fc_servers=(FC_SERVER,))
-        actors.append(ActorSpec(name, "conv_compute", options, process_of(request, group, members.index(name))))
+        options = ConvOptions(
+            job=job, part="conv", coordinator=COORDINATOR, models=ways, fc_servers=(FC_SERVER,)
+        )
+        actors.append(
+            ActorSpec(
+                name, "conv_compute", options, process_of(request, group, members.index(name))
+            )
+        )
         links += [(name, peer) for peer in (COORDINATOR, *servers)]
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
 
@@ -53,7 +63,8 @@ def asynchronous(request: Request) -> Topology:
 
 
 def adam(request: Request) -> Topology:
-    """Project Adam: as omnivore, but the updates of different groups race over the conv model (hogwild)."""
+    """Project Adam: as omnivore, but the updates of different groups race over the conv model
+    (hogwild)."""
     return omnivore(request, hogwild=True)
 
 
@@ -61,5 +72,7 @@ OF_GROUPS = keys("workers groups fan_in shares live pipeline")
 # groups of one worker cut no batch and have no tree, until they are changed
 OMNIVORE = Preset(omnivore, OF_GROUPS, groups=as_chosen, equals_single=True)
 SYNC = Preset(sync, keys("workers fan_in shares live pipeline"), equals_single=True)
-ASYNC = Preset(asynchronous, keys("workers live pipeline"), keys("fan_in shares"), groups=as_many_as_workers)
+ASYNC = Preset(
+    asynchronous, keys("workers live pipeline"), keys("fan_in shares"), groups=as_many_as_workers
+)
 ADAM = Preset(adam, OF_GROUPS, groups=as_chosen, races=True)

@@ -1,4 +1,5 @@
-"""What every preset is: what it is asked, what it says of itself, and the coordinator that all of them have."""
+"""What every preset is: what it is asked, what it says of itself, and the coordinator that all of
+them have."""
 
 from __future__ import annotations
 
@@ -10,15 +11,17 @@ from typing import Any
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Timetable
-from roles.exchange.choice import Chosen, exchange_called
+from roles.exchange.chosen_exchange import Chosen, exchange_called
 from roles.exchange.exchange import TREE, Between, Home, Layout, Members
 from roles.learning.batch_split import Cutting
 from roles.learning.job import InputShape, Job
 from roles.options import Strategy
-from runtime.plan.hosts import Host
+from runtime.plan.host_map import Host
 from runtime.plan.topology import ActorSpec, Topology
 
-COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"
+COORDINATOR = "coordinator"
+CONV_MODEL = "conv_model"
+FC_SERVER = "fc_server"
 SHAPE = frozenset(
     (
         "workers",
@@ -39,13 +42,15 @@ SHAPE = frozenset(
 
 @dataclass(frozen=True)
 class Request:
-    """What a preset is asked to lay out: the job, the strategy's options, and what is known of net and data.
+    """What a preset is asked to lay out: the job, the strategy's options, and what is known of net
+    and data.
 
-    `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order. `exchange`
-    is the name of the one that workers with replicas use; `options` are those of the preset (`Preset.options`).
-    `hosts` are those where actors of it will live, in the order of the machines; one of all, or none, where sums need
-    not know. `between`: which way sums shall take from host to host.
-    `heals`: should a worker die, the run goes on from the memory of another that has the whole model.
+    `layers` are the numbers of parameters of each layer of the part that the workers compute, in
+    net order. `exchange` is the name of the one that workers with replicas use; `options` are those
+    of the preset (`Preset.options`). `hosts` are those where actors of it will live, in the order
+    of the machines; one of all, or none, where sums need not know. `between`: which way sums shall
+    take from host to host. `heals`: should a worker die, the run goes on from the memory of another
+    that has the whole model.
     """
 
     job: Job
@@ -68,11 +73,15 @@ class Request:
     @cached_property
     def homes(self) -> dict[str, str]:
         """Actor -> the host where it will live, where there are several."""
-        return {name: host.name for host in self.hosts for name in host.actors} if len(self.hosts) > 1 else {}
+        return (
+            {name: host.name for host in self.hosts for name in host.actors}
+            if len(self.hosts) > 1
+            else {}
+        )
 
     def exchanged(self, names: Sequence[str], server: str = "accumulator") -> tuple[Chosen, Layout]:
-        """What workers of these names are told of their exchange, and what it needs besides. `server`: the name of an
-        actor that adds up for all, should there be one."""
+        """What workers of these names are told of their exchange, and what it needs besides.
+        `server`: the name of an actor that adds up for all, should there be one."""
         homes = self._homes_of(names)
         members = Members(
             tuple(names),
@@ -92,7 +101,10 @@ class Request:
         """The hosts of these, that of the first of them first."""
         if len(self.hosts) == 1:
             return (Home(tuple(names), self.hosts[0].cores),)
-        here = {host.name: tuple(name for name in names if self.homes[name] == host.name) for host in self.hosts}
+        here = {
+            host.name: tuple(name for name in names if self.homes[name] == host.name)
+            for host in self.hosts
+        }
         found = [Home(here[host.name], host.cores) for host in self.hosts if here[host.name]]
         return tuple(sorted(found, key=lambda home: names.index(home.members[0])))
 
@@ -101,15 +113,17 @@ class Request:
 class Preset:
     """A strategy: how it is laid out, and what it asks of the net.
 
-    `uses`: the keys of `SHAPE` that it looks at; others are refused, and so are those of `uses_live` where groups
-    cannot be changed. `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all
-    layers of a pass at once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the
-    layers; 0 where that is not to be chosen. `shards`: over how many servers it shares out the FC phase by output
-    units, if it does. `averages`: its workers learn apart, and before a test all of them meet. `races`: updates race.
-    `alone`: one worker, whatever `workers` says. `exchange`: the one that its workers, which hold replicas, use if no
-    other is named. `options`: a dataclass for the keys of [train.strategy.options]; None: it has none.
-    `equals_single`: with one group, and without `variable_batch`, it computes what the preset `single` does: every
-    update is the gradient of a whole batch at the parameters before it. Then `preset = "auto"` may choose it.
+    `uses`: the keys of `SHAPE` that it looks at; others are refused, and so are those of
+    `uses_live` where groups cannot be changed. `part` of the net is what its workers compute.
+    `joint`: somebody holds the gradients of all layers of a pass at once. `groups`: how many groups
+    of workers it makes. `servers`: how many model servers share the layers; 0 where that is not to
+    be chosen. `shards`: over how many servers it shares out the FC phase by output units, if it
+    does. `averages`: its workers learn apart, and before a test all of them meet. `races`: updates
+    race. `alone`: one worker, whatever `workers` says. `exchange`: the one that its workers, which
+    hold replicas, use if no other is named. `options`: a dataclass for the keys of
+    [train.strategy.options]; None: it has none. `equals_single`: with one group, and without
+    `variable_batch`, it computes what the preset `single` does: every update is the gradient of a
+    whole batch at the parameters before it. Then `preset = "auto"` may choose it.
     """
 
     layout: Callable[[Request], Topology]
@@ -153,9 +167,9 @@ def coordinator(
     live: Live = FIXED,
     replicas: Sequence[str] = (),
 ) -> ActorSpec:
-    """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save;
-    `holders`: who holds parameters (none named: the same); `live`: what the run can become; `replicas`: who has the
-    whole model after whole iterations."""
+    """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the
+    state to save; `holders`: who holds parameters (none named: the same); `live`: what the run can
+    become; `replicas`: who has the whole model after whole iterations."""
     options = CoordinatorOptions(
         job=request.job,
         timetable=request.timetable,

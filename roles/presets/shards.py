@@ -1,6 +1,8 @@
-"""The FC phase on n servers, each with a share of its units: beside Omnivore's conv workers, or on the workers.
+"""The FC phase on n servers, each with a share of its units: beside Omnivore's conv workers, or on
+the workers.
 
-One weird trick (section 4) gives every worker both: a replica of the conv phase and a shard of the FC phase.
+One weird trick (section 4) gives every worker both: a replica of the conv phase and a shard of the
+FC phase.
 """
 
 from __future__ import annotations
@@ -42,13 +44,17 @@ def local_fc_shards(request: Request) -> Topology:
 
     def told(options: Any) -> Any:
         if isinstance(options, CoordinatorOptions):
-            return dataclasses.replace(options, servers=(CONV_MODEL, *shards), holders=(CONV_MODEL, *shards))
+            return dataclasses.replace(
+                options, servers=(CONV_MODEL, *shards), holders=(CONV_MODEL, *shards)
+            )
         if isinstance(options, ConvOptions):
             return dataclasses.replace(options, fc_servers=shards, scheme=request.strategy.scheme)
         return options
 
     actors = [
-        dataclasses.replace(actor, options=told(actor.options)) for actor in plain.actors if actor.name != FC_SERVER
+        dataclasses.replace(actor, options=told(actor.options))
+        for actor in plain.actors
+        if actor.name != FC_SERVER
     ]
     actors += [_shard(request, name, shards) for name in shards]
     links = [link for link in plain.links if FC_SERVER not in link]
@@ -57,9 +63,11 @@ def local_fc_shards(request: Request) -> Topology:
 
 
 def one_weird_trick(request: Request) -> Topology:
-    """K workers, each with a replica of the conv phase and 1/K of the FC phase's units, in one process."""
+    """K workers, each with a replica of the conv phase and 1/K of the FC phase's units, in one
+    process."""
     ranks = range(request.workers)
-    workers, shards = [f"worker-{rank}" for rank in ranks], tuple(f"fc-{rank}" for rank in ranks)
+    workers = [f"worker-{rank}" for rank in ranks]
+    shards = tuple(f"fc-{rank}" for rank in ranks)
     chosen, layout = request.exchanged(workers)
     options = ConvReplicaOptions(
         job=request.job,
@@ -69,8 +77,12 @@ def one_weird_trick(request: Request) -> Topology:
         fc_servers=shards,
         scheme=request.strategy.scheme,
     )
-    state, holders = [workers[0], *shards], [*workers, *shards]
-    actors = [coordinator(request, [workers], updates=0, servers=state, holders=holders), *layout.servers]
+    state = [workers[0], *shards]
+    holders = [*workers, *shards]
+    actors = [
+        coordinator(request, [workers], updates=0, servers=state, holders=holders),
+        *layout.servers,
+    ]
     actors += [ActorSpec(name, "conv_replica", options, process=name) for name in workers]
     actors += [_shard(request, shards[rank], shards, process=workers[rank]) for rank in ranks]
     links = [(COORDINATOR, name) for name in (*workers, *shards)]

@@ -1,7 +1,9 @@
-"""FC phases unmerged: every worker computes the whole net, model servers hold all parameters, each some layers.
+"""FC phases unmerged: every worker computes the whole net, model servers hold all parameters, each
+some layers.
 
-MXNet, SINGA, DistBelief (Omnivore, Table 2 and section D.3) and FireCaffe's parameter server (section 6.1). What is
-compared with them: gradients of FC layers travel like all others, and are as stale.
+MXNet, SINGA, DistBelief (Omnivore, Table 2 and section D.3) and FireCaffe's parameter server
+(section 6.1). What is compared with them: gradients of FC layers travel like all others, and are as
+stale.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ from dataclasses import replace
 
 from roles.options import Strategy
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
-from roles.presets.request import COORDINATOR, Preset, Request, as_chosen, as_many_as_workers, coordinator, keys
+from roles.presets.request import (
+    COORDINATOR,
+    Preset,
+    Request,
+    as_chosen,
+    as_many_as_workers,
+    coordinator,
+    keys,
+)
 from roles.servers.conv_model import ModelOptions
 from roles.workers.conv import ConvOptions
 from roles.workers.model_links import model_link, spread
@@ -18,7 +28,8 @@ from runtime.plan.topology import ActorSpec, Link, Topology
 
 
 def mxnet_sync(request: Request) -> Topology:
-    """One group; the servers add up what its workers send, and these pull the next version layer by layer."""
+    """One group; the servers add up what its workers send, and these pull the next version layer by
+    layer."""
     return unmerged(request, groups=1, servers=chosen(request.strategy))
 
 
@@ -30,7 +41,9 @@ def mxnet_async(request: Request) -> Topology:
 def singa(request: Request) -> Topology:
     """g groups, synchronous inside: a reduction tree from each group to each server."""
     strategy = request.strategy
-    return unmerged(request, groups=strategy.groups, servers=chosen(strategy), fan_in=strategy.fan_in)
+    return unmerged(
+        request, groups=strategy.groups, servers=chosen(strategy), fan_in=strategy.fan_in
+    )
 
 
 def distbelief(request: Request) -> Topology:
@@ -42,7 +55,8 @@ def distbelief(request: Request) -> Topology:
 
 
 def parameter_server(request: Request) -> Topology:
-    """FireCaffe's comparison: one server receives all p gradients of an iteration and adds them up (equation 3)."""
+    """FireCaffe's comparison: one server receives all p gradients of an iteration and adds them up
+    (equation 3)."""
     return unmerged(request, groups=1, servers=1)
 
 
@@ -57,35 +71,55 @@ def downpour_servers(strategy: Strategy) -> int:
 
 
 def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None = None) -> Topology:
-    """Workers in `groups` and `servers` with as even shares of the parameters as whole layers allow.
+    """Workers in `groups` and `servers` with as even shares of the parameters as whole layers
+    allow.
 
-    With a `fan_in`, a group's gradients are summed in a tree on their way to each server; else the server adds them up.
+    With a `fan_in`, a group's gradients are summed in a tree on their way to each server; else the
+    server adds them up.
     """
     request = with_groups(request, groups)
-    job, members = request.job, groups_of(request)
-    shards = {f"model-{number}": layers for number, layers in enumerate(spread(request.layers, servers))}
+    job = request.job
+    members = groups_of(request)
+    shards = {
+        f"model-{number}": layers for number, layers in enumerate(spread(request.layers, servers))
+    }
     trees = {
-        server: Tree(request, server, fan_in, f"-{number}" * (servers > 1)) for number, server in enumerate(shards)
+        server: Tree(request, server, fan_in, f"-{number}" * (servers > 1))
+        for number, server in enumerate(shards)
     }
     live = live_of(request, list(trees.values()))
-    model = ModelOptions(job=job, image_shape=request.image_shape, coordinator=COORDINATOR, part="all")
+    model = ModelOptions(
+        job=job, image_shape=request.image_shape, coordinator=COORDINATOR, part="all"
+    )
     actors = [coordinator(request, members, updates=servers, servers=list(shards), live=live)]
-    actors += [ActorSpec(name, "conv_model", replace(model, layers=tuple(layers))) for name, layers in shards.items()]
+    actors += [
+        ActorSpec(name, "conv_model", replace(model, layers=tuple(layers)))
+        for name, layers in shards.items()
+    ]
     links: list[Link] = [(COORDINATOR, name) for name in shards]
     for tree in trees.values():
         actors += tree.actors()
         links += tree.links()
     for (group, names), name in ((each, name) for each in enumerate(members) for name in each[1]):
-        models = tuple(model_link(server, trees[server].places[name], layers) for server, layers in shards.items())
+        models = tuple(
+            model_link(server, trees[server].places[name], layers)
+            for server, layers in shards.items()
+        )
         options = ConvOptions(job=job, part="all", coordinator=COORDINATOR, models=models)
-        actors.append(ActorSpec(name, "conv_compute", options, process_of(request, group, names.index(name))))
+        actors.append(
+            ActorSpec(name, "conv_compute", options, process_of(request, group, names.index(name)))
+        )
         links += [(name, peer) for peer in (COORDINATOR, *shards)]
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
 
 
 APART = keys("workers servers live pipeline"), keys("shares")  # of groups of one worker
 MXNET_SYNC = Preset(
-    mxnet_sync, keys("workers servers shares live pipeline"), part="all", servers=chosen, equals_single=True
+    mxnet_sync,
+    keys("workers servers shares live pipeline"),
+    part="all",
+    servers=chosen,
+    equals_single=True,
 )
 MXNET_ASYNC = Preset(mxnet_async, *APART, part="all", groups=as_many_as_workers, servers=chosen)
 SINGA = Preset(
@@ -96,5 +130,9 @@ SINGA = Preset(
     servers=chosen,
     equals_single=True,
 )
-DISTBELIEF = Preset(distbelief, *APART, part="all", groups=as_many_as_workers, servers=downpour_servers)
-PARAMETER_SERVER = Preset(parameter_server, keys("workers shares live pipeline"), part="all", equals_single=True)
+DISTBELIEF = Preset(
+    distbelief, *APART, part="all", groups=as_many_as_workers, servers=downpour_servers
+)
+PARAMETER_SERVER = Preset(
+    parameter_server, keys("workers shares live pipeline"), part="all", equals_single=True
+)

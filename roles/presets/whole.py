@@ -1,4 +1,5 @@
-"""Workers that hold the whole net each: one alone, equals that add up their gradients, learners that are averaged."""
+"""Workers that hold the whole net each: one alone, equals that add up their gradients, learners
+that are averaged."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def single(request: Request) -> Topology:
 def equals(request: Request) -> Topology:
     """Replicas that sum gradients by an exchange; the state of the first is that of all."""
     chosen, layout = request.exchanged(names_of(request))
-    options = ReplicaOptions(job=request.job, exchange=chosen, coordinator=COORDINATOR, atomic=request.heals)
+    options = ReplicaOptions(
+        job=request.job, exchange=chosen, coordinator=COORDINATOR, atomic=request.heals
+    )
     workers = [ActorSpec(name, "replica", options) for name in names_of(request)]
     return _together(request, workers, layout, states=1, alike=request.heals)
 
@@ -46,12 +49,14 @@ def averaged(request: Request, *, histories: bool) -> Topology:
 
 
 def sparknet(request: Request) -> Topology:
-    """Every worker learns by itself; every tau iterations a driver averages their parameters. Histories stay local."""
+    """Every worker learns by itself; every tau iterations a driver averages their parameters.
+    Histories stay local."""
     return averaged(request, histories=False)
 
 
 def dl4j(request: Request) -> Topology:
-    """As sparknet, but the solver's histories are averaged too, and everything is added up in a tree of the workers."""
+    """As sparknet, but the solver's histories are averaged too, and everything is added up in a
+    tree of the workers."""
     return averaged(request, histories=True)
 
 
@@ -61,25 +66,40 @@ def names_of(request: Request) -> list[str]:
 
 
 def _together(
-    request: Request, workers: Sequence[ActorSpec], layout: Layout, states: int, *, alike: bool = False
+    request: Request,
+    workers: Sequence[ActorSpec],
+    layout: Layout,
+    states: int,
+    *,
+    alike: bool = False,
 ) -> Topology:
-    """One group of these workers; the first `states` of them are asked for what is saved. `alike`: after a death any of
-    them is."""
+    """One group of these workers; the first `states` of them are asked for what is saved. `alike`:
+    after a death any of them is."""
     names = names_of(request)
     replicas = names if alike else ()
-    lead = coordinator(request, [names], updates=0, servers=names[:states], holders=names, replicas=replicas)
+    lead = coordinator(
+        request, [names], updates=0, servers=names[:states], holders=names, replicas=replicas
+    )
     told = [(COORDINATOR, name) for name in names]
     return Topology("roles", (lead, *layout.servers, *workers), (*told, *layout.links), COORDINATOR)
 
 
-OF_EQUALS = keys("workers shares exchange fan_in between")  # the last two of exchanges that have trees or ways
+# the last two of exchanges that have trees or ways
+OF_EQUALS = keys("workers shares exchange fan_in between")
 OF_LEARNERS = OF_EQUALS | {"tau"}
 SINGLE = Preset(single, keys(""), part="all", joint=True, alone=True, equals_single=True)
-# Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0
-REPLICAS = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="collective", equals_single=True)
-# Synchronous, no server: gradients up a tree of the workers themselves, their sum down again (FireCaffe 6.2)
+# Workers with the whole net each; every one applies the sum of all gradients. No server, staleness
+# 0
+REPLICAS = Preset(
+    equals, OF_EQUALS, part="all", joint=True, exchange="collective", equals_single=True
+)
+# Synchronous, no server: gradients up a tree of the workers themselves, their sum down again
+# (FireCaffe 6.2)
 FIRECAFFE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="tree", equals_single=True)
-# Devices of one machine: gradients are added up in host memory by one actor; every device updates its replica
-HOST_ACCUMULATE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="host", equals_single=True)
+# Devices of one machine: gradients are added up in host memory by one actor; every device updates
+# its replica
+HOST_ACCUMULATE = Preset(
+    equals, OF_EQUALS, part="all", joint=True, exchange="host", equals_single=True
+)
 SPARKNET = Preset(sparknet, OF_LEARNERS, part="all", joint=True, averages=True, exchange="host")
 DL4J = Preset(dl4j, OF_LEARNERS, part="all", joint=True, averages=True, exchange="tree")

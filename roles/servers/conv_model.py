@@ -1,9 +1,11 @@
-"""The conv model server: holds the conv phase's parameters, publishes versions, applies summed gradients. Where the FC
-phase is not merged, it holds those of the whole net, or several such servers some layers each.
+"""The conv model server: holds the conv phase's parameters, publishes versions, applies summed
+gradients. Where the FC phase is not merged, it holds those of the whole net, or several such
+servers some layers each.
 
-The model's version counts iterations that are in it whole. An iteration's staleness is the version at its last
-update minus the version when it began to read: 0 with one group, g - 1 on average with g groups (Omnivore section 4).
-A single layer, read late and updated early, sees less: that is what pulling layer by layer gains.
+The model's version counts iterations that are in it whole. An iteration's staleness is the version
+at its last update minus the version when it began to read: 0 with one group, g - 1 on average with
+g groups (Omnivore section 4). A single layer, read late and updated early, sees less: that is what
+pulling layer by layer gains.
 """
 
 from __future__ import annotations
@@ -31,18 +33,19 @@ from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.hogwild import HogwildStore, Races
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from roles.servers.model_steps import served
-from roles.tuning.statistics import GetGradientStatistics
+from roles.tuning.gradient_statistics import GetGradientStatistics
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JobOptions):
-    """The job, the data's image shape, the coordinator's name, which `part` of the net the model is of ("conv" or
-    "all"), and which of its `layers` this server holds (None: all).
+    """The job, the data's image shape, the coordinator's name, which `part` of the net the model is
+    of ("conv" or "all"), and which of its `layers` this server holds (None: all).
 
-    With `hogwild`, updates of different groups race over one set of arrays, and these are what workers read (see
-    `hogwild`). They lie in host memory and are updated there, whatever the device.
+    With `hogwild`, updates of different groups race over one set of arrays, and these are what
+    workers read (see `hogwild`). They lie in host memory and are updated there, whatever the
+    device.
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
@@ -89,26 +92,33 @@ class ConvModel(ModelHolder, ReadsJob):
     def __init__(self, options: ModelOptions) -> None:
         self._job = replace(options.job, device="cpu") if options.hogwild else options.job
         self._hogwild = options.hogwild
-        self._image_shape, self._part, self._layers = options.image_shape, options.part, options.layers
+        self._image_shape = options.image_shape
+        self._part = options.part
+        self._layers = options.layers
         self._coordinator = options.coordinator
         self._live: HogwildStore  # the store, if updates race
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
-        self._ledger, self._races = ModelLedger(self._store.layers, super().model_version()), Races()
-        self._watch = GradientWatch([] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch)
+        self._ledger = ModelLedger(self._store.layers, super().model_version())
+        self._races = Races()
+        self._watch = GradientWatch(
+            [] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch
+        )
         self._gauges = GradientGauges(self, self._watch, self._store.layers)
 
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
         as_they_are = WireFormat(self._job.dtype.name)  # it sends none
-        self._wire, self._sum = Wire(layers_of(net), self._job.host_ops, as_they_are), GradientSum(self._job.host_ops)
+        self._wire = Wire(layers_of(net), self._job.host_ops, as_they_are)
+        self._sum = GradientSum(self._job.host_ops)
         params = self._job.learned(net.params)
         mine = params if self._layers is None else {layer: params[layer] for layer in self._layers}
         blobs = net.initial_blobs(mine)
-        solver, ops = self._job.solver_spec, self._job.backend_ops
+        solver = self._job.solver_spec
+        ops = self._job.backend_ops
         if self._hogwild:
             make_ops = partial(cpu_ops, self._job.kernels, threads=1)
             self._live = HogwildStore(mine, blobs, solver, ops, make_ops)
@@ -146,7 +156,8 @@ class ConvModel(ModelHolder, ReadsJob):
         await self._updated(message, self._live.count(message.layer))
 
     async def _updated(self, message: LayerGradient, version: int) -> None:
-        """A gradient made this version of a layer: serve those who waited, who read what it made, then tell of it."""
+        """A gradient made this version of a layer: serve those who waited, who read what it made,
+        then tell of it."""
         layer_staleness, updated = self._ledger.applied(message, version)
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
@@ -157,8 +168,11 @@ class ConvModel(ModelHolder, ReadsJob):
             await self.tell(self._coordinator, updated, step=message.number)
             await self._gauges.answer(updated.version, self._store.momentum)
 
-    async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
-        """Tell what the gradients of late say of momentum and noise, at once or when the model is so far."""
+    async def on_get_gradient_statistics(
+        self, message: GetGradientStatistics, envelope: Envelope
+    ) -> None:
+        """Tell what the gradients of late say of momentum and noise, at once or when the model is
+        so far."""
         self._gauges.asked(message, envelope)
         await self._gauges.answer(self._ledger.version, self._store.momentum)
 

@@ -1,13 +1,13 @@
-"""What a model server's gradients say of staleness, momentum and noise, as metrics and to who asks. A gauge is there
-from when it is known."""
+"""What a model server's gradients say of staleness, momentum and noise, as metrics and to who asks.
+A gauge is there from when it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from roles.tuning.gradient_statistics import GetGradientStatistics, statistics_of
 from roles.tuning.momentum import expected, total
 from roles.tuning.noise import CLEAR
-from roles.tuning.statistics import GetGradientStatistics, statistics_of
 from roles.tuning.watch import GradientWatch
 from runtime import Actor, Envelope
 
@@ -20,12 +20,16 @@ class GradientGauges:
     """Of one model server, which holds these layers."""
 
     def __init__(self, actor: Actor, watch: GradientWatch, layers: Iterable[str]) -> None:
-        self._actor, self._watch = actor, watch
+        self._actor = actor
+        self._watch = watch
         text = "Iterations of others between an iteration's first read and last update."
         self._staleness = actor.histogram("gradient_staleness_updates", text, STALENESS)
         text = "Updates of a layer between a read and its gradient."
-        self._of_layers = {layer: actor.summary("layer_staleness_updates", text, layer=layer) for layer in layers}
-        self._curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
+        self._of_layers = {
+            layer: actor.summary("layer_staleness_updates", text, layer=layer) for layer in layers
+        }
+        # who waits until the model is so far
+        self._curious: list[tuple[GetGradientStatistics, Envelope]] = []
 
     def __repr__(self) -> str:
         return f"<gauges of {self._watch!r}>"
@@ -46,7 +50,8 @@ class GradientGauges:
         """So many iterations are in the model; `explicit` is the solver's momentum."""
         if iterations % EVERY or not self._watch.updates:
             return
-        watch, by_staleness = self._watch, self._watch.by_staleness()
+        watch = self._watch
+        by_staleness = self._watch.by_staleness()
         self._implicit("groups", expected(watch.groups))
         self._implicit("staleness", by_staleness)
         found = watch.by_gradients()
@@ -60,7 +65,8 @@ class GradientGauges:
             self._actor.gauge("gradient_noise_images", text).set(noise.value)
 
     async def answer(self, iterations: int, explicit: float) -> None:
-        """So many iterations are in the model: `show`, and answer those who asked for what is known then."""
+        """So many iterations are in the model: `show`, and answer those who asked for what is known
+        then."""
         self.show(iterations, explicit)
         due = [asked for asked in self._curious if asked[0].after <= iterations]
         self._curious = [asked for asked in self._curious if asked not in due]

@@ -1,9 +1,11 @@
-"""Hogwild: updates of one model by several groups at once, without a lock (Niu et al. 2011, as Project Adam does).
+"""Hogwild: updates of one model by several groups at once, without a lock (Niu et al. 2011, as
+Project Adam does).
 
-Two rules of the house are broken here on purpose. Updates of one layer run at the same time in several threads and
-write the same arrays: a number may get both, or lose one. And what is published is the live array, not a version of
-its own: readers, in whatever process, see it change while they read, between a forward pass and its backward pass too.
-Counting is not part of the race: versions and staleness are whole iterations, counted on the event loop.
+Two rules of the house are broken here on purpose. Updates of one layer run at the same time in
+several threads and write the same arrays: a number may get both, or lose one. And what is published
+is the live array, not a version of its own: readers, in whatever process, see it change while they
+read, between a forward pass and its backward pass too. Counting is not part of the race: versions
+and staleness are whole iterations, counted on the event loop.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from roles.messages import Blobs
 
 
 class HogwildStore(ParameterStore):
-    """Parameters in host memory that peers can read, always the same arrays; `race` may run in many threads at once.
+    """Parameters in host memory that peers can read, always the same arrays; `race` may run in many
+    threads at once.
 
-    `make_ops` gives each of these threads a backend of its own: a backend runs one operation at a time.
+    `make_ops` gives each of these threads a backend of its own: a backend runs one operation at a
+    time.
     """
 
     def __init__(
@@ -36,11 +40,13 @@ class HogwildStore(ParameterStore):
     ) -> None:
         super().__init__(params, blobs, solver, ops, in_place=True)
         self.start_from(blobs)
-        self._make_ops, self._thread = make_ops, threading.local()
+        self._make_ops = make_ops
+        self._thread = threading.local()
         self._compile()
 
     def race(self, layer: str, gradients: Sequence[Array]) -> None:
-        """Update a layer, over whatever others are writing at this moment. `count` it afterwards, in one thread."""
+        """Update a layer, over whatever others are writing at this moment. `count` it afterwards,
+        in one thread."""
         if not hasattr(self._thread, "ops"):
             self._thread.ops = self._make_ops()
         self._update(self._thread.ops, {layer: tuple(gradients)})
@@ -52,11 +58,20 @@ class HogwildStore(ParameterStore):
         return own
 
     def _compile(self) -> None:
-        """Compile what updates need, on arrays of nobody: later several threads would do so at once."""
+        """Compile what updates need, on arrays of nobody: later several threads would do so at
+        once."""
         for layer, params in self._params.items():
             for param, blob in zip(params, self._blobs[layer], strict=True):
                 w, g = (self._ops.zeros(blob.shape, blob.dtype) for _ in range(2))
-                self._solver.update(self._ops, 0, param, w, g, self._solver.new_history(self._ops, param, w.dtype), w)
+                self._solver.update(
+                    self._ops,
+                    0,
+                    param,
+                    w,
+                    g,
+                    self._solver.new_history(self._ops, param, w.dtype),
+                    w,
+                )
 
 
 class Races:

@@ -1,6 +1,8 @@
-"""What a model server knows of the layers it holds: who reads which version, which gradients are in. Plain decisions.
+"""What a model server knows of the layers it holds: who reads which version, which gradients are
+in. Plain decisions.
 
-The server asks before it does anything and tells what it has done; the ledger says whom to serve and what is counted.
+The server asks before it does anything and tells what it has done; the ledger says whom to serve
+and what is counted.
 """
 
 from __future__ import annotations
@@ -9,13 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roles.learning.parts import Parts, in_parts
+from roles.learning.part_counts import Parts, in_parts
 from roles.messages import TRAIN, LayerGradient, LayerModel, PullLayer, Updated
 from runtime import Conversation, Envelope, Standing
 
-UNREAD, ASKED, READ, ADDING, WHOLE = "unread", "asked for", "read", "adding up", "complete"
-IN, ELSEWHERE = "in the model", "on another server"
-PUBLISH, APPLY = "publish", "apply"
+UNREAD = "unread"
+ASKED = "asked for"
+READ = "read"
+ADDING = "adding up"
+WHOLE = "complete"
+IN = "in the model"
+ELSEWHERE = "on another server"
+PUBLISH = "publish"
+APPLY = "apply"
 
 LAYER = Conversation(
     "a layer of an iteration",
@@ -57,7 +65,8 @@ class _Reading:
 
 
 class ModelLedger:
-    """Of one server. `version` counts iterations that are in the model whole, also those of a run that it resumes."""
+    """Of one server. `version` counts iterations that are in the model whole, also those of a run
+    that it resumes."""
 
     def __init__(self, layers: Iterable[str], version: int = 0) -> None:
         self.version = version
@@ -68,9 +77,11 @@ class ModelLedger:
         self._waiting: list[Pull] = []
         self._reading: dict[tuple[str, int, str], _Reading] = {}  # by phase, number and layer
         self._applied: dict[tuple[int, str], int] = {}  # (group, layer) -> its last iteration
-        self._read: dict[tuple[int, int, str], int] = {}  # a layer of an iteration -> its version then
+        # a layer of an iteration -> its version then
+        self._read: dict[tuple[int, int, str], int] = {}
         self._began: dict[int, int] = {}  # iteration -> the model's version then
-        self._layers_in: defaultdict[int, int] = defaultdict(int)  # iteration -> its layers that are in
+        # iteration -> its layers that are in
+        self._layers_in: defaultdict[int, int] = defaultdict(int)
 
     def __repr__(self) -> str:
         return f"<model of {len(self._layers)} layers at {self.version}, {self.kept} under way>"
@@ -81,13 +92,17 @@ class ModelLedger:
         return len(self._training) + len(self._testing)
 
     def pull(self, pull: PullLayer, asked: Envelope) -> bool:
-        """Somebody asks for a layer: whether it may be read now, else the pull waits. MessageError if it is not here or
-        in the model already."""
+        """Somebody asks for a layer: whether it may be read now, else the pull waits. MessageError
+        if it is not here or in the model already."""
         ready = self._last(pull) >= pull.after
         if pull.phase == TRAIN:
             subject = (pull.number, pull.group, pull.layer)
             state = self._training.check(pull, asked.sender, subject)
-            self._training.move(PullLayer, subject, (READ if ready else ASKED) if state in (UNREAD, ASKED) else state)
+            self._training.move(
+                PullLayer,
+                subject,
+                (READ if ready else ASKED) if state in (UNREAD, ASKED) else state,
+            )
         else:
             self._testing.check(pull, asked.sender, (pull.phase, pull.number, pull.layer))
         if not ready:
@@ -95,7 +110,8 @@ class ModelLedger:
         return ready
 
     def publish(self, pull: PullLayer, fresh: LayerModel) -> LayerModel:
-        """What the pull is answered with: the present version, `fresh`, or what the first of its group got."""
+        """What the pull is answered with: the present version, `fresh`, or what the first of its
+        group got."""
         key = (pull.phase, pull.number, pull.layer)
         reading = self._reading.pop(key, None) or _Reading(fresh, pull.members)
         reading.missing -= 1
@@ -126,9 +142,10 @@ class ModelLedger:
         return whole
 
     def applied(self, gradient: LayerGradient, version: int) -> tuple[int, Updated | None]:
-        """A whole gradient has made this version of its layer: updates of the layer since it was read; and if it was
-        the iteration's last, what the coordinator is told."""
-        number, layer = gradient.number, gradient.layer
+        """A whole gradient has made this version of its layer: updates of the layer since it was
+        read; and if it was the iteration's last, what the coordinator is told."""
+        number = gradient.number
+        layer = gradient.layer
         subject = (number, gradient.group, layer)
         self._applied[gradient.group, layer] = number
         self._training.move(APPLY, subject)

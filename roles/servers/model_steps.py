@@ -9,8 +9,9 @@ from roles.learning.job import Job
 
 
 def served(job: Job, part: str, name: str, shapes: Shapes, turn: Turn, *, races: bool) -> Steps:
-    """A layer is published to each member that asks when the group's update before is in; every part of its gradient is
-    an update's work. `races`: updates of different groups do not wait for one another."""
+    """A layer is published to each member that asks when the group's update before is in; every
+    part of its gradient is an update's work. `races`: updates of different groups do not wait for
+    one another."""
     parts: dict[str, list[str]] = {}
     for child, layers in children(name, shapes, turn.members):
         for layer in layers:
@@ -19,9 +20,12 @@ def served(job: Job, part: str, name: str, shapes: Shapes, turn: Turn, *, races:
     for layer, senders in parts.items():
         size = shapes.size(shapes.layers(job, part, (layer,)))
         for member in ways:
-            heard, model = (name, "heard", layer, member), Sending((member,), size)
+            heard = (name, "heard", layer, member)
+            model = Sending((member,), size)
             yield Step(heard, HANDLED, ((member, "PullLayer", layer),))
-            yield Step((name, "LayerModel", layer, member), model, (heard,), ((name, "updated", layer),))
+            yield Step(
+                (name, "LayerModel", layer, member), model, (heard,), ((name, "updated", layer),)
+            )
         label = "sum" if races else "update"
         added = [(name, label, layer, child) for child in senders]
         for child, key in zip(senders, added, strict=True):

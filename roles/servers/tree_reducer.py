@@ -1,4 +1,5 @@
-"""A node of the reduction tree: sums its children's gradients, layer by layer, and sends each sum on."""
+"""A node of the reduction tree: sums its children's gradients, layer by layer, and sends each sum
+on."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.model_holder import KeepsBeside
-from roles.learning.parts import Parts, in_parts
+from roles.learning.part_counts import Parts, in_parts
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place
@@ -26,8 +27,8 @@ PART = in_parts("a child's part of a layer's gradient", "iteration group layer",
 
 @dataclass(frozen=True, kw_only=True)
 class ReducerOptions(SummingOptions):
-    """Its parent (a reducer or the model server) and its place there, the blobs of each layer, the format of what it
-    sends; the kernels that it computes with: gradients travel in host memory."""
+    """Its parent (a reducer or the model server) and its place there, the blobs of each layer, the
+    format of what it sends; the kernels that it computes with: gradients travel in host memory."""
 
     parent: str
     part: int
@@ -36,13 +37,15 @@ class ReducerOptions(SummingOptions):
     wire: WireFormat = PLAIN
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """The sum of what came to it, in its own format. One that is kept for other groups than these sends nothing."""
+        """The sum of what came to it, in its own format. One that is kept for other groups than
+        these sends nothing."""
         if layers := arriving(name, shapes):
             yield self.parent, LayerGradient, encoded(layers, self.wire)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """Each child's gradient of a layer is added; with the last one the sum leaves."""
-        below, every = children(name, shapes, turn.members), arriving(name, shapes)
+        below = children(name, shapes, turn.members)
+        every = arriving(name, shapes)
         for layer in below[0][1] if below else ():
             added = [(name, "reduce", layer, child) for child, _ in below]
             for (child, _), key in zip(below, added, strict=True):
@@ -80,7 +83,8 @@ class TreeReducer(KeepsBeside):
     def __init__(self, options: ReducerOptions) -> None:
         self._parent = Parent(options.parent, options.part, options.parts)
         self._options = options
-        self._parts, self._leaves = Parts(PART), Leaves()
+        self._parts = Parts(PART)
+        self._leaves = Leaves()
 
     async def on_start(self) -> None:
         """Prepare the sum."""
@@ -90,7 +94,8 @@ class TreeReducer(KeepsBeside):
     def _build(self) -> None:
         ops = cpu_ops(self._options.kernels)
         ops.memory = self.memory
-        self._sum, self._wire = GradientSum(ops), Wire(self._options.layers, ops, self._options.wire)
+        self._sum = GradientSum(ops)
+        self._wire = Wire(self._options.layers, ops, self._options.wire)
         self.beside = [self._wire.errors]
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
@@ -122,4 +127,8 @@ class TreeReducer(KeepsBeside):
         if looked_at(message.number) and self._options.kernels != EMULATED:
             self._leaves.add(key, message, blobs)
         total = self._sum.add(key, message.part, message.parts, blobs)
-        return None if total is None else (*self._wire.encode(message.layer, total), self._leaves.of(key))
+        return (
+            None
+            if total is None
+            else (*self._wire.encode(message.layer, total), self._leaves.of(key))
+        )

@@ -7,15 +7,17 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-LEAST, MOST = 10, 50  # iterations of a probe that nobody gave a length; 50 are judged at most (Omnivore, E.3)
-WARM = 3  # iterations before the first probe with another batch: they are slower than all that follow
+LEAST = 10  # iterations of a probe that nobody gave a length; 50 are judged at most (Omnivore, E.3)
+MOST = 50
+# iterations before the first probe with another batch: they are slower than all that follow
+WARM = 3
 TENTH = 0.1  # the step of the grid of learning rates
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the trade-off: compute groups, explicit momentum, base learning rate, images of a group's batch (0:
-    as the run has it)."""
+    """One point of the trade-off: compute groups, explicit momentum, base learning rate, images of
+    a group's batch (0: as the run has it)."""
 
     groups: int
     momentum: float
@@ -26,9 +28,12 @@ class Setting:
         return f"groups {self.groups}, momentum {self.momentum:g}, base_lr {self.base_lr:.4g}"
 
     def but(self, **values: float) -> Setting:
-        """The same with other values. Rates that differ by rounding only (a solver's are float32) are one."""
+        """The same with other values. Rates that differ by rounding only (a solver's are float32)
+        are one."""
         found = dataclasses.replace(self, **values)  # type: ignore[arg-type]
-        return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"), found.batch)
+        return Setting(
+            found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"), found.batch
+        )
 
     @property
     def step(self) -> float:
@@ -36,23 +41,27 @@ class Setting:
         return self.base_lr / (1.0 - self.momentum)
 
     def as_bold_as(self, other: Setting) -> bool:
-        """No fewer groups, no shorter step, at once or in the long run, no larger batch: where `other` diverges, this
-        does too, by all we know."""
+        """No fewer groups, no shorter step, at once or in the long run, no larger batch: where
+        `other` diverges, this does too, by all we know."""
         nearly = 1.0 - 1e-6
         step = self.step >= nearly * other.step and self.base_lr >= nearly * other.base_lr
         return step and self.groups >= other.groups and self.batch <= other.batch
 
 
 def alike(setting: Setting, groups: int) -> Setting | None:
-    """The setting with which so many groups learn as much in an iteration as those of `setting` do, to first order.
+    """The setting with which so many groups learn as much in an iteration as those of `setting` do,
+    to first order.
 
-    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1), so explicit momentum is lowered until the total
-    is as before; and the rate in proportion to 1 - momentum, so that a gradient moves the model as far as before in the
-    long run. None: explicit momentum would have to be negative.
+    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1), so explicit momentum is
+    lowered until the total is as before; and the rate in proportion to 1 - momentum, so that a
+    gradient moves the model as far as before in the long run. None: explicit momentum would have to
+    be negative.
     """
     rest = (1.0 - setting.momentum) * groups / setting.groups
     return (
-        setting.but(groups=groups, momentum=1.0 - rest, base_lr=setting.base_lr * groups / setting.groups)
+        setting.but(
+            groups=groups, momentum=1.0 - rest, base_lr=setting.base_lr * groups / setting.groups
+        )
         if rest <= 1.0 + 1e-6
         else None
     )
@@ -60,9 +69,10 @@ def alike(setting: Setting, groups: int) -> Setting | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the `seconds` that they
-    took. `cost`: seconds that training stood still for it; `pace`: seconds of an iteration in its later half, 0: as in
-    the whole; `kept`: it was training, and what comes later begins where it ended."""
+    """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the
+    `seconds` that they took. `cost`: seconds that training stood still for it; `pace`: seconds of
+    an iteration in its later half, 0: as in the whole; `kept`: it was training, and what comes
+    later begins where it ended."""
 
     losses: tuple[float, ...]
     seconds: float
@@ -83,13 +93,14 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What may be chosen. Empty `groups`, `momenta`, `rates` or `batches`: not that, it stays as it is.
+    """What may be chosen. Empty `groups`, `momenta`, `rates` or `batches`: not that, it stays as it
+    is.
 
-    `groups` ascend from 1; `rates` are factors of the learning rate that the run begins with; `batches` are images. A
-    probe has
-    `probe_iterations`, 0: as many as the budget allows, 10 to 50; one that shows no clear winner is repeated at most
-    `prolonged` times with twice as many. All probes together take at most `budget` of the seconds of the training.
-    After `epoch_iterations` (0: as many as the budget needs) the search is repeated. `last`: the iterations of the run.
+    `groups` ascend from 1; `rates` are factors of the learning rate that the run begins with;
+    `batches` are images. A probe has `probe_iterations`, 0: as many as the budget allows, 10 to 50;
+    one that shows no clear winner is repeated at most `prolonged` times with twice as many. All
+    probes together take at most `budget` of the seconds of the training. After `epoch_iterations`
+    (0: as many as the budget needs) the search is repeated. `last`: the iterations of the run.
     """
 
     groups: tuple[int, ...] = ()
@@ -113,10 +124,13 @@ class Choices:
         return max(1, len(self.momenta)) * (2 if self.rates else 1)
 
     def probes(self, *, cold: bool) -> int:
-        """How many probes a search has where nothing is a tie and no edge is met: the cold start, or an epoch's."""
-        per_groups, others = self.per_groups, max(0, len(self.batches) - 1)
+        """How many probes a search has where nothing is a tie and no edge is met: the cold start,
+        or an epoch's."""
+        per_groups = self.per_groups
+        others = max(0, len(self.batches) - 1)
         if not cold:
-            around = 3 if self.groups and not self.momenta else 1  # half as many groups, and twice as many
+            # half as many groups, and twice as many
+            around = 3 if self.groups and not self.momenta else 1
             return per_groups * around + (2 if self.momenta else 0) + others
         count = max(1, len(self.rates)) + others
         if self.groups:
@@ -124,18 +138,19 @@ class Choices:
         return count + (per_groups - 1 if self.momenta else 0)
 
     def length(self, left: int) -> int:
-        """Iterations of a probe in a run that has so many left. Half of the budget is for what is not known before:
-        faster groups, which make it smaller, ties, edges."""
+        """Iterations of a probe in a run that has so many left. Half of the budget is for what is
+        not known before: faster groups, which make it smaller, ties, edges."""
         paid = int(self.budget * left / (2 * self.probes(cold=True)))
         return self.probe_iterations or max(LEAST, min(paid, MOST))
 
     def is_short(self, left: int) -> bool:
-        """Has a run with so many iterations left too few for the shortest probes of a cold start?"""
+        """Has a run with so many iterations left too few for the shortest probes of a cold
+        start?"""
         return self.budget * left < self.probes(cold=True) * self.length(left)
 
     def epoch(self, length: int) -> int:
-        """Training iterations between two searches: those that pay for the next one (Omnivore, F.7: ten times as long
-        as the optimizer ran)."""
+        """Training iterations between two searches: those that pay for the next one (Omnivore, F.7:
+        ten times as long as the optimizer ran)."""
         return self.epoch_iterations or math.ceil(length * self.probes(cold=False) / self.budget)
 
 
@@ -154,9 +169,10 @@ def counts_up_to(workers: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a search ends with. `saturated`: the smallest number of groups within 5 % of the fastest, 0: not measured.
-    `next_groups`: where the search of the next epoch begins. `iteration_seconds`: by groups (the measured HE). `spent`:
-    seconds of its probes. `tried`: every probe. `by_theory`: no grid was asked."""
+    """What a search ends with. `saturated`: the smallest number of groups within 5 % of the
+    fastest, 0: not measured. `next_groups`: where the search of the next epoch begins.
+    `iteration_seconds`: by groups (the measured HE). `spent`: seconds of its probes. `tried`: every
+    probe. `by_theory`: no grid was asked."""
 
     setting: Setting
     why: str

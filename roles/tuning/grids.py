@@ -1,8 +1,9 @@
-"""Questions with the same number of groups: which of these settings, which learning rate, which momentum with it.
+"""Questions with the same number of groups: which of these settings, which learning rate, which
+momentum with it.
 
-Probes are as long as one another, so the losses of the last iterations decide. A clear winner ends a question after the
-shortest probes; a tie repeats those that tie with twice as many iterations; the best at an edge of the learning rates
-widens the grid; what diverges is worse than all.
+Probes are as long as one another, so the losses of the last iterations decide. A clear winner ends
+a question after the shortest probes; a tie repeats those that tie with twice as many iterations;
+the best at an edge of the learning rates widens the grid; what diverges is worse than all.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ FINER = (0.1, 0.2)  # momenta that are tried when 0 is the best (Omnivore, E.3)
 
 
 class Grids:
-    """Asks by `trials`. `stays`: the setting that wins a tie, that which the run has, or had with other groups."""
+    """Asks by `trials`. `stays`: the setting that wins a tie, that which the run has, or had with
+    other groups."""
 
     def __init__(self, trials: Trials, choices: Choices, stays: Setting) -> None:
-        self.trials, self.choices, self.stays = trials, choices, stays
+        self.trials = trials
+        self.choices = choices
+        self.stays = stays
 
     def __repr__(self) -> str:
         return f"<grids by {self.trials!r}>"
 
     async def best_of(self, settings: Sequence[Setting]) -> Setting:
-        """The setting with the lowest loss; of those that tie to the end, that which the run has, if it is one."""
-        left, times = list(dict.fromkeys(settings)), 1
+        """The setting with the lowest loss; of those that tie to the end, that which the run has,
+        if it is one."""
+        left = list(dict.fromkeys(settings))
+        times = 1
         while True:
             length = times * self.trials.length
             found = {setting: await self.trials.of(setting, length) for setting in left}
@@ -42,8 +48,12 @@ class Grids:
         return self.stays if self.stays in left else left[0]
 
     async def rates(self, start: Setting) -> Setting:
-        """The learning rate for the cold start: from the lowest up, until one is clearly worse than the one before."""
-        wanted = {start, *(start.but(base_lr=start.base_lr * factor) for factor in self.choices.rates)}
+        """The learning rate for the cold start: from the lowest up, until one is clearly worse than
+        the one before."""
+        wanted = {
+            start,
+            *(start.but(base_lr=start.base_lr * factor) for factor in self.choices.rates),
+        }
         tried: list[Setting] = []
         for setting in sorted(wanted, key=lambda each: each.base_lr):
             tried.append(setting)
@@ -67,15 +77,23 @@ class Grids:
     async def around(
         self, last: Setting, groups: int, *, freely: bool = False, beside: Sequence[Setting] = ()
     ) -> Setting:
-        """The grid at so many groups: momenta, and the learning rate of `last` and a tenth of it; and what stands
-        `beside` them. A momentum above that of `last` is not tried at the same learning rate, but `freely` (Omnivore,
-        E.3 and E.4)."""
+        """The grid at so many groups: momenta, and the learning rate of `last` and a tenth of it;
+        and what stands `beside` them. A momentum above that of `last` is not tried at the same
+        learning rate, but `freely` (Omnivore, E.3 and E.4)."""
         here = last.but(groups=groups)
-        rate, lower = here.base_lr, here.base_lr * TENTH
+        rate = here.base_lr
+        lower = here.base_lr * TENTH
         settings = [here] if groups == last.groups or not self.choices.momenta else []
-        settings += [here.but(momentum=each) for each in self.choices.momenta if freely or each <= last.momentum]
+        settings += [
+            here.but(momentum=each)
+            for each in self.choices.momenta
+            if freely or each <= last.momentum
+        ]
         if self.choices.rates:
-            settings += [here.but(momentum=each, base_lr=lower) for each in self.choices.momenta or (here.momentum,)]
+            settings += [
+                here.but(momentum=each, base_lr=lower)
+                for each in self.choices.momenta or (here.momentum,)
+            ]
         best = await self.best_of([*settings, *beside])
         for _ in range(WIDENINGS):
             if not self.choices.rates or best.base_lr >= rate:
@@ -90,7 +108,10 @@ class Grids:
         return await self.best_of([best, *(best.but(momentum=momentum) for momentum in FINER)])
 
     def _widened(self, best: Setting) -> None:
-        self.trials.tell(f"the best learning rate, {best.base_lr:.4g}, is at the edge of the grid, which is widened")
+        self.trials.tell(
+            f"the best learning rate, {best.base_lr:.4g}, is at the edge of the "
+            "grid, which is widened"
+        )
 
     async def _diverged(self, setting: Setting) -> bool:
         return (await self.trials.of(setting)).diverged
@@ -100,11 +121,15 @@ class Grids:
         trials = [await self.trials.of(setting) for setting in pair]
         return len(pair) > 1 and clearly_worse(judged(trials[1]), judged(trials[0]), paired=True)
 
-    def _tell(self, asked: Sequence[Setting], left: Sequence[Setting], found: dict[Setting, Trial]) -> None:
+    def _tell(
+        self, asked: Sequence[Setting], left: Sequence[Setting], found: dict[Setting, Trial]
+    ) -> None:
         if len(asked) < 2:
             return
         iterations = max(len(trial.losses) for trial in found.values())
-        what = f"of {len(asked)} settings with {left[0].groups} groups after {iterations} iterations"
+        what = (
+            f"of {len(asked)} settings with {left[0].groups} groups after {iterations} iterations"
+        )
         loss = f"loss {mean(judged(found[left[0]])):.4g}"
         if len(left) == 1:
             self.trials.tell(f"{left[0]} is the best {what}, clearly: {loss}")
@@ -115,9 +140,13 @@ class Grids:
 
 
 def _not_clearly_worse(found: dict[Setting, Trial]) -> list[Setting]:
-    """Those that tie with the best, the best first; as many iterations of each are compared. All of them where all
-    diverged."""
-    iterations = min((len(trial.losses) for trial in found.values() if not trial.diverged), default=0)
+    """Those that tie with the best, the best first; as many iterations of each are compared. All of
+    them where all diverged."""
+    iterations = min(
+        (len(trial.losses) for trial in found.values() if not trial.diverged), default=0
+    )
     losses = {setting: judged(trial, iterations) for setting, trial in found.items()}
     ranked = sorted(found, key=lambda setting: mean(losses[setting]))
-    return [each for each in ranked if not clearly_worse(losses[each], losses[ranked[0]], paired=True)]
+    return [
+        each for each in ranked if not clearly_worse(losses[each], losses[ranked[0]], paired=True)
+    ]

@@ -6,9 +6,11 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-BLOCK, BLOCKS = 32, 64  # pairs that are summed at once; sums that are kept: the last 2048 pairs
+BLOCK = 32  # pairs that are summed at once; sums that are kept: the last 2048 pairs
+BLOCKS = 64
 LEAST = 4  # blocks without which nothing is said
-STRONG = 4.0  # standard errors that the sum below is away from 0, else the ratio says nothing (a weak instrument)
+# standard errors that the sum below is away from 0, else the ratio says nothing (a weak instrument)
+STRONG = 4.0
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,15 @@ class Measured:
 class Ratio:
     """sum(above) / sum(below) of the last BLOCK * BLOCKS pairs.
 
-    Gradients shrink by orders of magnitude while a net learns: each pair counts in proportion to the mean size of those
-    before it. Neighbouring pairs depend on one another, blocks of them hardly. The error is that of the ratio estimator
-    over blocks (Cochran, Sampling Techniques, section 6.4).
+    Gradients shrink by orders of magnitude while a net learns: each pair counts in proportion to
+    the mean size of those before it. Neighbouring pairs depend on one another, blocks of them
+    hardly. The error is that of the ratio estimator over blocks (Cochran, Sampling Techniques,
+    section 6.4).
     """
 
     def __init__(self, block: int = BLOCK) -> None:
-        self._size, self._count = block, 0
+        self._size = block
+        self._count = 0
         self._usual = 0.0  # size of a pair
         self._open = (0.0, 0.0)
         self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
@@ -39,7 +43,8 @@ class Ratio:
     def forget(self) -> None:
         """No pair so far counts any more, but for how large they were."""
         self._blocks.clear()
-        self._open, self._count = (0.0, 0.0), 0
+        self._open = (0.0, 0.0)
+        self._count = 0
 
     def add(self, above: float, below: float) -> None:
         """Add a pair; one that is not finite is left out."""
@@ -52,11 +57,16 @@ class Ratio:
         self._count += 1
         if self._count == self._size:
             self._blocks.append(self._open)
-            self._open, self._count = (0.0, 0.0), 0
+            self._open = (0.0, 0.0)
+            self._count = 0
 
     def measured(self) -> Measured | None:
         """None before LEAST blocks are whole, and where the sum below could as well be 0."""
-        above, below = (math.fsum(sums) for sums in zip(*self._blocks, strict=True)) if self._blocks else (0.0, 0.0)
+        above, below = (
+            (math.fsum(sums) for sums in zip(*self._blocks, strict=True))
+            if self._blocks
+            else (0.0, 0.0)
+        )
         count = len(self._blocks)
         if count < LEAST:
             return None

@@ -1,4 +1,5 @@
-"""tuning.json: every search of a run with what was tried, and what was chosen; another run starts from it.
+"""tuning.json: every search of a run with what was tried, and what was chosen; another run starts
+from it.
 
     choice              groups, momentum, base_lr, batch: what the run goes on with
     why                 in words
@@ -7,8 +8,8 @@
     iteration_seconds   seconds of an iteration, by groups
     searches            each: the iteration, its choice and why, the seconds it took, its probes
 
-A probe has its setting, `iterations`, `seconds`, whether it `diverged`, and the mean `loss` of its last half (null if
-it diverged).
+A probe has its setting, `iterations`, `seconds`, whether it `diverged`, and the mean `loss` of its
+last half (null if it diverged).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ FILE = "tuning.json"
 
 @dataclass(frozen=True)
 class Start:
-    """What another run's tuning.json, called `file`, says: its choice, the fewest groups that were as fast as any (0:
-    not measured), where its next search would have begun."""
+    """What another run's tuning.json, called `file`, says: its choice, the fewest groups that were
+    as fast as any (0: not measured), where its next search would have begun."""
 
     setting: Setting
     saturated: int
@@ -58,13 +59,16 @@ def search_of(iteration: int, chosen: Chosen) -> dict[str, Any]:
 
 
 def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
-    """Write the record at once: a reader sees the old one or the new one. OSError passes through."""
+    """Write the record at once: a reader sees the old one or the new one. OSError passes
+    through."""
     record = {
         "choice": dataclasses.asdict(chosen.setting),
         "why": chosen.why,
         "saturated_groups": chosen.saturated,
         "next_groups": chosen.next_groups,
-        "iteration_seconds": {str(groups): seconds for groups, seconds in sorted(chosen.iteration_seconds.items())},
+        "iteration_seconds": {
+            str(groups): seconds for groups, seconds in sorted(chosen.iteration_seconds.items())
+        },
         "searches": searches,
     }
     with replacing(path) as temporary:
@@ -77,8 +81,10 @@ def read(path: Path) -> Start:
     try:
         choice = record["choice"]
         rates = float(choice["momentum"]), float(choice["base_lr"])
-        setting = Setting(index(choice["groups"]), *rates, index(choice.get("batch", 0)))  # older records have none
-        saturated, following = index(record["saturated_groups"]), index(record["next_groups"])
+        # older records have none
+        setting = Setting(index(choice["groups"]), *rates, index(choice.get("batch", 0)))
+        saturated = index(record["saturated_groups"])
+        following = index(record["next_groups"])
     except (ValueError, KeyError, TypeError, OverflowError):
         raise ConfigError([f"{path}: expected a {FILE} that a run with a tuner wrote"]) from None
     rates_are = 0 <= setting.momentum < 1 and 0 < setting.base_lr < math.inf
@@ -92,7 +98,12 @@ def _finite(loss: float) -> float | None:
     return loss if math.isfinite(loss) else None
 
 
-def as_chosen(start: Start, setting: Setting, trial: Trial, seconds: dict[int, float], spent: float) -> Chosen:
-    """What a run begins with that starts from another's record, of which `setting` could be taken over."""
+def as_chosen(
+    start: Start, setting: Setting, trial: Trial, seconds: dict[int, float], spent: float
+) -> Chosen:
+    """What a run begins with that starts from another's record, of which `setting` could be taken
+    over."""
     why = f"as {start.file} says"
-    return Chosen(setting, why, start.saturated, start.next_groups, seconds, spent, ((setting, trial),))
+    return Chosen(
+        setting, why, start.saturated, start.next_groups, seconds, spent, ((setting, trial),)
+    )

@@ -1,8 +1,9 @@
-"""Looks at the gradients that a model server applies, now and then, and at some coordinates of each.
+"""Looks at the gradients that a model server applies, now and then, and at some coordinates of
+each.
 
-Of every PERIOD iterations the first BURST are looked at. Nothing is asked of anybody, and no large array is read as a
-whole. A sum that a reducer made says how many workers' gradients are in it, and what the sum of their squares is
-(`Leaves`): the sum alone would say nothing of noise.
+Of every PERIOD iterations the first BURST are looked at. Nothing is asked of anybody, and no large
+array is read as a whole. A sum that a reducer made says how many workers' gradients are in it, and
+what the sum of their squares is (`Leaves`): the sum alone would say nothing of noise.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from roles.tuning.momentum import ImplicitMomentum, Sample, from_staleness, reac
 from roles.tuning.noise import NoiseScale
 from roles.tuning.ratio import Measured, Ratio
 
-PERIOD, BURST = 2048, 256  # iterations
-LAYERS, MOST = 8, 256  # layers of a model, evenly spread, and coordinates of each of their arrays
+PERIOD = 2048  # iterations
+BURST = 256
+LAYERS = 8  # layers of a model, evenly spread, and coordinates of each of their arrays
+MOST = 256
 RECENT = 256  # updates whose groups and staleness are counted
 
 
 class Leaves:
-    """Of sums that are being made: how many workers' gradients are in each, and the sum of their squares, of those
-    coordinates that are looked at. One call at a time, from whichever thread."""
+    """Of sums that are being made: how many workers' gradients are in each, and the sum of their
+    squares, of those coordinates that are looked at. One call at a time, from whichever thread."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, tuple[int, float]] = {}
@@ -61,20 +64,28 @@ class _Seen:
 
 
 class GradientWatch:
-    """Of one model server. `part` and `whole` may be called from the compute thread, one at a time."""
+    """Of one model server. `part` and `whole` may be called from the compute thread, one at a
+    time."""
 
     def __init__(self, layers: Sequence[str], batch: int) -> None:
         self.noise = NoiseScale(batch)
-        self._batch, self._ratio = batch, Ratio()
-        self._momenta = {layer: ImplicitMomentum(self._ratio) for layer in layers[:: -(-len(layers) // LAYERS) or 1]}
+        self._batch = batch
+        self._ratio = Ratio()
+        self._momenta = {
+            layer: ImplicitMomentum(self._ratio)
+            for layer in layers[:: -(-len(layers) // LAYERS) or 1]
+        }
         self._leaves = Leaves()  # of gradients that are looked at
         self._seen: dict[str, _Seen] = {}  # of a layer: what is being applied
-        self._before: dict[str, tuple[int, Sample]] = {}  # of a layer: what was applied before, and to which version
+        # of a layer: what was applied before, and to which version
+        self._before: dict[str, tuple[int, Sample]] = {}
         self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)  # group and staleness
         self._measured_with = 0  # groups, when the first pair that counts was seen
 
     def __repr__(self) -> str:
-        return f"<watch of {len(self._momenta)} layers, {self.groups} groups, momentum {self._ratio}>"
+        return (
+            f"<watch of {len(self._momenta)} layers, {self.groups} groups, momentum {self._ratio}>"
+        )
 
     def takes_batches_of(self, images: int) -> None:
         """Gradients are those of batches of so many images from now on."""
@@ -82,8 +93,8 @@ class GradientWatch:
         self._before.clear()
 
     def forget(self) -> None:
-        """The run goes on from another model, perhaps in other groups: what it said of momentum counts no more. Noise
-        is a matter of the net and its batches."""
+        """The run goes on from another model, perhaps in other groups: what it said of momentum
+        counts no more. Noise is a matter of the net and its batches."""
         self._recent.clear()
         self._leaves = Leaves()
         self._seen.clear()
@@ -108,16 +119,20 @@ class GradientWatch:
         if not leaves:
             return
         sample = _sample(blobs)
-        with np.errstate(all="ignore"):  # of a run that diverges; the ratio leaves out what is not finite
+        # of a run that diverges; the ratio leaves out what is not finite
+        with np.errstate(all="ignore"):
             self._whole(layer, leaves, blobs, sample, squares)
 
     def _whole(self, layer: str, leaves: int, blobs: Blobs, sample: Sample, squares: float) -> None:
-        seen = self._seen[layer] = _Seen(sample, sum(blob.size for blob in blobs) / max(1, sample.size), leaves)
+        seen = self._seen[layer] = _Seen(
+            sample, sum(blob.size for blob in blobs) / max(1, sample.size), leaves
+        )
         if leaves > 1:
             self.noise.parts(squares, leaves, sample, seen.weight, self._batch)
 
     def applied(self, layer: str, group: int, version: int, staleness: int) -> None:
-        """A gradient made this version of the layer; so many others were applied since it was read."""
+        """A gradient made this version of the layer; so many others were applied since it was
+        read."""
         self._recent.append((group, staleness))
         seen = self._seen.pop(layer, None)
         if seen is None:
@@ -128,7 +143,9 @@ class GradientWatch:
     def _note(self, layer: str, version: int, staleness: int, seen: _Seen) -> None:
         if (groups := self.groups) != self._measured_with:
             self._begin_with(groups)
-        self._momenta[layer].note(version - 1, version - 1 - staleness, seen.sample, reach_of(groups))
+        self._momenta[layer].note(
+            version - 1, version - 1 - staleness, seen.sample, reach_of(groups)
+        )
         at, before = self._before.get(layer, (-1, seen.sample))
         if at == version - 2 and staleness > 0 and seen.leaves == 1:
             self.noise.successive(before, seen.sample, seen.weight, self._batch)
@@ -149,15 +166,19 @@ class GradientWatch:
         return from_staleness(Counter(stale for _, stale in self._recent)) if self._recent else 0.0
 
     def by_gradients(self) -> Measured | None:
-        """The implicit momentum that the gradients themselves say; None while too little is known."""
+        """The implicit momentum that the gradients themselves say; None while too little is
+        known."""
         return self._ratio.measured()
 
     def noise_scale(self) -> Measured | None:
-        """In images; None while too little is known, and always where one member computes whole batches."""
+        """In images; None while too little is known, and always where one member computes whole
+        batches."""
         return self.noise.measured()
 
 
 def _sample(blobs: Blobs) -> Sample:
     """Some coordinates of each array, a copy."""
     flat = [np.asarray(blob).reshape(-1) for blob in blobs]
-    return np.concatenate([array[:: -(-array.size // MOST) or 1] for array in flat]).astype(np.float32, copy=False)
+    return np.concatenate([array[:: -(-array.size // MOST) or 1] for array in flat]).astype(
+        np.float32, copy=False
+    )

@@ -1,10 +1,12 @@
-"""A replica that learns by itself for `tau` iterations, then takes the mean of all (SparkNet, DL4J; Omnivore, D.2).
+"""A replica that learns by itself for `tau` iterations, then takes the mean of all (SparkNet, DL4J;
+Omnivore, D.2).
 
 ticket -> read rows, forward, backward, update of its own parameters -> every `tau` iterations, and before a test, the
        parameters of all replicas are averaged -> report
 
-A replica's own gradient is the mean over its own rows, as if they were the whole batch. In the mean it counts by the
-rows it has computed since the last one: with tau 1 and a linear update that is the update of the whole batch.
+A replica's own gradient is the mean over its own rows, as if they were the whole batch. In the mean
+it counts by the rows it has computed since the last one: with tau 1 and a linear update that is the
+update of the whole batch.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from roles.workers.single import train
 
 @dataclass(frozen=True, kw_only=True)
 class AveragingOptions(ReplicaOptions):
-    """A replica's, how many iterations there are between two means, and whether the solver's `histories` are averaged
-    too or stay each replica's own."""
+    """A replica's, how many iterations there are between two means, and whether the solver's
+    `histories` are averaged too or stay each replica's own."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     tau: int
@@ -42,7 +44,8 @@ class AveragingOptions(ReplicaOptions):
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """An iteration of its own; what is packed, added up and unpacked in every tau-th."""
         net = shapes.net(self.job, "all")
-        layers, passes = layers_in(net), self.job.passes
+        layers = layers_in(net)
+        passes = self.job.passes
         rows = -(-shapes.rows(name) // passes)
         yield from first_passes("forward", rows, layers, passes)
         yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
@@ -59,7 +62,8 @@ class AveragingOptions(ReplicaOptions):
         """It learns by itself; in the last of tau iterations, the mean bucket by bucket."""
         yield Step((name, "begin"), since=((name, "end"),))
         above: Key = (name, "begin")
-        passes, rows = self.job.passes, -(-shapes.rows(name) // self.job.passes)
+        passes = self.job.passes
+        rows = -(-shapes.rows(name) // self.job.passes)
         labels = ["forward", *["pass"] * (passes - 1), "train"] if passes > 1 else ["train"]
         for number, label in enumerate(labels):
             yield Step((name, label, str(number)), Work(label, rows), (above,))
@@ -77,11 +81,14 @@ class AveragingOptions(ReplicaOptions):
         return self.summed(shapes) if turn.last else []
 
     def summed(self, shapes: Shapes) -> list[int]:
-        """Parameters and histories. They are exchanged in every tau-th iteration: that one is meant."""
-        net, solver = shapes.net(self.job, "all"), self.job.solver_spec
+        """Parameters and histories. They are exchanged in every tau-th iteration: that one is
+        meant."""
+        net = shapes.net(self.job, "all")
+        solver = self.job.solver_spec
         return [
             sum(
-                math.prod(param.shape) * (1 + self.histories * len(solver.new_history(net.ops, param)))
+                math.prod(param.shape)
+                * (1 + self.histories * len(solver.new_history(net.ops, param)))
                 for params in bucket.params.values()
                 for param in params
             )
@@ -96,7 +103,8 @@ class AveragingReplica(Replica):
 
     def __init__(self, options: AveragingOptions) -> None:
         super().__init__(options)
-        self._tau, self._histories = options.tau, options.histories
+        self._tau = options.tau
+        self._histories = options.histories
         self._last = -1  # the last training iteration
         self._rows = np.zeros(2, np.int64)  # since the last mean: this replica's rows, those of all
 
@@ -105,7 +113,10 @@ class AveragingReplica(Replica):
         self._gradients = gradient_buffers(self._nets[TRAIN])
 
     def _sizes(self) -> dict[int, int]:
-        return {bucket.number: sum(array.size for array in self._averaged(bucket)) for bucket in self._buckets}
+        return {
+            bucket.number: sum(array.size for array in self._averaged(bucket))
+            for bucket in self._buckets
+        }
 
     async def _train(self, ticket: Ticket) -> None:
         low, high = ticket.mine
@@ -141,7 +152,8 @@ class AveragingReplica(Replica):
     # What runs in the compute thread.
 
     def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> Scores:
-        """One training iteration on the rows of this member, as if they were the batch; `work` comes before it."""
+        """One training iteration on the rows of this member, as if they were the batch; `work`
+        comes before it."""
         work()
         low, high = ticket.mine
         train(self._nets[TRAIN], self._store, self._gradients, ticket.rows / (high - low))
@@ -158,18 +170,23 @@ class AveragingReplica(Replica):
         arrays = self._averaged(bucket)
         flat = self._job.host_ops.empty((sum(array.size for array in arrays),), self._job.dtype)
         for array, part in zip(arrays, _parts(flat, arrays), strict=True):
-            np.multiply(self._job.backend_ops.to_host(array), flat.dtype.type(mine / total), out=part)
+            np.multiply(
+                self._job.backend_ops.to_host(array), flat.dtype.type(mine / total), out=part
+            )
         return flat
 
     def _unpack(self, bucket: Bucket, total: Callable[[], Array]) -> None:
         arrays = self._averaged(bucket)
-        for array, part in zip(arrays, _parts(self._job.backend_ops.asarray(total()), arrays), strict=True):
+        for array, part in zip(
+            arrays, _parts(self._job.backend_ops.asarray(total()), arrays), strict=True
+        ):
             array[...] = part
 
 
 def _parts(flat: Array, arrays: list[Array]) -> list[Array]:
     """The place of each array in one that holds them one after the other."""
-    found, low = [], 0
+    found = []
+    low = 0
     for array in arrays:
         found.append(flat[low : low + array.size].reshape(array.shape))
         low += array.size

@@ -1,9 +1,11 @@
-"""The conv worker: one member of a compute group. Its `run` is a training iteration, read from top to bottom.
+"""The conv worker: one member of a compute group. Its `run` is a training iteration, read from top
+to bottom.
 
 ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
        -> per layer, last first: backward, the gradient leaves at once -> report
 
-Where the FC phase is not merged into one server, the worker's part is the whole net, and nothing crosses a cut.
+Where the FC phase is not merged into one server, the worker's part is the whole net, and nothing
+crosses a cut.
 """
 
 from __future__ import annotations
@@ -27,7 +29,17 @@ from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import KeepsBeside
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import Formats, layers_of
-from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
+from roles.messages import (
+    TRAIN,
+    Blobs,
+    Done,
+    LayerGradient,
+    LayerModel,
+    PassDone,
+    Place,
+    PullLayer,
+    Ticket,
+)
 from roles.workers.conv_steps import iteration, work
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
@@ -41,8 +53,8 @@ Scores = dict[str, float]
 class ConvOptions(JobOptions):
     """The job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
 
-    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase, none for "all"; with a
-    `scheme` they are shards of it.
+    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase,
+    none for "all"; with a `scheme` they are shards of it.
     """
 
     any_batch: ClassVar[bool] = True
@@ -57,7 +69,11 @@ class ConvOptions(JobOptions):
         """Activations to whoever computes the FC phase, each layer's gradient to its parent."""
         yield from activations_sent(self, name, shapes)
         for way in self.models:
-            yield way.parent, LayerGradient, encoded(shapes.layers(self.job, self.part, way.layers), way.wire)
+            yield (
+                way.parent,
+                LayerGradient,
+                encoded(shapes.layers(self.job, self.part, way.layers), way.wire),
+            )
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """What `ConvCompute` does, from its first pull to its last gradient."""
@@ -79,11 +95,15 @@ class ConvOptions(JobOptions):
 
     def redirected(self, through: Callable[[str], str]) -> ConvOptions:
         """To other parents."""
-        return replace(self, models=tuple(replace(way, parent=through(way.parent)) for way in self.models))
+        return replace(
+            self, models=tuple(replace(way, parent=through(way.parent)) for way in self.models)
+        )
 
     def with_wires(self, wires: Wires) -> ConvOptions:
         """A format for each way."""
-        return replace(self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models))
+        return replace(
+            self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models)
+        )
 
 
 class ConvCompute(KeepsBeside, PassWorker):
@@ -92,8 +112,11 @@ class ConvCompute(KeepsBeside, PassWorker):
     Options = ConvOptions
 
     def __init__(self, options: ConvOptions) -> None:
-        self._job, self._part = options.job, options.part
-        self._coordinator, self._models, self._fc_servers = options.coordinator, options.models, options.fc_servers
+        self._job = options.job
+        self._part = options.part
+        self._coordinator = options.coordinator
+        self._models = options.models
+        self._fc_servers = options.fc_servers
         self._scheme = options.scheme
         self._scores: Scores = {}  # of the last pass, if there is no FC phase elsewhere
 
@@ -120,7 +143,8 @@ class ConvCompute(KeepsBeside, PassWorker):
         await self.reply(envelope, Done())
 
     async def _pass(self, ticket: Ticket) -> None:
-        net, train = self._nets[ticket.phase], ticket.phase == TRAIN
+        net = self._nets[ticket.phase]
+        train = ticket.phase == TRAIN
         with self._exposure.measured() if train else nullcontext():
             activations = await self._forward(net, ticket)
             await further_passes(self, net, "pass", by_stage=True)
@@ -143,23 +167,28 @@ class ConvCompute(KeepsBeside, PassWorker):
         self._passes.report(done)
 
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
-        """A layer is pulled while the one below is computed, and asked for before that is done: the thread goes from
-        one to the next."""
+        """A layer is pulled while the one below is computed, and asked for before that is done: the
+        thread goes from one to the next."""
         read, forward = ("read", "forward") if ticket.phase == TRAIN else ("test read", "test")
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(self._pull(net.stages[0], ticket))
-            before: asyncio.Task[Any] = group.create_task(self.compute(read, self._passes.read, net, ticket))
+            before: asyncio.Task[Any] = group.create_task(
+                self.compute(read, self._passes.read, net, ticket)
+            )
             phase = "read"
             for stage, above in zip_longest(net.stages, net.stages[1:]):
                 with self.phase("wait_model"):
                     blobs = await pull
-                work = self.compute(f"{forward} {stage.layer}", self._forward_stage, net, stage, blobs)
+                work = self.compute(
+                    f"{forward} {stage.layer}", self._forward_stage, net, stage, blobs
+                )
                 following = group.create_task(work)
                 if above is not None:
                     pull = group.create_task(self._pull(above, ticket))
                 with self.phase(phase):
                     await before
-                before, phase = following, "forward"
+                before = following
+                phase = "forward"
             with self.phase(phase):
                 activations: Blobs = await before
         return activations
@@ -169,9 +198,21 @@ class ConvCompute(KeepsBeside, PassWorker):
         layer = stage.layer
         if layer is None:
             return ()
-        group, members, phase, number = ticket.group, ticket.members, ticket.phase, ticket.number
-        pull = PullLayer(group=group, members=members, phase=phase, number=number, layer=layer, after=ticket.after)
-        return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
+        group = ticket.group
+        members = ticket.members
+        phase = ticket.phase
+        number = ticket.number
+        pull = PullLayer(
+            group=group,
+            members=members,
+            phase=phase,
+            number=number,
+            layer=layer,
+            after=ticket.after,
+        )
+        return (
+            await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)
+        ).blobs
 
     async def _top(self, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
         """The scores, and the gradients that come back, of an FC phase elsewhere."""
@@ -183,13 +224,18 @@ class ConvCompute(KeepsBeside, PassWorker):
         return dict(answer.scores), answer.blobs
 
     async def _backward(self, net: WorkerNet, ticket: Ticket, incoming: Blobs) -> None:
-        """All stages are asked for at once: the thread goes from one to the next while their gradients set out."""
+        """All stages are asked for at once: the thread goes from one to the next while their
+        gradients set out."""
         last, *_ = stages = tuple(reversed(net.stages))
         async with asyncio.TaskGroup() as group:
             works = [
                 group.create_task(
                     self.compute(
-                        f"backward {stage.layer}", self._backward_stage, net, stage, incoming if stage is last else ()
+                        f"backward {stage.layer}",
+                        self._backward_stage,
+                        net,
+                        stage,
+                        incoming if stage is last else (),
                     )
                 )
                 for stage in stages
@@ -228,9 +274,11 @@ class ConvCompute(KeepsBeside, PassWorker):
             return ()
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 
-    def _backward_stage(self, net: WorkerNet, stage: Stage, incoming: Blobs) -> tuple[Formats, Blobs]:
-        """The stage's parameter gradients as they travel. `incoming`: what came back from the FC phase, for the first
-        to run."""
+    def _backward_stage(
+        self, net: WorkerNet, stage: Stage, incoming: Blobs
+    ) -> tuple[Formats, Blobs]:
+        """The stage's parameter gradients as they travel. `incoming`: what came back from the FC
+        phase, for the first to run."""
         if incoming:
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
                 net.set_grad(name, gradient)
@@ -238,4 +286,8 @@ class ConvCompute(KeepsBeside, PassWorker):
         gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
         if stage is net.stages[0] and not self._fc_servers:
             self._scores = net.scalars()  # of all passes, and a device has nothing left to do
-        return self._link_of[stage.layer].wire.encode(stage.layer, gradients) if stage.layer is not None else ((), ())
+        return (
+            self._link_of[stage.layer].wire.encode(stage.layer, gradients)
+            if stage.layer is not None
+            else ((), ())
+        )

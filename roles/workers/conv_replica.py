@@ -1,4 +1,5 @@
-"""A conv replica: a replica for the conv phase of the net, whose FC phase is shared out over shards (One weird trick).
+"""A conv replica: a replica for the conv phase of the net, whose FC phase is shared out over shards
+(One weird trick).
 
 ticket -> read rows, conv phase forward -> activations to all shards, the sum of their gradients back
        -> conv phase backward, bucket by bucket, as every replica -> report
@@ -24,7 +25,8 @@ from roles.workers.replica import Replica, ReplicaOptions
 
 @dataclass(frozen=True, kw_only=True)
 class ConvReplicaOptions(ReplicaOptions):
-    """A replica's, its `part` of the net, the names of the FC shards in the order of summation, their scheme."""
+    """A replica's, its `part` of the net, the names of the FC shards in the order of summation,
+    their scheme."""
 
     part: str
     fc_servers: tuple[str, ...]
@@ -51,7 +53,8 @@ class ConvReplicaOptions(ReplicaOptions):
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """The conv phase forward, then as a replica."""
-        net, rows = shapes.net(self.job, self.part), shapes.rows(name)
+        net = shapes.net(self.job, self.part)
+        rows = shapes.rows(name)
         yield Load("forward", rows, forward=layers_in(net))
         yield from answers_added(self, name, shapes)
         yield from self._loads(net, Load("backward", rows))
@@ -71,7 +74,9 @@ class ConvReplica(Replica):
 
     def __init__(self, options: ConvReplicaOptions) -> None:
         super().__init__(options)
-        self.part, self._fc_servers, self._scheme = options.part, options.fc_servers, options.scheme
+        self.part = options.part
+        self._fc_servers = options.fc_servers
+        self._scheme = options.scheme
 
     def _build(self) -> None:
         super()._build()

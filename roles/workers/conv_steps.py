@@ -29,7 +29,10 @@ def work(options: HasModels, name: str, shapes: Shapes) -> Loads:
         yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
         yield Load(f"backward {stage.layer}", rows, backward=stage.layers)
         for _ in range(1, options.job.passes):
-            yield from (Load("pass", rows, backward=stage.layers), Load("pass", rows, forward=stage.layers))
+            yield from (
+                Load("pass", rows, backward=stage.layers),
+                Load("pass", rows, forward=stage.layers),
+            )
     yield from answers_added(options, name, shapes)
 
 
@@ -37,7 +40,11 @@ def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
     """Of the worker of this name."""
     layers = [stage.layer or "" for stage in shapes.net(options.job, options.part).stages]
     rows = -(-shapes.rows(name) // options.job.passes)
-    ways = {layer: way for way in options.models for layer in shapes.layers(options.job, options.part, way.layers)}
+    ways = {
+        layer: way
+        for way in options.models
+        for layer in shapes.layers(options.job, options.part, way.layers)
+    }
     yield Step((name, "begin"), since=((name, "end"),))
     yield from _forward(name, layers, ways, rows)
     above: Key = (name, "forward", str(len(layers) - 1))
@@ -54,14 +61,17 @@ def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
         work = (name, "backward", str(number))
         yield Step(work, Work(f"backward {layer or None}", rows), (above,))
         if layer:
-            way, size = ways[layer], shapes.layers(options.job, options.part, (layer,))
+            way = ways[layer]
+            size = shapes.layers(options.job, options.part, (layer,))
             told = (name, "LayerGradient", layer)
             yield Step(told, Sending((way.parent,), encoded(size, way.wire)), (work, *done[-1:]))
             done.append(sent(told))
     yield Step((name, "end"), None, (work, *done[-1:]))
 
 
-def _forward(name: str, layers: Sequence[str], ways: dict[str, ModelWay], rows: int) -> Iterator[Step]:
+def _forward(
+    name: str, layers: Sequence[str], ways: dict[str, ModelWay], rows: int
+) -> Iterator[Step]:
     """A layer is pulled when the one below has come and the one below that is computed."""
     asked: tuple[Key, ...] = ((name, "begin"),)
     yield Step((name, "read"), Work("read", rows), asked)
@@ -75,4 +85,5 @@ def _forward(name: str, layers: Sequence[str], ways: dict[str, ModelWay], rows: 
             here = ((server, "LayerModel", layer, name),)
         asked = (*here, *before)
         yield Step((name, "forward", str(number)), Work(f"forward {layer or None}", rows), asked)
-        before, following = following, ((name, "forward", str(number)),)
+        before = following
+        following = ((name, "forward", str(number)),)

@@ -9,11 +9,14 @@ from runtime import Actor
 
 
 class Exposure:
-    """Seconds of an actor's iterations in which its process computed nothing: `convoy_exposed_seconds`."""
+    """Seconds of an actor's iterations in which its process computed nothing:
+    `convoy_exposed_seconds`."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
-        self._histogram = actor.histogram("exposed_seconds", "Seconds of an iteration without any computing.")
+        self._histogram = actor.histogram(
+            "exposed_seconds", ("Seconds of an iteration without any computing.")
+        )
         self._excused = 0.0
         self.last = 0.0  # seconds of the last iteration without computing
         self.busy = 0.0  # and with
@@ -25,8 +28,10 @@ class Exposure:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """One iteration."""
-        actor, self._excused = self._actor, 0.0
-        started, busy = actor.now(), actor.busy_seconds
+        actor = self._actor
+        self._excused = 0.0
+        started = actor.now()
+        busy = actor.busy_seconds
         yield
         self.busy = actor.busy_seconds - busy
         self.last = max(0.0, actor.now() - started - self.busy - self._excused)

@@ -12,8 +12,8 @@ from roles.learning.wire_formats import PLAIN, Layers, Wire, WireFormat
 
 @dataclass(frozen=True)
 class ModelWay:
-    """What a worker is told of a model server: `server` holds `layers` (None: all); their gradients go to `parent`, as
-    part `part` of `parts`, in the format `wire`."""
+    """What a worker is told of a model server: `server` holds `layers` (None: all); their gradients
+    go to `parent`, as part `part` of `parts`, in the format `wire`."""
 
     server: str
     layers: tuple[str, ...] | None
@@ -24,15 +24,19 @@ class ModelWay:
 
 
 def model_link(server: str, parent: Parent, layers: Sequence[str] | None = None) -> ModelWay:
-    """The way to a server, which holds `layers` (none named: all), and of their gradients to `parent`."""
-    return ModelWay(server, None if layers is None else tuple(layers), parent.name, parent.part, parent.parts)
+    """The way to a server, which holds `layers` (none named: all), and of their gradients to
+    `parent`."""
+    return ModelWay(
+        server, None if layers is None else tuple(layers), parent.name, parent.part, parent.parts
+    )
 
 
 def spread(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
-    """The layers of each of `servers`, in net order: largest first, each to the server that holds least so far.
+    """The layers of each of `servers`, in net order: largest first, each to the server that holds
+    least so far.
 
-    The fullest server then holds at most 4/3 of what it would with the best choice (Graham, 1969). With no more servers
-    than layers, every server has one.
+    The fullest server then holds at most 4/3 of what it would with the best choice (Graham, 1969).
+    With no more servers than layers, every server has one.
     """
     held: list[dict[str, int]] = [{} for _ in range(servers)]
     for layer in sorted(sizes, key=lambda layer: -sizes[layer]):
@@ -47,7 +51,9 @@ class ModelLink:
     def __init__(self, way: ModelWay, layers: Layers, ops: Backend) -> None:
         wanted = way.layers
         self.server = way.server
-        self.layers: Layers = {name: of for name, of in layers.items() if wanted is None or name in wanted}
+        self.layers: Layers = {
+            name: of for name, of in layers.items() if wanted is None or name in wanted
+        }
         self.parent = Parent(way.parent, way.part, way.parts)
         self.wire = Wire(self.layers, ops, way.wire)
 

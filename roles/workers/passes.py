@@ -1,7 +1,7 @@
 """A worker's passes, one after the other: the next is asked for and its rows are read meanwhile.
 
-Passes come in runs (`Ticket.count`), and are reported together at the end of each: of LeNet's with two workers, 10 ms,
-asking for each and reporting each took 0.7 ms of either core.
+Passes come in runs (`Ticket.count`), and are reported together at the end of each: of LeNet's with
+two workers, 10 ms, asking for each and reporting each took 0.7 ms of either core.
 """
 
 from __future__ import annotations
@@ -22,11 +22,16 @@ from runtime import Actor
 
 
 class Passes:
-    """Of one worker. `readers` are its data by phase; it closes them. With `repeats` its training nets compute their
-    rows in so many passes, and read what each needs."""
+    """Of one worker. `readers` are its data by phase; it closes them. With `repeats` its training
+    nets compute their rows in so many passes, and read what each needs."""
 
-    def __init__(self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], repeats: int = 1) -> None:
-        self._actor, self._coordinator, self._readers, self._repeats = actor, coordinator, readers, repeats
+    def __init__(
+        self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], repeats: int = 1
+    ) -> None:
+        self._actor = actor
+        self._coordinator = coordinator
+        self._readers = readers
+        self._repeats = repeats
         self._done: list[PassDone] = []  # of the present run of passes
         self._group: int | None = None
 
@@ -69,7 +74,8 @@ class Passes:
         self._done.append(done)
 
     async def _tell(self, reports: list[PassDone]) -> None:
-        await asyncio.sleep(0)  # the loop's next turn asks for the next pass's work: that need not wait
+        # the loop's next turn asks for the next pass's work: that need not wait
+        await asyncio.sleep(0)
         for done in reports:
             await self._actor.tell(self._coordinator, done, step=done.number)
 
@@ -111,7 +117,8 @@ class Passes:
 
 
 class PassWorker(Actor, ReadsJob):
-    """A worker that does pass after pass of its job, as the coordinator hands them out. `_build` calls `_open`."""
+    """A worker that does pass after pass of its job, as the coordinator hands them out. `_build`
+    calls `_open`."""
 
     _coordinator: str
 
@@ -135,7 +142,8 @@ class PassWorker(Actor, ReadsJob):
             self._passes.close()
 
     async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this
+        one is computed."""
         await self._passes.run(self._pass)
 
     @abstractmethod
@@ -147,9 +155,12 @@ class PassWorker(Actor, ReadsJob):
         """Compute a pass and `report` it."""
 
 
-async def further_passes(actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False) -> None:
-    """After a forward pass of a net that computes several: all there is to do before the last backward pass, in pieces
-    of a pass or of a stage, whichever the worker's other pieces are: none takes much longer than is usual."""
+async def further_passes(
+    actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False
+) -> None:
+    """After a forward pass of a net that computes several: all there is to do before the last
+    backward pass, in pieces of a pass or of a stage, whichever the worker's other pieces are: none
+    takes much longer than is usual."""
     for works in net.further() if isinstance(net, AccumulatedNet) else ():
         for piece in [[work] for work in works] if by_stage else [works]:
             await actor.compute(label, _do, piece)

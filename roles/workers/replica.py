@@ -3,8 +3,9 @@
 ticket -> read rows, forward -> backward, bucket by bucket: each is summed and its layers updated while the next is
        computed and travels -> report
 
-All replicas start from the same parameters and apply the same sums: they stay equal to the last bit without a server.
-Who adds up, and which way the sums travel, is the exchange's business (`exchange`).
+All replicas start from the same parameters and apply the same sums: they stay equal to the last bit
+without a server. Who adds up, and which way the sums travel, is the exchange's business
+(`exchange`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
-from roles.exchange.choice import Chosen
+from roles.exchange.chosen_exchange import Chosen
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
@@ -47,8 +48,9 @@ from runtime import Envelope, GetReached, KeepState, KeptState, Reached
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaOptions(WholeOptions):
-    """The job, the exchange that sums, the coordinator's name. `atomic`: nothing is updated before all sums of an
-    iteration are there, so that whoever survives a death has a model of whole iterations."""
+    """The job, the exchange that sums, the coordinator's name. `atomic`: nothing is updated before
+    all sums of an iteration are there, so that whoever survives a death has a model of whole
+    iterations."""
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
     spread: ClassVar[bool] = True
@@ -61,13 +63,16 @@ class ReplicaOptions(WholeOptions):
             yield from self.exchange.options.sends(name, size, shapes)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What `Replica` does: all pieces are asked for at once, so updates come after the last of them."""
+        """What `Replica` does: all pieces are asked for at once, so updates come after the last of
+        them."""
         yield Step((name, "begin"), since=((name, "end"),))
         yield from self.learned(name, shapes, turn, (name, "begin"), "forward")
 
     def learned(self, name: str, shapes: Shapes, turn: Turn, above: Key, first: str) -> Steps:
-        """From `above` on: the pieces that end with a bucket, the first of which is called so; sums and updates."""
-        rows, passes = -(-shapes.rows(name) // self.job.passes), self.job.passes
+        """From `above` on: the pieces that end with a bucket, the first of which is called so; sums
+        and updates."""
+        rows = -(-shapes.rows(name) // self.job.passes)
+        passes = self.job.passes
         if passes > 1:
             for number in range(passes):
                 work = Work("pass" if number else "forward", rows)
@@ -75,8 +80,11 @@ class ReplicaOptions(WholeOptions):
                 above = (name, "pass", str(number))
         sums = self.sums(shapes, turn)
         for bucket in range(len(sums)):
-            yield Step((name, "bucket", str(bucket)), Work("backward" if bucket else first, rows), (above,))
-        clips, done = self.job.solver_spec.clips, []
+            yield Step(
+                (name, "bucket", str(bucket)), Work("backward" if bucket else first, rows), (above,)
+            )
+        clips = self.job.solver_spec.clips
+        done = []
         summed = tuple((name, "summed", str(bucket)) for bucket in range(len(sums)))
         for bucket, size in enumerate(sums):
             yield from self.exchange.options.steps(name, str(bucket), size, shapes)
@@ -94,9 +102,12 @@ class ReplicaOptions(WholeOptions):
         return super().holds(name, shapes) | {"sums": shapes.number * sum(self.summed(shapes))}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Forward and as far back as the first bucket in one piece, then bucket by bucket; its share of the sums."""
-        net, passes = shapes.net(self.job, "all"), self.job.passes
-        layers, rows = layers_in(net), -(-shapes.rows(name) // passes)
+        """Forward and as far back as the first bucket in one piece, then bucket by bucket; its
+        share of the sums."""
+        net = shapes.net(self.job, "all")
+        passes = self.job.passes
+        layers = layers_in(net)
+        rows = -(-shapes.rows(name) // passes)
         yield from first_passes("forward", rows, layers, passes)
         yield from self._loads(net, Load("forward", rows, forward=layers if passes == 1 else ()))
         for size in self.summed(shapes):
@@ -107,7 +118,11 @@ class ReplicaOptions(WholeOptions):
         for bucket in self.buckets(net):
             first = begins if not bucket.number else Load("backward", begins.rows)
             yield replace(first, backward=layers_in(bucket))
-        updates = [tuple(net.params)] if self.job.solver_spec.clips else [tuple(b.params) for b in self.buckets(net)]
+        updates = (
+            [tuple(net.params)]
+            if self.job.solver_spec.clips
+            else [tuple(b.params) for b in self.buckets(net)]
+        )
         yield from (Load("update", updated=layers) for layers in updates)
 
     def summed(self, shapes: Shapes) -> list[int]:
@@ -127,10 +142,13 @@ class Replica(ModelHolder, PassWorker):
     begins = "forward"  # what the piece of work is called that ends with the first bucket
 
     def __init__(self, options: ReplicaOptions) -> None:
-        self._job, self._chosen, self._coordinator = options.job, options.exchange, options.coordinator
+        self._job = options.job
+        self._chosen = options.exchange
+        self._coordinator = options.coordinator
         self._buckets_of = options.buckets
         self._scores: Scores = {}  # of the last training pass
-        self._atomic, self._updating = options.atomic, asyncio.Lock()
+        self._atomic = options.atomic
+        self._updating = asyncio.Lock()
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
@@ -145,8 +163,11 @@ class Replica(ModelHolder, PassWorker):
         self._open(self.part)
         net = self._nets[TRAIN]
         params = job.learned(net.params)
-        store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
-        self._store, self._buckets = restored(store, job), self._buckets_of(net)
+        store = ParameterStore(
+            params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
+        )
+        self._store = restored(store, job)
+        self._buckets = self._buckets_of(net)
 
     def _sizes(self) -> dict[int, int]:
         """How many numbers are summed in each bucket."""
@@ -172,13 +193,15 @@ class Replica(ModelHolder, PassWorker):
             await self.reply(envelope, Reached(steps=self.model_version()))
 
     async def on_keep_state(self, message: KeepState, envelope: Envelope) -> None:
-        """Another run goes on from this model. A host's memory is read beside what the thread may be at, which never
-        writes to it while the lock is held."""
+        """Another run goes on from this model. A host's memory is read beside what the thread may
+        be at, which never writes to it while the lock is held."""
         async with self._updating:
             done = self.model_version()
             work = self.race if self._job.backend_ops.on_host else self.compute
             file = await work("state", keep, self._store, self._job, done, self.name, message.facts)
-        await self.reply(envelope, KeptState(file=f"/proc/{os.getpid()}/fd/{file}", at=f"iteration {done}"))
+        await self.reply(
+            envelope, KeptState(file=f"/proc/{os.getpid()}/fd/{file}", at=f"iteration {done}")
+        )
 
     async def _test(self, ticket: Ticket) -> None:
         with self.phase("test"):
@@ -190,8 +213,8 @@ class Replica(ModelHolder, PassWorker):
         return await self.compute("test", self._scored, ticket)
 
     async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
-        """What comes before the backward pass: scores that are known then, and work that the first bucket's begins
-        with."""
+        """What comes before the backward pass: scores that are known then, and work that the first
+        bucket's begins with."""
         net = self._nets[TRAIN]
         if not isinstance(net, AccumulatedNet):
             return None, partial(self._forward, ticket)
@@ -203,10 +226,14 @@ class Replica(ModelHolder, PassWorker):
         with self._exposure.measured():
             scores, work = await self._before(ticket)
             async with asyncio.TaskGroup() as group:
-                # all asked for at once: the thread goes from one to the next while their gradients set out
+                # all asked for at once: the thread goes from one to the next while their gradients
+                # set out
                 first, *later = self._buckets
                 parts = [group.create_task(self.compute(self.begins, self._first, work, first))]
-                parts += [group.create_task(self.compute("backward", self._backward, bucket)) for bucket in later]
+                parts += [
+                    group.create_task(self.compute("backward", self._backward, bucket))
+                    for bucket in later
+                ]
                 sums = [
                     group.create_task(self._sum(ticket.number, bucket, part))
                     for bucket, part in zip(self._buckets, parts, strict=True)
@@ -223,8 +250,11 @@ class Replica(ModelHolder, PassWorker):
         self._iterations.inc()
         self._report(ticket, self._scores if scores is None else scores)
 
-    async def _sum(self, number: int, bucket: Bucket, part: Awaitable[Array]) -> Callable[[], Array]:
-        """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
+    async def _sum(
+        self, number: int, bucket: Bucket, part: Awaitable[Array]
+    ) -> Callable[[], Array]:
+        """Sum a bucket with the others and update its layers, while later buckets are computed and
+        travel."""
         total = await self._exchange.sum((number, bucket.number), await part)
         if not (self._clips or self._atomic):
             await self.compute("update", self._update, bucket, total)
@@ -271,7 +301,8 @@ class Replica(ModelHolder, PassWorker):
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
         found = net.ops.to_host(flat)
         if bucket is self._buckets[-1]:
-            self._scores = net.scalars()  # here, where a device is the thread's own, and has nothing left to do
+            # here, where a device is the thread's own, and has nothing left to do
+            self._scores = net.scalars()
         return found
 
     def _update(self, bucket: Bucket, total: Callable[[], Array]) -> None:

@@ -1,4 +1,5 @@
-"""One worker that holds the whole net and its parameters: what every distributed preset is compared with."""
+"""One worker that holds the whole net and its parameters: what every distributed preset is compared
+with."""
 
 from __future__ import annotations
 
@@ -28,30 +29,37 @@ class WholeOptions(JobOptions):
     """Of a worker that holds the whole net: the job and the coordinator's name."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    keeps_beside: ClassVar[bool] = True  # what recurrent layers hand from one pass to the next, if the net has some
+    # what recurrent layers hand from one pass to the next, if the net has some
+    keeps_beside: ClassVar[bool] = True
     coordinator: str
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """All in one piece; with several passes, in one more than these."""
         above: Key = (name, "end")
-        pieces, rows = (1 if self.job.passes == 1 else self.job.passes + 1), self.job.rows(TRAIN)
+        pieces = 1 if self.job.passes == 1 else self.job.passes + 1
+        rows = self.job.rows(TRAIN)
         yield Step((name, "begin"), since=(above,))
         above = (name, "begin")
         for number in range(pieces):
-            yield Step((name, "train", str(number)), Work("train", -(-rows // self.job.passes)), (above,))
+            yield Step(
+                (name, "train", str(number)), Work("train", -(-rows // self.job.passes)), (above,)
+            )
             above = (name, "train", str(number))
         yield Step((name, "end"), None, (above,))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes, gradients, parameters, histories."""
         layers = shapes.layers(self.job, "all")
-        held = passes(self.job, "all", shapes, name) | {"gradients": gradients(self.job, layers, shapes)}
+        held = passes(self.job, "all", shapes, name) | {
+            "gradients": gradients(self.job, layers, shapes)
+        }
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Everything at once."""
         net = shapes.net(self.job, "all")
-        layers, passes = layers_in(net), self.job.passes
+        layers = layers_in(net)
+        passes = self.job.passes
         rows = -(-shapes.rows(name) // passes)
         yield from first_passes("train", rows, layers, passes, "train")
         yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
@@ -61,10 +69,14 @@ class _State:
     """Of one recurrent layer."""
 
     def __init__(self, layer: Any, ops: Backend) -> None:
-        self._layer, self._ops = layer, ops
+        self._layer = layer
+        self._ops = ops
 
     def set_aside(self) -> dict[str, Array]:
-        return {str(number): self._ops.to_host(state).copy() for number, state in enumerate(self._layer.state)}
+        return {
+            str(number): self._ops.to_host(state).copy()
+            for number, state in enumerate(self._layer.state)
+        }
 
     def take_back(self, kept: Mapping[str, Array]) -> None:
         self._layer.state = [self._ops.asarray(kept[number].copy()) for number in sorted(kept)]
@@ -76,21 +88,25 @@ class Single(ModelHolder, PassWorker):
     Options = WholeOptions
 
     def __init__(self, options: WholeOptions) -> None:
-        self._job, self._coordinator = options.job, options.coordinator
+        self._job = options.job
+        self._coordinator = options.coordinator
 
     def _build(self) -> None:
         job = self._job
         self._open("all")
         net = self._nets[TRAIN]
         params = job.learned(net.params)
-        store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        store = ParameterStore(
+            params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
+        )
         nodes = [node for stage in net.stages for node in stage.nodes]
         self.beside = [_State(node.layer, net.ops) for node in nodes if node.layer.time_first]
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
     async def _pass(self, ticket: Ticket) -> None:
-        net, label = self._nets[ticket.phase], ticket.phase.lower()
+        net = self._nets[ticket.phase]
+        label = ticket.phase.lower()
         with self.phase(label):
             if isinstance(net, AccumulatedNet):
                 await self.compute(label, self._forward, ticket)
@@ -101,7 +117,9 @@ class Single(ModelHolder, PassWorker):
         if ticket.phase == TRAIN:
             self._images.inc(ticket.rows)
             self._iterations.inc()
-        done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
+        done = PassDone(
+            members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
+        )
         self._passes.report(done)
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
@@ -122,8 +140,11 @@ class Single(ModelHolder, PassWorker):
         return net.scalars()
 
 
-def train(net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0) -> None:
-    """After a forward pass: the whole net backward, then every parameter updated by `factor` times its gradient."""
+def train(
+    net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0
+) -> None:
+    """After a forward pass: the whole net backward, then every parameter updated by `factor` times
+    its gradient."""
     for stage in reversed(net.stages):
         net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)
     if factor != 1.0:

@@ -1,13 +1,13 @@
 """An actor, the process it lives in, and the way to its peers.
 
 actor         tell, ask, inbox, reply_to, on_<message>; its life
-router  homes  where each actor lives, which asks are open, into whose inbox a message goes
+router  routes  where each actor lives, which asks are open, into whose inbox a message goes
 cell          an actor's inbox and its two tasks
 node          the actors of one process
-looks  snapshot    what somebody who looks at a run asks of it; what the actors do now
+inspection  snapshot    what somebody who looks at a run asks of it; what the actors do now
 conversation  which message may come when, as a table
 metrics       counters, gauges, histograms, and what shows them
 rejections    tells of rejected messages at a bounded rate
-message_metrics  measured    what is counted of messages; what an actor measures itself
+message_metrics  actor_metrics    what is counted of messages; what an actor measures itself
 service  station_metrics    actors as stations of a queueing network: inbox, service, compute
 """

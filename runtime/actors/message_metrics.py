@@ -1,7 +1,7 @@
 """The runtime's own metrics of the actors of one process.
 
-What counts messages is plain numbers, read when a page of metrics is made: a counter of the metrics library takes a
-lock each time, 0.4 to 1 us, three times per message.
+What counts messages is plain numbers, read when a page of metrics is made: a counter of the metrics
+library takes a lock each time, 0.4 to 1 us, three times per message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.messages.message import Envelope
 
-Counts = defaultdict[tuple[str, ...], int]  # (actor, kind of message), or with the peer between them -> so far
+# (actor, kind of message), or with the peer between them -> so far
+Counts = defaultdict[tuple[str, ...], int]
 
 
 class MessageMetrics:
@@ -23,16 +24,33 @@ class MessageMetrics:
         self.roles: dict[str, str] = {}
         self.waits: dict[str, dict[str, float]] = {}  # actor -> peer -> seconds waited so far
         self._sent: Counts = defaultdict(int)
-        self._received: defaultdict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        self._received: defaultdict[tuple[str, str, str], list[int]] = defaultdict(
+            lambda: [0, 0, 0]
+        )
         self._phases: dict[tuple[str, str], Histogram] = {}
         labels = ("role", "actor", "kind")
         metrics.tally("messages_sent", "Messages sent.", labels, lambda: self._labelled(self._sent))
-        metrics.tally("messages_received", "Messages received.", labels, lambda: self._labelled(self._of_actors(0)))
-        metrics.tally("message_bytes_received", "Bytes received.", labels, lambda: self._labelled(self._of_actors(1)))
-        text, between = "Bytes of the arrays received, on whatever road.", ("role", "actor", "peer", "kind")
-        metrics.tally("payload_bytes_received", text, between, lambda: self._labelled(self._payload()))
+        metrics.tally(
+            "messages_received",
+            "Messages received.",
+            labels,
+            lambda: self._labelled(self._of_actors(0)),
+        )
+        metrics.tally(
+            "message_bytes_received",
+            "Bytes received.",
+            labels,
+            lambda: self._labelled(self._of_actors(1)),
+        )
+        text = "Bytes of the arrays received, on whatever road."
+        between = ("role", "actor", "peer", "kind")
+        metrics.tally(
+            "payload_bytes_received", text, between, lambda: self._labelled(self._payload())
+        )
         text = "Seconds spent waiting for answers of a peer."
-        metrics.tally("wait_seconds", text, ("role", "actor", "peer"), lambda: self._labelled(self._waited()))
+        metrics.tally(
+            "wait_seconds", text, ("role", "actor", "peer"), lambda: self._labelled(self._waited())
+        )
 
     def sent(self, actor: str, kind: str) -> None:
         """An actor sent a message."""
@@ -64,14 +82,20 @@ class MessageMetrics:
 
     def rejected(self, reason: str) -> None:
         """A message was not accepted."""
-        self.metrics.counter("messages_rejected", "Messages rejected.", role="node", reason=reason).inc()
+        self.metrics.counter(
+            "messages_rejected", "Messages rejected.", role="node", reason=reason
+        ).inc()
 
     def phase(self, actor: str, phase: str) -> Histogram:
         """The histogram of one phase of an actor's work."""
         key = (actor, phase)
         if key not in self._phases:
-            name, text, role = "phase_duration_seconds", "Seconds per phase of an iteration.", self.roles.get(actor, "")
-            self._phases[key] = self.metrics.histogram(name, text, role=role, actor=actor, phase=phase)
+            name = "phase_duration_seconds"
+            text = "Seconds per phase of an iteration."
+            role = self.roles.get(actor, "")
+            self._phases[key] = self.metrics.histogram(
+                name, text, role=role, actor=actor, phase=phase
+            )
         return self._phases[key]
 
     def payload(self) -> dict[str, dict[str, int]]:
@@ -93,9 +117,16 @@ class MessageMetrics:
         return {key: counts[2] for key, counts in list(self._received.items()) if counts[2]}
 
     def _waited(self) -> dict[tuple[str, ...], float]:
-        return {(actor, peer): found for actor, mine in list(self.waits.items()) for peer, found in list(mine.items())}
+        return {
+            (actor, peer): found
+            for actor, mine in list(self.waits.items())
+            for peer, found in list(mine.items())
+        }
 
-    def _labelled(self, counts: Mapping[tuple[str, ...], float]) -> Iterator[tuple[tuple[str, ...], float]]:
-        """From any thread: the list is made in one step; the event loop adds to the counts before and after it."""
+    def _labelled(
+        self, counts: Mapping[tuple[str, ...], float]
+    ) -> Iterator[tuple[tuple[str, ...], float]]:
+        """From any thread: the list is made in one step; the event loop adds to the counts before
+        and after it."""
         for key, count in list(counts.items()):
             yield (self.roles.get(key[0], ""), *key), count

@@ -1,7 +1,9 @@
-"""Metrics of one process and the pages that show them. The only file that imports prometheus_client.
+"""Metrics of one process and the pages that show them. The only file that imports
+prometheus_client.
 
-Every metric is called `convoy_<name>` and carries the label `role`, those of an actor also `actor`. Ask for a
-child once and keep it: a cached child costs 0.4 us per increment, looking it up three times that.
+Every metric is called `convoy_<name>` and carries the label `role`, those of an actor also `actor`.
+Ask for a child once and keep it: a cached child costs 0.4 us per increment, looking it up three
+times that.
 """
 
 from __future__ import annotations
@@ -18,32 +20,41 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from runtime.errors import LaunchError
 from runtime.reasons import reason
 from runtime.serving.hosts import Hosts
+from runtime.serving.http_server import Application, Server
 from runtime.serving.readers import Readers
-from runtime.serving.server import Application, Server
 from runtime.serving.visits import Visits
-from runtime.text import bounded, printable
+from runtime.terminal_text import bounded, printable
 
 Counter = prometheus.Counter
 Gauge = prometheus.Gauge
 Histogram = prometheus.Histogram
 Summary = prometheus.Summary
 
-SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)  # the most series of a role are these, once per phase
+# the most series of a role are these, once per phase
+SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter that no board reads
 
-STRANGE = b"These pages are not called %s: call them by the machine's address or name, or add that to metrics.hosts.\n"
+STRANGE = (
+    b"These pages are not called %s: call them by the machine's address or name, or "
+    b"add that to metrics.hosts.\n"
+)
 
-Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]  # values of the labels -> what it is now
+# values of the labels -> what it is now
+Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
 Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 
 
 class _Kept:
     """What the registry asks."""
 
-    def __init__(self, kind: Family, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
-        self._kind, self._named = kind, (name, help_text)
-        self._labels, self._samples = labels, samples
+    def __init__(
+        self, kind: Family, name: str, help_text: str, labels: tuple[str, ...], samples: Samples
+    ) -> None:
+        self._kind = kind
+        self._named = (name, help_text)
+        self._labels = labels
+        self._samples = samples
 
     def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """The name, for the registry to find it taken."""
@@ -90,17 +101,23 @@ class Metrics:
         return child
 
     def tally(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
-        """A counter `convoy_<name>_total` that is kept elsewhere and asked for when a page is made, in its thread."""
+        """A counter `convoy_<name>_total` that is kept elsewhere and asked for when a page is made,
+        in its thread."""
         if self._observed:
-            self.registry.register(_Kept(CounterMetricFamily, f"convoy_{name}", help_text, labels, samples))
+            self.registry.register(
+                _Kept(CounterMetricFamily, f"convoy_{name}", help_text, labels, samples)
+            )
 
     def reading(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
         """A gauge `convoy_<name>` of the same kind: series whose labels go are no longer shown."""
         if self._observed:
-            self.registry.register(_Kept(GaugeMetricFamily, f"convoy_{name}", help_text, labels, samples))
+            self.registry.register(
+                _Kept(GaugeMetricFamily, f"convoy_{name}", help_text, labels, samples)
+            )
 
     def of_process(self) -> None:
-        """The processor time, memory, descriptors and beginning of this process, as `convoy_process_...`. On Linux."""
+        """The processor time, memory, descriptors and beginning of this process, as
+        `convoy_process_...`. On Linux."""
         if self._observed:
             prometheus.ProcessCollector(namespace="convoy", registry=self.registry)
 
@@ -109,14 +126,18 @@ class Metrics:
         child: Gauge = self._child(prometheus.Gauge, name, help_text, labels)
         return child
 
-    def histogram(self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str) -> Histogram:
+    def histogram(
+        self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str
+    ) -> Histogram:
         """The child of histogram `convoy_<name>` for these labels."""
-        child: Histogram = self._child(prometheus.Histogram, name, help_text, labels, buckets=tuple(buckets))
+        child: Histogram = self._child(
+            prometheus.Histogram, name, help_text, labels, buckets=tuple(buckets)
+        )
         return child
 
     def summary(self, name: str, help_text: str, **labels: str) -> Summary:
-        """The child of summary `convoy_<name>` for these labels: a count and a sum, where a histogram would have too
-        many series."""
+        """The child of summary `convoy_<name>` for these labels: a count and a sum, where a
+        histogram would have too many series."""
         child: Summary = self._child(prometheus.Summary, name, help_text, labels)
         return child
 
@@ -128,20 +149,29 @@ class Metrics:
         """The whole registry in Prometheus' text format."""
         return prometheus.generate_latest(self.registry).decode()
 
-    def _child(self, kind: Any, name: str, help_text: str, labels: dict[str, str], **options: Any) -> Any:
+    def _child(
+        self, kind: Any, name: str, help_text: str, labels: dict[str, str], **options: Any
+    ) -> Any:
         if not self._observed:
             return _UNHEARD
         metric = self._known.get(name)
         if metric is None:
-            metric = kind(name, help_text, tuple(labels), namespace="convoy", registry=self.registry, **options)
+            metric = kind(
+                name,
+                help_text,
+                tuple(labels),
+                namespace="convoy",
+                registry=self.registry,
+                **options,
+            )
             self._known[name] = metric
         return metric.labels(**labels) if labels else metric
 
 
 class Pages:
     """The pages of a process, for its user and these `readers`: `/metrics`, those of further `applications` (path ->
-    application), and further JSON pages. `names`: by which they may be called, besides the machine's own. Close it
-    before the process ends. `key` of cluster.toml says which port."""
+    application), and further JSON pages. `names`: by which they may be called, besides the
+    machine's own. Close it before the process ends. `key` of cluster.toml says which port."""
 
     def __init__(
         self,
@@ -154,7 +184,8 @@ class Pages:
         applications: Mapping[str, Application] = MappingProxyType({}),
         **json_pages: Callable[[], Any],
     ) -> None:
-        exposition, self.visits = prometheus.make_wsgi_app(metrics.registry), Visits()
+        exposition = prometheus.make_wsgi_app(metrics.registry)
+        self.visits = Visits()
         hosts = Hosts(names)
 
         def answer(environ: dict[str, Any], start: Any) -> Any:

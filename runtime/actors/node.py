@@ -1,7 +1,8 @@
-"""A node: the actors of one process. It places them, begins and stops them, and hands them what arrives.
+"""A node: the actors of one process. It places them, begins and stops them, and hands them what
+arrives.
 
-An operating-system process hosts one node; a simulated cluster hosts many on one event loop. Messages do not pass
-through here: its actors send by the router, to which the roads deliver.
+An operating-system process hosts one node; a simulated cluster hosts many on one event loop.
+Messages do not pass through here: its actors send by the router, to which the roads deliver.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import numpy as np
 
 from runtime.actors.actor import Actor
 from runtime.actors.cell import Cell
-from runtime.actors.homes import Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.actors.router import Router
+from runtime.actors.routes import Home
 from runtime.actors.station_metrics import StationMetrics
 from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
@@ -30,7 +31,8 @@ LINE = 64  # bytes of a cache line: kernels are fastest on arrays that begin wit
 
 
 class Node:
-    """Hosts actors. `on_event(actor, event, fields)`, `on_failure(actor, error)` and `on_finished()` report upwards."""
+    """Hosts actors. `on_event(actor, event, fields)`, `on_failure(actor, error)` and
+    `on_finished()` report upwards."""
 
     def __init__(self, process: str, incarnation: int, compute: Compute, metrics: Metrics) -> None:
         self.process = process
@@ -41,27 +43,34 @@ class Node:
         self.directory = Path()  # of the run
         self.arena: Arena | None = None  # what peers on this host can read, if there are some
         self.actors: dict[str, Cell] = {}
-        self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: None
+        self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: (
+            None
+        )
         self.on_failure: Callable[[str, BaseException], None] = lambda actor, error: None
         self.on_finished: Callable[[], None] = lambda: None
-        self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
+        # array work is done
+        self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None
         self.work = WorkSums()
         compute.on_done = self._worked
         self._message_metrics = MessageMetrics(metrics)
         self.stations = StationMetrics(metrics, self.actors)
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
-        self.send, self.ask = self.router.send, self.router.ask
-        self.deliver, self.reject = self.router.deliver, self.router.reject  # for the roads
+        self.send = self.router.send
+        self.ask = self.router.ask
+        self.deliver = self.router.deliver  # for the roads
+        self.reject = self.router.reject
         self.lost = self.router.lost
 
     def __repr__(self) -> str:
-        return f"<node {self.process}.{self.incarnation}: {len(self.actors)} actors, {self.router!r}>"
+        return (
+            f"<node {self.process}.{self.incarnation}: {len(self.actors)} actors, {self.router!r}>"
+        )
 
     # -- placing and running actors
 
     def add(self, name: str, role: str, actor: Actor, device: Compute | None = None) -> None:
-        """Place an actor here, with an emulated device of its own if it has one. It does nothing until `prepare` and
-        `begin`."""
+        """Place an actor here, with an emulated device of its own if it has one. It does nothing
+        until `prepare` and `begin`."""
         actor.attach(self, name, role, device)
         if device is not None:
             device.on_done = self._worked
@@ -127,7 +136,12 @@ class Node:
     # -- linking
 
     def connect(
-        self, process: str, incarnation: int, endpoints: Endpoints, actors: Iterable[str], road: Transport
+        self,
+        process: str,
+        incarnation: int,
+        endpoints: Endpoints,
+        actors: Iterable[str],
+        road: Transport,
     ) -> None:
         """Make the actors of a process reachable over a transport."""
         road.connect(process, endpoints)
@@ -140,8 +154,10 @@ class Node:
     # -- what is going on here
 
     def status(self) -> list[dict[str, Any]]:
-        """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what it has handled."""
-        waits = {ask.asker: ask.peer for ask in reversed(self.router.asks.values())}  # of each its oldest
+        """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what
+        it has handled."""
+        # of each its oldest
+        waits = {ask.asker: ask.peer for ask in reversed(self.router.asks.values())}
         return [
             {
                 "actor": name,

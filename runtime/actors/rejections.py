@@ -1,6 +1,8 @@
-"""Tells of rejected messages at a bounded rate: whoever sends garbage must not fill the disk with its log.
+"""Tells of rejected messages at a bounded rate: whoever sends garbage must not fill the disk with
+its log.
 
-Of each PERIOD the first LOGGED are logged one by one; what follows is counted, and logged as one line at its end.
+Of each PERIOD the first LOGGED are logged one by one; what follows is counted, and logged as one
+line at its end.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ class Rejections:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._logged = 0
-        self._more: Counter[tuple[str, str]] = Counter()  # (peer, reason) -> how many were not logged
+        # (peer, reason) -> how many were not logged
+        self._more: Counter[tuple[str, str]] = Counter()
         self._ends: asyncio.TimerHandle | None = None  # of the period
 
     def __repr__(self) -> str:
@@ -42,8 +45,12 @@ class Rejections:
         if self._ends is not None:
             self._ends.cancel()
         if self._more:
-            told = ", ".join(f"{count} of {peer} ({reason})" for (peer, reason), count in self._more.most_common(5))
+            told = ", ".join(
+                f"{count} of {peer} ({reason})"
+                for (peer, reason), count in self._more.most_common(5)
+            )
             others = f" and {len(self._more) - 5} more sorts" if len(self._more) > 5 else ""
             self._log.warning("rejected %d more messages: %s%s", self._more.total(), told, others)
-        self._ends, self._logged = None, 0
+        self._ends = None
+        self._logged = 0
         self._more.clear()

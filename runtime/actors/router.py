@@ -1,4 +1,5 @@
-"""The way from one actor to another: where each lives, which asks are open, and into whose inbox a message goes."""
+"""The way from one actor to another: where each lives, which asks are open, and into whose inbox a
+message goes."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from runtime.actors.cell import Cell
-from runtime.actors.homes import Ask, Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
+from runtime.actors.routes import Ask, Home
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer
@@ -23,11 +24,15 @@ R = TypeVar("R", bound=Message)
 class Router:
     """Sends for the actors of one process (`cells`) and hands them what arrives."""
 
-    def __init__(self, process: str, incarnation: int, cells: Mapping[str, Cell], metrics: MessageMetrics) -> None:
+    def __init__(
+        self, process: str, incarnation: int, cells: Mapping[str, Cell], metrics: MessageMetrics
+    ) -> None:
         self.stopped: set[str] = set()  # actors that lived here
         self.stopping = False  # the process as a whole
-        self.vocabulary: Mapping[str, Collection[type[Message]]] = {}  # actor -> what it understands, if that is known
-        self._process, self._incarnation = process, incarnation
+        # actor -> what it understands, if that is known
+        self.vocabulary: Mapping[str, Collection[type[Message]]] = {}
+        self._process = process
+        self._incarnation = incarnation
         self._cells = cells
         self._metrics = metrics
         self._homes: dict[str, Home] = {}
@@ -50,16 +55,27 @@ class Router:
         self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> Coroutine[Any, Any, None]:
         """See Actor.tell and Actor.reply. ActorStopped if nobody of that name is linked."""
-        return self._send(Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step))
+        return self._send(
+            Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step)
+        )
 
     async def ask(
-        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
+        self,
+        sender: str,
+        to: str,
+        message: Message,
+        answer: type[R],
+        *,
+        step: int,
+        timeout: float | None,
     ) -> R:
         """See Actor.ask."""
         if sender in self.stopped:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
         loop = asyncio.get_running_loop()
-        envelope = Envelope(message, next(self._ids), sender, self._incarnation, to, sender, 0, step)
+        envelope = Envelope(
+            message, next(self._ids), sender, self._incarnation, to, sender, 0, step
+        )
         since = loop.time()
         ask = self.asks[envelope.id] = Ask(sender, to, loop.create_future(), type(message), since)
         try:
@@ -80,15 +96,22 @@ class Router:
         if isinstance(found, Refusal):
             raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
         if not isinstance(found, answer):
-            raise MessageError("bad_type", f"{to} answered {found!r} to {message!r}, expected {answer.__name__}")
+            raise MessageError(
+                "bad_type", (f"{to} answered {found!r} to {message!r}, expected {answer.__name__}")
+            )
         return found
 
     async def _send(self, envelope: Envelope) -> None:
-        message, sender, to = envelope.message, envelope.sender, envelope.receiver
+        message = envelope.message
+        sender = envelope.sender
+        to = envelope.receiver
         understood = self.vocabulary.get(to)
         if understood is not None and type(message) not in understood and not envelope.answers:
             known = ", ".join(sorted(kind.__name__ for kind in understood))
-            raise Unsendable("not_understood", f"{sender} cannot send {message!r} to {to}; {to} understands {known}")
+            raise Unsendable(
+                "not_understood",
+                (f"{sender} cannot send {message!r} to {to}; {to} understands {known}"),
+            )
         place = self._homes.get(to)
         if place is None:
             raise ActorStopped(f"{sender} has no link to an actor called '{to}'")
@@ -104,8 +127,10 @@ class Router:
     # -- receiving
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        """A transport hands over what arrived: an answer to its asker, anything else to the receiver's inbox."""
-        receiver, answers = envelope.receiver, envelope.answers
+        """A transport hands over what arrived: an answer to its asker, anything else to the
+        receiver's inbox."""
+        receiver = envelope.receiver
+        answers = envelope.answers
         if receiver in self.stopped:  # it came too late; that is no offence
             release()
             return
@@ -115,7 +140,9 @@ class Router:
             problem: MessageError | None = MessageError("unknown_receiver", text)
         elif not answers and type(envelope.message) not in cell.actor.handlers:
             understood = ", ".join(sorted(kind.__name__ for kind in cell.actor.handlers))
-            problem = MessageError("not_understood", f"{envelope!r}; {receiver} understands {understood}")
+            problem = MessageError(
+                "not_understood", (f"{envelope!r}; {receiver} understands {understood}")
+            )
         else:
             problem = self._take(envelope)
         if cell is None or problem is not None:
@@ -129,18 +156,23 @@ class Router:
             cell.take(envelope, release)
 
     def _take(self, envelope: Envelope) -> MessageError | None:
-        """Note a message that came; an answer goes to its asker. Or why it may not come, and nothing is noted: its
-        sender or incarnation is not linked, it was here before, was overtaken, or answers nothing that is open."""
+        """Note a message that came; an answer goes to its asker. Or why it may not come, and
+        nothing is noted: its sender or incarnation is not linked, it was here before, was
+        overtaken, or answers nothing that is open."""
         message, number, sender, incarnation, receiver, _, answers, _ = envelope
         place = self._homes.get(sender)
         if place is None or place.incarnation != incarnation:
-            return MessageError("unknown_sender", f"{envelope!r}: no such sender or incarnation is linked here")
+            return MessageError(
+                "unknown_sender", (f"{envelope!r}: no such sender or incarnation is linked here")
+            )
         if not answers:
             key = sender, message.lane
             if number > place.latest.get(key, 0):
                 place.latest[key] = number
                 return None
-            return MessageError("late", f"{envelope!r} came twice, or something sent later came before it")
+            return MessageError(
+                "late", (f"{envelope!r} came twice, or something sent later came before it")
+            )
         ask = self.asks.get(answers)
         if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (sender, receiver):
             return MessageError("unasked", f"{envelope!r} answers nothing that is open")
@@ -158,8 +190,8 @@ class Router:
     # -- ends
 
     def lost(self, process: str) -> None:
-        """A process is gone, and forgotten. Open asks to its actors, and senders that wait for its credits, get
-        ActorStopped; nothing of that life comes any more."""
+        """A process is gone, and forgotten. Open asks to its actors, and senders that wait for its
+        credits, get ActorStopped; nothing of that life comes any more."""
         gone = {actor for actor, place in self._homes.items() if place.process == process}
         for road in {self._homes.pop(actor).road for actor in gone}:
             road.disconnect(process, f"process {process} is gone")

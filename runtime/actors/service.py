@@ -11,8 +11,8 @@ from runtime.messages.message import Envelope
 
 @dataclass(slots=True)
 class Service:
-    """How many were handled, seconds that they waited in the inbox, and seconds that their handler took, with what that
-    itself waited for."""
+    """How many were handled, seconds that they waited in the inbox, and seconds that their handler
+    took, with what that itself waited for."""
 
     name: str  # of the kind
     handle: Callable[[Any, Envelope], Awaitable[None]]  # the actor's on_<message>

@@ -1,4 +1,5 @@
-"""What the actors of a process do now, as plain data: taken when somebody looks, from what is there anyway.
+"""What the actors of a process do now, as plain data: taken when somebody looks, from what is there
+anyway.
 
 {"now": loop time, "processor": seconds, "actors": {name: {...}}}
 """
@@ -20,7 +21,9 @@ from runtime.messages.message import Envelope
 def snapshot(node: Node) -> dict[str, Any]:
     """Times are seconds, what is counted counts from the beginning of the process."""
     now = asyncio.get_running_loop().time()
-    asks, sends, totals = defaultdict(list), defaultdict(list), node.totals()
+    asks = defaultdict(list)
+    sends = defaultdict(list)
+    totals = node.totals()
     for ask in node.router.asks.values():
         asks[ask.asker].append([ask.peer, ask.said.__name__, now - ask.since])
     waited = {entry["actor"]: entry["waited"] for entry in node.status()}
@@ -34,7 +37,9 @@ def snapshot(node: Node) -> dict[str, Any]:
                 **_of_cell(name, cell, now, node.stations.compute_seconds(name)),
                 "asks": asks.get(name, []),
                 "sends": sends.get(name, []),
-                **dict(zip(("sent", "received", "bytes"), totals.get(name, (0, 0, 0)), strict=True)),
+                **dict(
+                    zip(("sent", "received", "bytes"), totals.get(name, (0, 0, 0)), strict=True)
+                ),
                 "waited": waited[name],
             }
             for name, cell in node.actors.items()
@@ -43,8 +48,8 @@ def snapshot(node: Node) -> dict[str, Any]:
 
 
 def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
-    """`computing`: what, for how long; `oldest`: which message, how long it has waited. Beside them `asks`: of whom,
-    what, for how long; `sends`: to whom, what."""
+    """`computing`: what, for how long; `oldest`: which message, how long it has waited. Beside them
+    `asks`: of whom, what, for how long; `sends`: to whom, what."""
     current = cell.actor.device.current
     computing = current if current is not None and current.actor == name else None
     return {
@@ -52,14 +57,17 @@ def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
         "handling": "" if cell.doing == "idle" else cell.doing,
         "computing": computing and [computing.label, now - computing.since],
         "inbox": len(cell.inbox),
-        "oldest": (type(cell.inbox[0][0].message).__name__, now - cell.inbox[0][2]) if cell.inbox else None,
+        "oldest": (type(cell.inbox[0][0].message).__name__, now - cell.inbox[0][2])
+        if cell.inbox
+        else None,
         "busy": busy + (now - computing.since if computing else 0.0),
         "handled": cell.handled,
     }
 
 
 def _sending() -> list[Envelope]:
-    """What waits for the credits of its link, read from the suspended calls of `Router._send`: nobody keeps a list."""
+    """What waits for the credits of its link, read from the suspended calls of `Router._send`:
+    nobody keeps a list."""
     return [
         frame.f_locals["envelope"]
         for task in asyncio.all_tasks()

@@ -1,12 +1,13 @@
-"""Each actor as a station of a queueing network: what arrives, waits and is served, and how long its device works.
+"""Each actor as a station of a queueing network: what arrives, waits and is served, and how long
+its device works.
 
     arrival rate       rate of `messages_received`
     service time       `handler_seconds` by `messages_handled`
     time in the inbox  `inbox_seconds` by the same
     utilisation        rate of `handler_seconds`; of the device: of `compute_seconds`
 
-All are sums that the event loop adds to, read in the thread of the page: a counter of the metrics library takes a lock
-each time.
+All are sums that the event loop adds to, read in the thread of the page: a counter of the metrics
+library takes a lock each time.
 """
 
 from __future__ import annotations
@@ -26,14 +27,19 @@ class StationMetrics:
     def __init__(self, metrics: Metrics, cells: Mapping[str, Cell]) -> None:
         self._cells = cells
         self._computed: dict[str, list[float]] = {}  # actor -> pieces of array work, their seconds
-        actor, kind = ("role", "actor"), ("role", "actor", "kind")
+        actor = ("role", "actor")
+        kind = ("role", "actor", "kind")
         metrics.reading("inbox_messages", "Messages that wait in the inbox.", actor, self._inboxes)
-        metrics.tally("messages_handled", "Messages handled.", kind, lambda: self._service("handled"))
+        metrics.tally(
+            "messages_handled", "Messages handled.", kind, lambda: self._service("handled")
+        )
         text = "Seconds that handled messages waited in the inbox."
         metrics.tally("inbox_seconds", text, kind, lambda: self._service("waited"))
         text = "Seconds that handlers took, with what they waited for."
         metrics.tally("handler_seconds", text, kind, lambda: self._service("seconds"))
-        metrics.tally("compute_items", "Pieces of array work done.", actor, lambda: self._compute(0))
+        metrics.tally(
+            "compute_items", "Pieces of array work done.", actor, lambda: self._compute(0)
+        )
         metrics.tally("compute_seconds", "Seconds of array work.", actor, lambda: self._compute(1))
 
     def __repr__(self) -> str:

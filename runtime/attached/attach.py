@@ -1,10 +1,12 @@
-"""Taking part in a run from outside: `async with attach(directory) as run:` in any process of the same user and host.
+"""Taking part in a run from outside: `async with attach(directory) as run:` in any process of the
+same user and host.
 
     async with attach("runs/20260101-120000-roles") as run:
         state = await run.ask("conv_model", GetState(), State)
         async for event in run.events(): ...
 
-What happens to this process never disturbs the run. See `cluster/clients.py`, which is the other end.
+What happens to this process never disturbs the run. See `cluster/clients.py`, which is the other
+end.
 """
 
 from __future__ import annotations
@@ -19,10 +21,17 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from runtime.actors.actor import Actor
-from runtime.actors.homes import Home
-from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
+from runtime.actors.inspection import (
+    BeginTrace,
+    EndTrace,
+    GetSnapshot,
+    Looked,
+    ShowStacks,
+    Snapshot,
+)
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
+from runtime.actors.routes import Home
 from runtime.attached.finding import present_in
 from runtime.cluster.clients import (
     CLIENT,
@@ -44,14 +53,15 @@ from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.records.lock_file import RUNNING
 from runtime.records.presence import Sign
-from runtime.report.events import Event, Events
+from runtime.report.event_stream import Event, Events
 from runtime.suggest import hint
 from runtime.transport import Endpoints, Transport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
 ANSWER_SECONDS = 10.0  # within which a living run admits a client
-LAST_SECONDS = 1.0  # after its connection broke, to take in what had come: perhaps that the run is over
+# after its connection broke, to take in what had come: perhaps that the run is over
+LAST_SECONDS = 1.0
 
 _numbers = itertools.count(1)
 
@@ -60,7 +70,8 @@ class _Voice(Actor):
     """This process's actor: hears the events and the end."""
 
     def __init__(self, events: Events, over: asyncio.Future[str]) -> None:
-        self._events, self._over = events, over
+        self._events = events
+        self._over = over
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
         self._events.event(message.actor, message.event, dict(message.fields))
@@ -71,16 +82,18 @@ class _Voice(Actor):
 
 
 class Client:
-    """One process's part in a run of another. Everything raises ConvoyError in words when that run is over.
+    """One process's part in a run of another. Everything raises ConvoyError in words when that run
+    is over.
 
-    `patience`: seconds in which it lets this process in. `is_broken`: the connection, before the run said that it is
-    over."""
+    `patience`: seconds in which it lets this process in. `is_broken`: the connection, before the
+    run said that it is over."""
 
     is_broken = False
     _takes_part = _is_cut = False
 
     def __init__(self, directory: str | Path, patience: float | None = ANSWER_SECONDS) -> None:
-        self.directory, self._patience = Path(directory), patience
+        self.directory = Path(directory)
+        self._patience = patience
         self._plan = RunPlan.read(self.directory)
         self.name = f"{CLIENT}{os.getpid()}-{next(_numbers)}"
 
@@ -99,7 +112,8 @@ class Client:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        began, name = loop.time(), self.name
+        began = loop.time()
+        name = self.name
         self._events = Events(lambda: loop.time() - began)
         self._over: asyncio.Future[str] = loop.create_future()
         self._over.add_done_callback(lambda over: self._events.end())
@@ -121,7 +135,10 @@ class Client:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._close()
 
@@ -162,18 +179,21 @@ class Client:
         self._check(actor)
         await self._voice.tell(actor, message)
 
-    async def ask(self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None) -> R:
+    async def ask(
+        self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None
+    ) -> R:
         """See Run.ask."""
         self._check(actor)
         return await self._asked(actor, message, answer, timeout)
 
     async def status(self) -> RunStatus:
-        """What the process of `up` knows of every process and actor; nobody else is asked for it."""
+        """What the process of `up` knows of every process and actor; nobody else is asked for
+        it."""
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
 
     async def snapshot(self, process: str) -> dict[str, Any] | None:
-        """What the actors of a process do now, see `actors.snapshot`; None if it has not greeted yet or is gone. Of one
-        that is stuck or stopped the answer comes when it is not any more."""
+        """What the actors of a process do now, see `actors.snapshot`; None if it has not greeted
+        yet or is gone. Of one that is stuck or stopped the answer comes when it is not any more."""
         try:
             said = await self._asked(agent_of(process), GetSnapshot(), Snapshot, None)
         except Refused:
@@ -182,16 +202,20 @@ class Client:
         return found
 
     async def show_stacks(self, process: str) -> None:
-        """Have a process append its stacks to its file, see `machine.stacks`: who reads that sees when it has."""
+        """Have a process append its stacks to its file, see `machine.stacks`: who reads that sees
+        when it has."""
         await self._asked(SUPERVISOR, ShowStacks(process=process), Looked, self._patience)
 
     async def begin_trace(self, iterations: int = 0) -> tuple[str, ...]:
-        """Trace the run from now on, for so many iterations or until `end_trace`; lines for the person. Refused if it
-        is being traced."""
-        return (await self._asked(SUPERVISOR, BeginTrace(iterations=iterations), Looked, None)).lines
+        """Trace the run from now on, for so many iterations or until `end_trace`; lines for the
+        person. Refused if it is being traced."""
+        return (
+            await self._asked(SUPERVISOR, BeginTrace(iterations=iterations), Looked, None)
+        ).lines
 
     async def end_trace(self) -> tuple[str, ...]:
-        """Trace it no more, and have trace.json made; lines for the person. Refused if it is not being traced."""
+        """Trace it no more, and have trace.json made; lines for the person. Refused if it is not
+        being traced."""
         return (await self._asked(SUPERVISOR, EndTrace(), Looked, None)).lines
 
     async def save(self) -> None:
@@ -199,38 +223,51 @@ class Client:
         await self.tell(self.placement.topology.lead, Save())
 
     async def scale(
-        self, *, workers: int = 0, groups: int = 0, without: Sequence[str] = (), including: Sequence[str] = ()
+        self,
+        *,
+        workers: int = 0,
+        groups: int = 0,
+        without: Sequence[str] = (),
+        including: Sequence[str] = (),
     ) -> Scaled:
-        """Go on with so many workers in so many groups (0: as many as now), on the machines of now without these and
-        including others of cluster.toml. Answered when this run has saved what the next one goes on from; ConvoyError
-        in words if that cannot be."""
-        wish = Scale(workers=workers, groups=groups, without=tuple(without), including=tuple(including))
+        """Go on with so many workers in so many groups (0: as many as now), on the machines of now
+        without these and including others of cluster.toml. Answered when this run has saved what
+        the next one goes on from; ConvoyError in words if that cannot be."""
+        wish = Scale(
+            workers=workers, groups=groups, without=tuple(without), including=tuple(including)
+        )
         try:
             return await self._asked(SUPERVISOR, wish, Scaled, None)
         except Refused as refused:
-            raise ConvoyError(str(refused).rpartition(f"{wish!r} of {self._voice.name}: ")[2]) from None
+            raise ConvoyError(
+                str(refused).rpartition(f"{wish!r} of {self._voice.name}: ")[2]
+            ) from None
 
     async def end(self, *, now: bool = False) -> str:
-        """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""
+        """Bring the run to a good end, or end it now, and wait until it is over; what went wrong,
+        "" if nothing did."""
         await self._asked(SUPERVISOR, End(now=now), Ending, self._patience)
         return await self.ended()
 
     async def ended(self) -> str:
-        """Wait until the run is over; what went wrong, "" if nothing did. ConvoyError if the connection breaks."""
+        """Wait until the run is over; what went wrong, "" if nothing did. ConvoyError if the
+        connection breaks."""
         error = await asyncio.shield(self._over)
         if self.is_broken:
             raise self._ended()
         return error
 
     async def events(self) -> AsyncIterator[Event]:
-        """Every event from the moment of attaching on, until the run is over; then raises what ended it, if something
-        did, or that the connection broke."""
+        """Every event from the moment of attaching on, until the run is over; then raises what
+        ended it, if something did, or that the connection broke."""
         async for event in self._events.stream():
             yield event
         if error := await self.ended():
             raise ConvoyError(error)
 
-    async def _asked(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
+    async def _asked(
+        self, actor: str, message: Message, answer: type[R], timeout: float | None
+    ) -> R:
         asking = asyncio.ensure_future(self._voice.ask(actor, message, answer, timeout=timeout))
         either: list[asyncio.Future[Any]] = [asking, self._over]
         try:
@@ -273,7 +310,8 @@ class Client:
         if presence.sign is Sign.HELD and presence.holder.state == RUNNING:
             why = "it begins or ends just now, or is in another container"
             return ConvoyError(
-                f"the run {self.called} {presence.words}, and its sockets cannot be reached from here: {why}"
+                f"the run {self.called} {presence.words}, and its sockets cannot be reached "
+                f"from here: {why}"
             )
         return ConvoyError(f"the run {self.called} cannot be reached: {presence.words}")
 
@@ -300,6 +338,6 @@ class Client:
 
 
 def attach(directory: str | Path) -> Client:
-    """Take part in the run that has this run directory: `async with` it. ConfigError if it is none, ConvoyError on
-    entering if the run is over."""
+    """Take part in the run that has this run directory: `async with` it. ConfigError if it is none,
+    ConvoyError on entering if the run is over."""
     return Client(directory)

@@ -1,4 +1,5 @@
-"""Ending a run from outside: over its socket, or, where that cannot be reached, through the lock of its `up`.
+"""Ending a run from outside: over its socket, or, where that cannot be reached, through the lock of
+its `up`.
 
 reached by        what is asked                      over when
 its socket        End, over the private socket       the run has said so, and its `up` holds the lock no more
@@ -15,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.attached.seen import Seen
-from runtime.attached.standing import journal, said
+from runtime.attached.observed_run import ObservedRun
+from runtime.attached.run_status import journal, said
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.reasons import reason
 from runtime.records.files import Damaged
@@ -29,17 +30,20 @@ LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Ended:
-    """How an `up` ended: `run` is its last run, `error` what that failed with, or ""; `before`: it was over already."""
+    """How an `up` ended: `run` is its last run, `error` what that failed with, or ""; `before`: it
+    was over already."""
 
     run: Path
     error: str = ""
     before: bool = False
 
 
-async def end(seen: Seen, *, now: bool) -> Ended:
-    """End the run, and the `up` that would begin another after it; return when that is over. ConvoyError if it does
-    not answer, or if its host is silent, so that nobody knows whether it is over."""
-    error, answers = "", await seen.answers()
+async def end(seen: ObservedRun, *, now: bool) -> Ended:
+    """End the run, and the `up` that would begin another after it; return when that is over.
+    ConvoyError if it does not answer, or if its host is silent, so that nobody knows whether it is
+    over."""
+    error = ""
+    answers = await seen.answers()
     try:
         presence = await asyncio.to_thread(_presence, seen.directory) if seen.is_here else None
     except Damaged:  # the lock: the socket is enough
@@ -67,12 +71,14 @@ async def end(seen: Seen, *, now: bool) -> Ended:
 
 @contextmanager
 def _opened(presence: Presence | None) -> Iterator[int | None]:
-    """The open file of a lock: it tells whether `up` lives, also if the file was moved or removed. None if it cannot be
-    opened."""
+    """The open file of a lock: it tells whether `up` lives, also if the file was moved or removed.
+    None if it cannot be opened."""
     descriptor = None
     if presence is not None:
         with suppress(OSError):
-            descriptor = os.open(presence.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = os.open(
+                presence.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
     try:
         yield descriptor
     finally:
@@ -81,19 +87,26 @@ def _opened(presence: Presence | None) -> Iterator[int | None]:
 
 
 async def _released(presence: Presence, lock: int | None, *, now: bool, asked: bool) -> Presence:
-    """Wait until the lock is free; what it said last. `lock`: its open file; `asked`: the present run was asked to end
-    already, and only one that follows it would have to be. ConvoyError if `up` does not renew its lock meanwhile."""
+    """Wait until the lock is free; what it said last. `lock`: its open file; `asked`: the present
+    run was asked to end already, and only one that follows it would have to be. ConvoyError if `up`
+    does not renew its lock meanwhile."""
     wished = False
-    last, up, clock = presence, presence.holder.up, asyncio.get_running_loop().time
-    renewed, wish = clock(), path_of(presence.folder, up, END)
+    last = presence
+    up = presence.holder.up
+    clock = asyncio.get_running_loop().time
+    renewed = clock()
+    wish = path_of(presence.folder, up, END)
     while True:
         if not last.lives:
             raise ConvoyError(
-                f"{last.words}: whether the run {last.holder.run} is over is known on its host only; if that host is "
+                f"{last.words}: whether the run {last.holder.run} is over is known on its "
+                "host only; if that host is "
                 f"gone for good, remove {last.file}"
             )
         if not asked or last.holder.run != presence.holder.run:
-            asked, presence, wished = True, last, True
+            asked = True
+            presence = last
+            wished = True
             await asyncio.to_thread(_ask, last.folder, up, now)
         elif wished and not wish.exists():  # somebody else has withdrawn it
             await asyncio.to_thread(_ask, last.folder, up, now)
@@ -106,7 +119,10 @@ async def _released(presence: Presence, lock: int | None, *, now: bool, asked: b
             renewed = clock()
         elif clock() - renewed > FRESH_SECONDS:
             whose = f"process {last.holder.pid} on {last.holder.host}"
-            raise ConvoyError(f"the run {last.holder.run} does not answer: its `up`, {whose}, gives no sign of life")
+            raise ConvoyError(
+                f"the run {last.holder.run} does not answer: its `up`, "
+                f"{whose}, gives no sign of life"
+            )
         last = found
         await asyncio.sleep(LOOK_SECONDS)
 
@@ -124,11 +140,14 @@ def _ask(folder: Path, up: str, now: bool) -> None:
     except FileNotFoundError:  # the lock is gone: it has ended meanwhile
         pass
     except OSError as error:
-        raise ConvoyError(f"{folder}: the run cannot be asked to end: {reason(error)} ({error.filename})") from None
+        raise ConvoyError(
+            f"{folder}: the run cannot be asked to end: {reason(error)} ({error.filename})"
+        ) from None
 
 
 def _failure(last: Presence) -> str:
-    """What the last run failed with, unless `up` was between two runs, where the earlier failure is no news."""
+    """What the last run failed with, unless `up` was between two runs, where the earlier failure is
+    no news."""
     if last.run is None or last.holder.state != RUNNING:
         return ""
     return said(journal(last.run), "failed", "error")

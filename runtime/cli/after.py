@@ -1,4 +1,5 @@
-"""What `up` says when a run is over: how to go on from it; and, if asked to, the score of what it saved."""
+"""What `up` says when a run is over: how to go on from it; and, if asked to, the score of what it
+saved."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from runtime.attached.standing import journal, said
+from runtime.attached.run_status import journal, said
 from runtime.errors import ConfigError, ProgramFailed
 
 FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that somebody ended
@@ -17,21 +18,32 @@ TEST = "test"  # the command of a program that scores weights: (weights, file, s
 
 
 class After:
-    """`program` may go on from a checkpoint (`resumed`), and may have the command `test`. ConfigError if that is wanted
-    and it has none."""
+    """`program` may go on from a checkpoint (`resumed`), and may have the command `test`.
+    ConfigError if that is wanted and it has none."""
 
-    def __init__(self, program: ModuleType, file: Path, settings: Sequence[str], *, test: bool) -> None:
+    def __init__(
+        self, program: ModuleType, file: Path, settings: Sequence[str], *, test: bool
+    ) -> None:
         self._resumes = hasattr(program, "resumed")
-        self._file, self._settings, self._test = file, tuple(settings), test
+        self._file = file
+        self._settings = tuple(settings)
+        self._test = test
         self._command: str | None = getattr(program, "COMMANDS", {}).get(TEST)
         if test and self._command is None:
             raise ConfigError([f"--test: program '{program.__name__}' has no command '{TEST}'"])
 
-    def told(self, code: int, directory: Path | None, saved: Path | None, say: Callable[[str], None]) -> int:
-        """What is told of a run that ended with this exit code; the exit code of all. `directory`: of the run, if one
-        was begun; `saved`: else the checkpoint after which nothing was left to do."""
+    def told(
+        self, code: int, directory: Path | None, saved: Path | None, say: Callable[[str], None]
+    ) -> int:
+        """What is told of a run that ended with this exit code; the exit code of all. `directory`:
+        of the run, if one was begun; `saved`: else the checkpoint after which nothing was left to
+        do."""
         saved = saved if directory is None else _last_checkpoint(directory)
-        if directory is not None and self._resumes and (code or journal(directory).keys() & FROM_OUTSIDE):
+        if (
+            directory is not None
+            and self._resumes
+            and (code or journal(directory).keys() & FROM_OUTSIDE)
+        ):
             before = directory if saved is not None else _with_a_checkpoint_before(directory)
             if before is not None:
                 say(f"go on     {self.again(before)}")
@@ -49,17 +61,24 @@ class After:
     def again(self, directory: Path) -> str:
         """The command that goes on from a run, as it is typed."""
         words = ["python", "-m", "runtime", "up", str(self._file), "--resume", str(directory)]
-        return shlex.join([*words, *(word for setting in self._settings for word in ("--set", setting))])
+        return shlex.join(
+            [*words, *(word for setting in self._settings for word in ("--set", setting))]
+        )
 
 
 def _with_a_checkpoint_before(directory: Path) -> Path | None:
-    """Of a run that left none, the run whose checkpoint it began with. What it began with in memory is gone: then the
-    run whose death it followed, if that left one, or what that began with."""
+    """Of a run that left none, the run whose checkpoint it began with. What it began with in memory
+    is gone: then the run whose death it followed, if that left one, or what that began with."""
     told = journal(directory)
-    began_with, after = said(told, "resumed", "checkpoint"), said(told, "restart", "after")
+    began_with = said(told, "resumed", "checkpoint")
+    after = said(told, "restart", "after")
     if not began_with:
         died = directory.parent / Path(after).name if after else None
-        return died if died is None or _last_checkpoint(died) is not None else _with_a_checkpoint_before(died)
+        return (
+            died
+            if died is None or _last_checkpoint(died) is not None
+            else _with_a_checkpoint_before(died)
+        )
     before = Path(began_with).parent
     beside = directory.parent / before.name  # as it is typed
     return beside if beside.resolve() == before.resolve() else before

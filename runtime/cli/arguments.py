@@ -12,14 +12,15 @@ from cyclopts import Parameter
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
-    from runtime.cluster.operators.card import Card
+    from runtime.attached.observed_run import ObservedRun
+    from runtime.cluster.operators.operator_key import OperatorKey
 
 KEY = Path("operator.key")
 Switch = Annotated[bool, Parameter(negative=())]  # off unless it is said
 
 Settings = Annotated[
-    tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())
+    tuple[str, ...],
+    Parameter(name="--set", help=("Override a value: --set train.strategy.groups=4"), negative=()),
 ]
 
 
@@ -28,10 +29,9 @@ Settings = Annotated[
 class Connection:
     """Where a run is that is not of this machine.
 
-    Parameters
-    ----------
-    connect
-        A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a tunnel to it begins.
+    Parameters ---------- connect
+        A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a
+        tunnel to it begins.
     key
         With HOST:PORT: the copy of operator.key.
     """
@@ -43,28 +43,38 @@ class Connection:
 HERE = Connection()
 
 
-def seen(run: Path | str | None, connection: Connection = HERE) -> AbstractAsyncContextManager[Seen]:
+def seen(
+    run: Path | str | None, connection: Connection = HERE
+) -> AbstractAsyncContextManager[ObservedRun]:
     """The run that is meant, to be entered. ConfigError, ConvoyError."""
-    from runtime.attached.seen import run_here, run_there
+    from runtime.attached.observed_run import run_here, run_there
 
     if connection.connect is None:
         return run_here(None if run is None else Path(run), runs_here())
     if run is not None:
-        raise ConfigError([f"{run}: found a run beside --connect, which leads to the one run that listens there"])
+        raise ConfigError(
+            [
+                (
+                    f"{run}: found a run beside --connect, which leads to the one run "
+                    "that listens there"
+                )
+            ]
+        )
     return run_there(_card(connection.connect, connection.key))
 
 
-def _card(said: str, key: Path) -> Card:
-    from runtime.cluster.operators.card import Card, is_address
+def _card(said: str, key: Path) -> OperatorKey:
+    from runtime.cluster.operators.operator_key import OperatorKey, is_address
 
     if Path(said).exists() or not is_address(said):
-        return Card.read(Path(said))
-    return Card.read(key).at(said)
+        return OperatorKey.read(Path(said))
+    return OperatorKey.read(key).at(said)
 
 
 def runs_here(file: Path = Path("cluster.toml")) -> Path:
-    """The folder of run directories, as this cluster.toml says; the usual one where there is none. ConfigError."""
-    from runtime.config.source import read
+    """The folder of run directories, as this cluster.toml says; the usual one where there is none.
+    ConfigError."""
+    from runtime.config.toml_source import read
 
     said = read(file).data.get("run", {}) if file.exists() else {}
     named = said.get("directory") if isinstance(said, dict) else None

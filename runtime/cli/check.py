@@ -24,9 +24,12 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     from runtime.runs.checking import check as check_config
 
     checked = check_config(file, settings)
-    placement, console = checked.placement, Teller()
+    placement = checked.placement
+    console = Teller()
     checked.tell(console)
-    console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
+    console.say(
+        f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes"
+    )
     for spec in placement.processes:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
         actors = ", ".join(spec.actors)

@@ -19,12 +19,11 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
 
     `eval "$(convoy completion bash)"` completes in this shell; --install in every new one.
 
-    Parameters
-    ----------
-    shell
+    Parameters ---------- shell
         Which one; without it that of $SHELL.
     install
-        Put the script where the shell looks for it, and say where; a line in ~/.bashrc or ~/.zshrc loads it.
+        Put the script where the shell looks for it, and say where; a line in ~/.bashrc or ~/.zshrc
+        loads it.
     """
     from runtime.cli.main import SCRIPT, application
 
@@ -45,4 +44,11 @@ def _own() -> Shell:
     name = Path(os.environ.get("SHELL", "")).name
     if name in ("bash", "zsh", "fish"):
         return name  # type: ignore[return-value]  # one of the three
-    raise ConfigError([f"completion: found the shell '{name}' in $SHELL, expected bash, zsh or fish as the argument"])
+    raise ConfigError(
+        [
+            (
+                f"completion: found the shell '{name}' in $SHELL, expected bash, zsh "
+                "or fish as the argument"
+            )
+        ]
+    )

@@ -9,7 +9,8 @@ from runtime.cli.arguments import HERE, Connection, Switch, seen
 
 
 def down(run: Path | None = None, *, now: Switch = False, connection: Connection = HERE) -> int:
-    """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is over.
+    """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is
+    over.
 
     Parameters
     ----------
@@ -23,18 +24,24 @@ def down(run: Path | None = None, *, now: Switch = False, connection: Connection
 
 async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
     from runtime.attached.ending import end
-    from runtime.attached.seen import Here
-    from runtime.attached.standing import last_checkpoint, standing
+    from runtime.attached.observed_run import LocalRun
+    from runtime.attached.run_status import last_checkpoint, run_status
     from runtime.report.console import Teller
 
     console = Teller()
     async with seen(run, connection) as looked:
         found = await end(looked, now=now)
-        last = looked if found.run.name == looked.name else Here(found.run)
-        stands = await standing(last)
+        last = looked if found.run.name == looked.name else LocalRun(found.run)
+        stands = await run_status(last)
         left = last_checkpoint(stands, last.place)
     for note in stands["damaged"]:
         console.warn(note)
-    how = f"failed: {found.error}" if found.error else "was over before" if found.before else "has ended"
+    how = (
+        f"failed: {found.error}"
+        if found.error
+        else "was over before"
+        if found.before
+        else "has ended"
+    )
     console.say(f"{last.name} {how}; last checkpoint: {left}")
     return 1 if found.error else 0

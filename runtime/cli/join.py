@@ -13,8 +13,8 @@ MOST_BYTES = 4096  # of the line on standard input
 def join(address: str, machine: str) -> int:
     """Let a run use this machine: its processes are started here, and end when it ends.
 
-    Standard input begins with the line that `up` shows for this machine; it lets this machine in, for this run.
-    Nothing of the run is left here.
+    Standard input begins with the line that `up` shows for this machine; it lets this machine in,
+    for this run. Nothing of the run is left here.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def join(address: str, machine: str) -> int:
         The name of this machine in cluster.toml.
     """
     with Nursery.start() as nursery:
-        from runtime.cluster.launchers.joined import join as joined
+        from runtime.cluster.launchers.machine_agent import join as joined
 
         joined(address, machine, _first_line(), nursery)
     return 0

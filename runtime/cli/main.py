@@ -1,5 +1,6 @@
-"""The command line: collects the commands, runs one and tells its errors. Exit codes: 0 done, 1 the program failed,
-2 bad configuration, 3 could not place or launch, 4 a role died, 130/143 ended by a signal, 141 nobody reads any more.
+"""The command line: collects the commands, runs one and tells its errors. Exit codes: 0 done, 1 the
+program failed, 2 bad configuration, 3 could not place or launch, 4 a role died, 130/143 ended by a
+signal, 141 nobody reads any more.
 
 A command is a function with type hints in a file of its own, imported when it is called.
 """
@@ -15,11 +16,11 @@ from pathlib import Path
 
 from cyclopts import App
 
-from runtime.config.source import BUILT_IN, MOST_BYTES
+from runtime.config.toml_source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
 from runtime.hidden import stop_if_hidden
 from runtime.regular import read_bytes
-from runtime.text import printable
+from runtime.terminal_text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
 VERSION = "--version"
@@ -55,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tells of it at its end
+        # or Python tells of it at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
     except ConvoyError as error:
         print(printable(str(error)), file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
@@ -89,8 +91,9 @@ def _version() -> str:
 def _meant(words: Sequence[str]) -> dict[str, str]:
     """name -> "module:function": the command that is called; if none is, for help or by a mistake, all there are.
 
-    Those are the runtime's, the built-in program's, and those of the program that cluster.toml names. ConfigError if
-    that one cannot be imported and nobody else has the command that is called.
+    Those are the runtime's, the built-in program's, and those of the program that cluster.toml
+    names. ConfigError if that one cannot be imported and nobody else has the command that is
+    called.
     """
     called = words[0] if words else "--help"
     if called in COMMANDS:
@@ -123,7 +126,8 @@ def _file(words: Sequence[str]) -> Path:
 
 
 def _commands_of(file: Path) -> Mapping[str, str]:
-    """Those of the program that a cluster.toml names. What is wrong with the file is the called command's business."""
+    """Those of the program that a cluster.toml names. What is wrong with the file is the called
+    command's business."""
     try:
         program = tomllib.loads(read_bytes(file, MOST_BYTES).decode()).get("program", BUILT_IN)
     except (OSError, ValueError, RecursionError):

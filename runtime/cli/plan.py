@@ -1,4 +1,5 @@
-"""`plan`: what would run, how much it would carry and how long it would take, in words and as drawings."""
+"""`plan`: what would run, how much it would carry and how long it would take, in words and as
+drawings."""
 
 from __future__ import annotations
 
@@ -34,23 +35,24 @@ def plan(
     presets: Switch = False,
     settings: Settings = (),
 ) -> int:
-    """Show what `up` would start: processes, memory, the links and how much they carry; and how long it would take.
-    Starts nothing.
+    """Show what `up` would start: processes, memory, the links and how much they carry; and how
+    long it would take. Starts nothing.
 
-    Parameters
-    ----------
-    file
+    Parameters ---------- file
         The cluster's description.
     svg
         Write it as a drawing into this file, too.
     profile
-        Predict times from how long array work takes: what `time --profile` wrote, or a run's service-times.json.
+        Predict times from how long array work takes: what `time --profile` wrote, or a run's
+        service-times.json.
     machine
-        Predict times for rented machines of this kind, such as c4.4xlarge; of several kinds, compare them.
+        Predict times for rented machines of this kind, such as c4.4xlarge; of several kinds,
+        compare them.
     machines
         A catalogue of your own that has these kinds.
     chart
-        Draw seconds per iteration over the number of groups into this file, and what a target takes.
+        Draw seconds per iteration over the number of groups into this file, and what a target
+        takes.
     measured
         A run directory whose measured time is drawn there, too; may be given several times.
     target
@@ -68,11 +70,20 @@ def plan(
     return 0
 
 
-def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | None, chart: Path | None) -> None:
+def _plan(
+    file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | None, chart: Path | None
+) -> None:
     from runtime.runs.checking import check
 
     if chart is not None and wanted[0].presets:
-        raise ConfigError([f"--chart {chart}: says nothing with --presets: it is drawn over the groups of one preset"])
+        raise ConfigError(
+            [
+                (
+                    f"--chart {chart}: says nothing with --presets: it is drawn over "
+                    "the groups of one preset"
+                )
+            ]
+        )
     checked = check(file, settings, starts=False)
     found = _prospects(checked, wanted)
     picture = None if chart is None else _chart(found, chart)
@@ -83,9 +94,9 @@ def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | 
 
 def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> None:
     """In words, and as a drawing."""
+    from runtime.drawing.prospect_text import outline as told
     from runtime.drawing.svg import outline
     from runtime.drawing.svg import svg as drawn
-    from runtime.drawing.telling import outline as told
     from runtime.plan.forecast import Forecast
     from runtime.plan.placement import unknown
     from runtime.report.console import Teller
@@ -104,20 +115,35 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
 
 
 def _prospects(checked: Checked, wanted: Sequence[Wanted]) -> list[Prospects]:
-    """What the program says of time, for each kind of machine. ConfigError if it says nothing and was asked."""
+    """What the program says of time, for each kind of machine. ConfigError if it says nothing and
+    was asked."""
     first = wanted[0]
     _check(first)
     tell = getattr(checked.loaded.program, "prospects", None)
     if tell is None:
         if first.profile or first.machine or first.target or first.presets:
-            raise ConfigError([f"program '{checked.loaded.config.program}' predicts no time: it has no prospects()"])
+            raise ConfigError(
+                [
+                    (
+                        f"program '{checked.loaded.config.program}' predicts no time: "
+                        "it has no prospects()"
+                    )
+                ]
+            )
         return []
-    found = [tell(checked.loaded.config, checked.loaded.options, checked.placement, one) for one in wanted]
+    found = [
+        tell(checked.loaded.config, checked.loaded.options, checked.placement, one)
+        for one in wanted
+    ]
     asked = "--target" if first.target else "--presets"
     if (first.target or first.presets) and not found[0].choices:
-        raise ConfigError([f"{asked}: there are no predictions: give --profile FILE or --machine NAME"])
+        raise ConfigError(
+            [(f"{asked}: there are no predictions: give --profile FILE or --machine NAME")]
+        )
     if first.target and not found[0].target:
-        raise ConfigError([f"--target: program '{checked.loaded.config.program}' tells nothing of one"])
+        raise ConfigError(
+            [(f"--target: program '{checked.loaded.config.program}' tells nothing of one")]
+        )
     return found
 
 
@@ -146,7 +172,10 @@ def _chart(found: Sequence[Prospects], file: Path) -> str:
     if first is None:
         text = "there are no predictions to draw: give --profile FILE or --machine NAME"
     elif len(first.choices) < 2:
-        text = "there is one choice only, and no curve: this preset, or one worker, has no groups to choose from"
+        text = (
+            "there is one choice only, and no curve: this preset, or one worker, has no "
+            "groups to choose from"
+        )
     elif any(choice.seconds <= 0 for one in found for choice in one.choices):
         text = "an iteration is predicted to take no time at all: the profile has no times but 0"
     elif first.target and not first.fastest:

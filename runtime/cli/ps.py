@@ -37,9 +37,15 @@ def ps(
     from runtime.report.console import Teller
 
     if below is not None and connection.connect is None and not below.is_dir():
-        raise ConfigError([f"ps {below}: found no folder of that name, expected the folder of run directories"])
+        raise ConfigError(
+            [(f"ps {below}: found no folder of that name, expected the folder of run directories")]
+        )
     notes: list[str] = []
-    looking = _living(below or runs_here(), notes.append) if connection.connect is None else _there(below, connection)
+    looking = (
+        _living(below or runs_here(), notes.append)
+        if connection.connect is None
+        else _there(below, connection)
+    )
     found = asyncio.run(looking)
     console = Teller()
     notes += (note for run in found for note in run.get("damaged", ()))
@@ -64,22 +70,22 @@ async def _living(below: Path, damaged: Callable[[str], None]) -> list[dict[str,
 
 
 async def _there(below: Path | None, connection: Connection) -> list[dict[str, Any]]:
-    from runtime.attached.standing import standing
+    from runtime.attached.run_status import run_status
 
     async with seen(below, connection) as looked:
-        return [await standing(looked)]
+        return [await run_status(looked)]
 
 
 async def _one(alive: Alive) -> dict[str, Any]:
-    from runtime.attached.seen import Here
-    from runtime.attached.standing import standing
+    from runtime.attached.observed_run import LocalRun
+    from runtime.attached.run_status import run_status
     from runtime.errors import ConvoyError
 
     if alive.directory is None:
         return _without_directory(alive)
     at = {"name": alive.directory.name, "directory": str(alive.directory)}
     try:
-        return await standing(Here(alive.directory))
+        return await run_status(LocalRun(alive.directory))
     except ConvoyError as error:
         return {**at, "state": alive.words, "error": str(error)}
 
@@ -96,10 +102,20 @@ def _without_directory(alive: Alive) -> dict[str, Any]:
 
 
 def _line(run: dict[str, Any]) -> str:
-    from runtime.attached.standing import moment
+    from runtime.attached.run_status import moment
 
     if "since" not in run:
         return f"{run['name']:<32} {run['state']}  {run['directory']}"
-    at = "/".join(str(run["progress"][name]) for name in ("iteration", "max_iter") if name in run["progress"]) or "-"
+    at = (
+        "/".join(
+            str(run["progress"][name])
+            for name in ("iteration", "max_iter")
+            if name in run["progress"]
+        )
+        or "-"
+    )
     since = f"since {moment(run['since'])}"
-    return f"{run['name']:<32} {run['state']:<12} {since}  {at:<12} {run['program']}  {run['directory']}"
+    return (
+        f"{run['name']:<32} {run['state']:<12} {since}  {at:<12} {run['program']}  "
+        f"{run['directory']}"
+    )

@@ -20,22 +20,20 @@ def report(
     program: str = "",
     refresh: Annotated[int, Parameter(show=False)] = 0,
 ) -> int:
-    """Write one HTML page with everything that is known of a run, or of several beside each other: loss and accuracy,
-    where the time goes, traffic, decisions, warnings. The page needs no network.
+    """Write one HTML page with everything that is known of a run, or of several beside each other:
+    loss and accuracy, where the time goes, traffic, decisions, warnings. The page needs no network.
 
-    Parameters
-    ----------
-    runs
+    Parameters ---------- runs
         Run directories or their names; without any the only live run, else the newest.
     output
         The file; by default report.html in the directory of the first run.
     program
-        A program of yours that is imported and asked what its runs were planned to send. No other but the built-in one
-        is imported, whatever a run directory names.
+        A program of yours that is imported and asked what its runs were planned to send. No other
+        but the built-in one is imported, whatever a run directory names.
     """
     from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
-    from runtime.config.source import BUILT_IN
+    from runtime.config.toml_source import BUILT_IN
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.records.files import Damaged

@@ -9,7 +9,8 @@ from runtime.cli.arguments import HERE, Connection, seen
 
 
 def save(run: Path | None = None, *, connection: Connection = HERE) -> int:
-    """Have a live run save a checkpoint after what is under way, and go on. Waits for it and writes its path.
+    """Have a live run save a checkpoint after what is under way, and go on. Waits for it and writes
+    its path.
 
     Parameters
     ----------

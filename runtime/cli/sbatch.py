@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cli.arguments import Settings
-from runtime.config.kinds import NAME, NAMED
 from runtime.config.sections import LOCAL
-from runtime.config.slurm import KIND, asked
+from runtime.config.slurm_environment import KIND, asked
+from runtime.config.value_types import NAME, NAMED
 from runtime.errors import ConfigError
 from runtime.reasons import reason
-from runtime.text import one_line
+from runtime.terminal_text import one_line
 
 if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig
@@ -39,8 +39,8 @@ cd {folder} || exit 3
 
 
 def write(file: Path, settings: Settings, target: Path) -> int:
-    """Check cluster.toml as `check` does, write the script, and tell what to type. ConfigError, also where `target` is
-    there already: a script may have been edited."""
+    """Check cluster.toml as `check` does, write the script, and tell what to type. ConfigError,
+    also where `target` is there already: a script may have been edited."""
     from rich.console import Console
 
     from runtime.report.console import RunConsole
@@ -60,7 +60,9 @@ def write(file: Path, settings: Settings, target: Path) -> int:
         with target.open("x", errors="surrogateescape") as opened:
             opened.write(text)
     except FileExistsError:
-        raise ConfigError([f"{target}: is there already: remove it, or name another file"]) from None
+        raise ConfigError(
+            [(f"{target}: is there already: remove it, or name another file")]
+        ) from None
     except OSError as error:
         raise ConfigError([f"{target}: cannot be written: {reason(error)}"]) from None
     count, _ = asked(checked.loaded.config)
@@ -74,7 +76,10 @@ def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
     kind = config.launcher.kind
     if kind not in (KIND, LOCAL):
         where = config.raw.place(("launcher", "kind"))
-        text = f"found '{kind}', expected '{KIND}' for a job of Slurm, or '{LOCAL}' for one of one node"
+        text = (
+            f"found '{kind}', expected '{KIND}' for a job of Slurm, or '{LOCAL}' for one "
+            "of one node"
+        )
         raise ConfigError([f"{where}: {text}"])
     count, named = asked(config)
     path = os.environ.get("PYTHONPATH")
@@ -93,10 +98,13 @@ def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
 
 
 def _named(nodes: tuple[str, ...]) -> list[str]:
-    """ConfigError for a host that would be more than a word of the line: sbatch would read options from it."""
+    """ConfigError for a host that would be more than a word of the line: sbatch would read options
+    from it."""
     for node in nodes:
         if not re.fullmatch(NAME, node):
-            raise ConfigError([f"machine '{one_line(node)}' is no name of a node of Slurm, expected {NAMED}"])
+            raise ConfigError(
+                [(f"machine '{one_line(node)}' is no name of a node of Slurm, expected {NAMED}")]
+            )
     return [f"--nodelist={','.join(nodes)}"] if nodes else []
 
 

@@ -11,11 +11,12 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
+    from runtime.attached.observed_run import ObservedRun
 
 Machines = Annotated[tuple[str, ...], Parameter(negative=())]
 LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
-VANISHED_SECONDS = 90.0  # without anybody who listens there: a machine may be waited for, or compile
+# without anybody who listens there: a machine may be waited for, or compile
+VANISHED_SECONDS = 90.0
 
 
 def scale(
@@ -27,9 +28,11 @@ def scale(
     including: Annotated[Machines, Parameter(name="--with")] = (),
     connection: Connection = HERE,
 ) -> int:
-    """Let a live run go on with more or fewer workers, in other groups, or on other machines. Waits until it does.
+    """Let a live run go on with more or fewer workers, in other groups, or on other machines. Waits
+    until it does.
 
-    The run saves after the iterations under way and goes on from there: no sample is lost or used twice.
+    The run saves after the iterations under way and goes on from there: no sample is lost or used
+    twice.
 
     Parameters
     ----------
@@ -51,14 +54,20 @@ def scale(
             raise ConfigError([f"{name}: found {said}, expected at least 1"])
     if workers is groups is None and not (without or including):
         raise ConfigError(["say what is to change: --workers, --groups, --without or --with"])
-    wish = {"workers": workers or 0, "groups": groups or 0, "without": without, "including": including}
+    wish = {
+        "workers": workers or 0,
+        "groups": groups or 0,
+        "without": without,
+        "including": including,
+    }
     return asyncio.run(_scaled(run, connection, wish))
 
 
 async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]) -> int:
     from runtime.report.console import Teller
 
-    console, clock = Teller(), asyncio.get_running_loop().time
+    console = Teller()
+    clock = asyncio.get_running_loop().time
     async with seen(run, connection) as looked:
         async with looked.client() as client:
             scaled = await client.scale(**wish)
@@ -67,14 +76,16 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
             console.warn(warning)
         await looked.follow(scaled.run, VANISHED_SECONDS)
         await _begun(looked)
-        console.say(f"{looked.place}: goes on at {scaled.at}, {clock() - began:.1f} s after it was saved")
+        console.say(
+            f"{looked.place}: goes on at {scaled.at}, {clock() - began:.1f} s after it was saved"
+        )
     return 0
 
 
-async def _begun(following: Seen) -> None:
+async def _begun(following: ObservedRun) -> None:
     """Wait until this run has begun. ConvoyError if it cannot."""
-    from runtime.attached.standing import journal, said
-    from runtime.cluster.operators.words import JOURNAL
+    from runtime.attached.run_status import journal, said
+    from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.errors import ProgramFailed
 
     heard = asyncio.get_running_loop().time()
@@ -85,7 +96,9 @@ async def _begun(following: Seen) -> None:
             return
         if "failed" in told:
             why = said(told, "failed", "error").partition("\n")[0]
-            raise ProgramFailed(f"{following.name} could not begin: {why}; what `up` does now, it says itself")
+            raise ProgramFailed(
+                f"{following.name} could not begin: {why}; what `up` does now, it says itself"
+            )
         if await following.lives():
             heard = asyncio.get_running_loop().time()
         elif asyncio.get_running_loop().time() - heard > VANISHED_SECONDS:

@@ -19,7 +19,8 @@ def status(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show how far a run is, and what each of its processes is at; of one that is over, how it ended.
+    """Show how far a run is, and what each of its processes is at; of one that is over, how it
+    ended.
 
     Parameters
     ----------
@@ -40,17 +41,20 @@ def status(
 
 
 async def _found(run: Path | None, connection: Connection) -> dict[str, Any]:
-    from runtime.attached.standing import standing
+    from runtime.attached.run_status import run_status
 
     async with seen(run, connection) as looked:
-        return await standing(looked)
+        return await run_status(looked)
 
 
 def _lines(run: dict[str, Any]) -> Iterator[str]:
-    from runtime.attached.standing import last_checkpoint, moment
+    from runtime.attached.run_status import last_checkpoint, moment
     from runtime.report.console import describe
 
-    yield f"{run['name']}  {run['state']}, since {moment(run['since'])}, program {run['program']}, {run['directory']}"
+    yield (
+        f"{run['name']}  {run['state']}, since {moment(run['since'])}, program "
+        f"{run['program']}, {run['directory']}"
+    )
     if run["progress"]:
         left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
         yield f"  {describe(run['progress'])}{left}"

@@ -31,46 +31,51 @@ def up(
 ) -> int:
     """Start the roles, train, and show what happens.
 
-    Ctrl-C finishes what is under way, saves and stops, and shows how to go on; a second one stops at once.
+    Ctrl-C finishes what is under way, saves and stops, and shows how to go on; a second one stops
+    at once.
 
-    Parameters
-    ----------
-    file
+    Parameters ---------- file
         The cluster's description.
     resume
-        Go on from the newest checkpoint that is whole and fits: of this run directory, or, where none is named, of the
-        last run that has one.
+        Go on from the newest checkpoint that is whole and fits: of this run directory, or, where
+        none is named, of the last run that has one.
     test
         At the end score the last checkpoint on the test data, as the command `test` does.
     sbatch
-        Start nothing: write the script with which Slurm's sbatch starts this into this file; "-" is stdout.
+        Start nothing: write the script with which Slurm's sbatch starts this into this file; "-" is
+        stdout.
     """
     file, wanted = _resume(file, resume)
     if sbatch is not None:
         from runtime.cli.sbatch import write
 
         if wanted is not None:
-            raise ConfigError(["--sbatch: found --resume beside it: write that into the script, behind `up`"])
+            raise ConfigError(
+                [("--sbatch: found --resume beside it: write that into the script, behind `up`")]
+            )
         return write(file, settings, sbatch)
     from runtime.runs.checking import Resume, check
 
     with _Early(file.parent) as early:
-        checked = check(file, settings, None if wanted is None else Resume(*wanted), imported=early.begin)
+        checked = check(
+            file, settings, None if wanted is None else Resume(*wanted), imported=early.begin
+        )
         # beside what the nursery imports
         from runtime.cli.after import After
-        from runtime.recovery.up import run
+        from runtime.recovery.up_runs import run
         from runtime.report.console import RunConsole
 
         after = After(checked.loaded.program, file, settings, test=test)
-        ended, console = run(checked, RunConsole(), early.nursery), RunConsole(live=False)
+        ended = run(checked, RunConsole(), early.nursery)
+        console = RunConsole(live=False)
     code = after.told(*ended, console.say)
     console.settle()
     return code
 
 
 class _Early(ExitStack):
-    """Where role processes will be born, once the program is imported; nowhere on the virtual clock. `folder`: of
-    cluster.toml."""
+    """Where role processes will be born, once the program is imported; nowhere on the virtual
+    clock. `folder`: of cluster.toml."""
 
     nursery: Nursery | None = None
 
@@ -86,10 +91,15 @@ class _Early(ExitStack):
 
 
 def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:
-    """The cluster.toml, which may stand behind --resume, and the run that stands there, if one does."""
+    """The cluster.toml, which may stand behind --resume, and the run that stands there, if one
+    does."""
     if said is None:
         return file, None
-    files, runs = ([path for path in said if (path.suffix == ".toml") is toml] for toml in (True, False))
+    files, runs = (
+        [path for path in said if (path.suffix == ".toml") is toml] for toml in (True, False)
+    )
     if len(files) > 1 or len(runs) > 1:
-        raise ConfigError([f"--resume {' '.join(map(str, said))}: expected at most one run directory"])
+        raise ConfigError(
+            [(f"--resume {' '.join(map(str, said))}: expected at most one run directory")]
+        )
     return (files[0] if files else file), runs

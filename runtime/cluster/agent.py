@@ -1,4 +1,5 @@
-"""The agent: one actor per process that answers the supervisor and carries reports to it. See `lifecycle`."""
+"""The agent: one actor per process that answers the supervisor and carries reports to it. See
+`lifecycle`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ from typing import Any
 import numpy as np
 
 from runtime.actors.actor import Actor
-from runtime.actors.looks import ClockReading, GetClock, GetSnapshot, Snapshot, StartTrace, StopTrace, Traced
+from runtime.actors.inspection import (
+    ClockReading,
+    GetClock,
+    GetSnapshot,
+    Snapshot,
+    StartTrace,
+    StopTrace,
+    Traced,
+)
 from runtime.actors.node import Node
 from runtime.actors.snapshot import snapshot
 from runtime.cluster.lifecycle import (
@@ -51,9 +60,10 @@ WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
-    """Leads its process through its life. `halted` is set when the process may exit. `metrics`: address and port of its
-    page. `compares`: there are other machines, whose data must be the same. `tracer(number)` makes the one of the
-    run's `number`-th trace; `traces` from the start on. `dial()` makes the links to the supervisor anew."""
+    """Leads its process through its life. `halted` is set when the process may exit. `metrics`:
+    address and port of its page. `compares`: there are other machines, whose data must be the same.
+    `tracer(number)` makes the one of the run's `number`-th trace; `traces` from the start on.
+    `dial()` makes the links to the supervisor anew."""
 
     def __init__(
         self,
@@ -76,12 +86,16 @@ class Agent(Actor):
         self._actors = actors
         self._metrics = metrics
         self._heartbeat_seconds = heartbeat_seconds
-        self._versions, self._compares = versions, compares
-        self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
+        self._versions = versions
+        self._compares = compares
+        # events are dropped, counted, beyond MAX_REPORTS
+        self._reports: asyncio.Queue[Message] = asyncio.Queue()
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._told = False  # where everybody is
-        self._dial, self._cut_off = dial, asyncio.Event()
-        self._make_tracer, self._traces = tracer, traces
+        self._dial = dial
+        self._cut_off = asyncio.Event()
+        self._make_tracer = tracer
+        self._traces = traces
         self._tracer: Tracer | None = None
         self._holding: Item | None = None  # the work that may hold the interpreter's lock
         self._beaten = 0.0  # when the last beat was due
@@ -89,17 +103,28 @@ class Agent(Actor):
 
     async def on_start(self) -> None:
         """Take over the node's reports, and what this process logs as warnings from now on."""
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._home.on_event = self._event
         self._home.on_failure = self._failed
-        self._heard = (LoggedWarnings(self._warned), LoggedPreparation(self._prepared), LoggedHold(self._holds))
+        self._heard = (
+            LoggedWarnings(self._warned),
+            LoggedPreparation(self._prepared),
+            LoggedHold(self._holds),
+        )
         for handler in self._heard:
             logging.getLogger().addHandler(handler)
         self._road.on_link_lost = self._link_lost
-        self._home.on_finished = lambda: self._reports.put_nowait(Finished(process=self._home.process))
+        self._home.on_finished = lambda: self._reports.put_nowait(
+            Finished(process=self._home.process)
+        )
         self._lag = self.gauge("loop_lag_seconds", "How late the event loop served its last timer.")
-        self._dropped = self.counter("events_dropped", "Events not reported because too many were queued.")
-        self._queue = self.gauge("queue_bytes", "Bytes sent and not yet granted back by their receivers.")
+        self._dropped = self.counter(
+            "events_dropped", ("Events not reported because too many were queued.")
+        )
+        self._queue = self.gauge(
+            "queue_bytes", ("Bytes sent and not yet granted back by their receivers.")
+        )
 
     async def on_stop(self) -> None:
         """Nobody carries what is logged any more, and nobody traces."""
@@ -115,11 +140,14 @@ class Agent(Actor):
             group.create_task(self._report())
 
     async def on_directory(self, message: Directory, envelope: Envelope) -> None:
-        """Everyone is up: link the peers and prepare the actors. Or some peers were started anew: link these."""
+        """Everyone is up: link the peers and prepare the actors. Or some peers were started anew:
+        link these."""
         for process, peer in message.peers.items():
             if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
                 self._linked[process] = peer["incarnation"]
-                self._home.connect(process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road)
+                self._home.connect(
+                    process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road
+                )
         if self._told or message.more:
             return
         self._told = True
@@ -133,14 +161,16 @@ class Agent(Actor):
 
     def _at_launch(self, error: Exception) -> Exception:
         """What is lacking on this machine is a failed launch, and says where it is lacking."""
-        place = f"process {self._home.process} ({', '.join(self._actors)}) on {socket.gethostname()}"
+        place = (
+            f"process {self._home.process} ({', '.join(self._actors)}) on {socket.gethostname()}"
+        )
         if isinstance(error, MemoryError):
             return LaunchError(f"{place} does not get the memory to begin with: {error}")
         return LaunchError(f"{place}: {error}") if isinstance(error, LaunchError) else error
 
     async def _reads(self) -> dict[str, str]:
-        """What the actors here read that others must read too: what the method `reads` of each says, if it has one, in
-        a thread."""
+        """What the actors here read that others must read too: what the method `reads` of each
+        says, if it has one, in a thread."""
         found: dict[str, str] = {}
         for name in self._actors:
             actor = self._home.actors[name].actor
@@ -192,7 +222,8 @@ class Agent(Actor):
         self._home.trace(self._tracer)
 
     async def _end_trace(self) -> int:
-        tracer, self._tracer = self._tracer, None
+        tracer = self._tracer
+        self._tracer = None
         if tracer is None:
             return 0
         self._home.trace(None)
@@ -216,8 +247,8 @@ class Agent(Actor):
         )
 
     async def _greet(self) -> None:
-        """Over new links each time that those to `up` are lost before it said where everybody is: they are not made
-        anew by themselves, and a cable may have been out for a moment."""
+        """Over new links each time that those to `up` are lost before it said where everybody is:
+        they are not made anew by themselves, and a cable may have been out for a moment."""
         while True:
             await self.tell(SUPERVISOR, self._hello())
             await self._cut_off.wait()
@@ -242,16 +273,23 @@ class Agent(Actor):
             due = self.now()
             self._lag.set(lag)
             self._queue.set(sum(self._road.queued_bytes().values()))
-            work, received = {}, {}
+            work = {}
+            received = {}
             if due - told >= WORK_SECONDS:
                 used, before = sum(os.times()[:2]), used
                 self.took(PROCESSOR, used - before)
-                work, received, told = self._home.work.changed(), self._home.received(), due
+                work = self._home.work.changed()
+                received = self._home.received()
+                told = due
             await self._tell_beat(due, lag, work, received)
 
-    async def _tell_beat(self, at: float, lag: float, work: dict[str, Any], received: dict[str, Any]) -> None:
-        period, self._beaten = at - self._beaten, at
-        status, current = self._home.status(), self._home.compute.current
+    async def _tell_beat(
+        self, at: float, lag: float, work: dict[str, Any], received: dict[str, Any]
+    ) -> None:
+        period = at - self._beaten
+        self._beaten = at
+        status = self._home.status()
+        current = self._home.compute.current
         beat = Heartbeat(
             process=self._home.process,
             period=period,
@@ -268,12 +306,16 @@ class Agent(Actor):
         await self.tell(SUPERVISOR, beat)
 
     def _holds(self) -> None:
-        """A library is about to hold the interpreter's lock: a beat says so before. In the thread of the library."""
+        """A library is about to hold the interpreter's lock: a beat says so before. In the thread
+        of the library."""
         if threading.get_ident() == self._thread:
             return
         self._holding = self._home.compute.current
-        beat = asyncio.run_coroutine_threadsafe(self._tell_beat(self._loop.time(), 0.0, {}, {}), self._loop)
-        with suppress(TimeoutError, CancelledError):  # the process ends, or its loop has too much to do
+        beat = asyncio.run_coroutine_threadsafe(
+            self._tell_beat(self._loop.time(), 0.0, {}, {}), self._loop
+        )
+        # the process ends, or its loop has too much to do
+        with suppress(TimeoutError, CancelledError):
             beat.result(TOLD_SECONDS)
 
     async def _report(self) -> None:
@@ -293,7 +335,9 @@ class Agent(Actor):
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         if self._reports.qsize() < MAX_REPORTS:
-            self._reports.put_nowait(EventReport(actor=actor, event=event, fields=fields, at=self.now()))
+            self._reports.put_nowait(
+                EventReport(actor=actor, event=event, fields=fields, at=self.now())
+            )
         else:
             self._dropped.inc()
 
@@ -303,7 +347,13 @@ class Agent(Actor):
         trace = "".join(traceback.format_exception(error))
         self.log.error("%s failed:\n%s", actor, trace)
         cause = (
-            "program" if isinstance(error, ProgramFailed) else "launch" if isinstance(error, LaunchError) else "crash"
+            "program"
+            if isinstance(error, ProgramFailed)
+            else "launch"
+            if isinstance(error, LaunchError)
+            else "crash"
         )
         text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
-        self._reports.put_nowait(Failure(process=self._home.process, actor=actor, cause=cause, error=text))
+        self._reports.put_nowait(
+            Failure(process=self._home.process, actor=actor, cause=cause, error=text)
+        )

@@ -1,9 +1,9 @@
 """Of several reports of one death, which is told: a plain decision, on which the supervisor acts.
 
-When A dies, B may report first that it cannot reach A. So whatever a process says of itself waits FAILURE_SECONDS for
-an exit that explains it; and an exit with a status waits as long for that process's own words, which tell more than
-the status. What needs no explanation (a signal, a silence, a program that gave up) does not come here: it is told at
-once.
+When A dies, B may report first that it cannot reach A. So whatever a process says of itself waits
+FAILURE_SECONDS for an exit that explains it; and an exit with a status waits as long for that
+process's own words, which tell more than the status. What needs no explanation (a signal, a
+silence, a program that gave up) does not come here: it is told at once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Causes:
         self._first = now if self._first is None else self._first
 
     def told(self, now: float) -> ConvoyError | None:
-        """The cause, once FAILURE_SECONDS have passed since the first report: of the first process that ended its own
-        words, else its status; if none has ended, the first failure."""
+        """The cause, once FAILURE_SECONDS have passed since the first report: of the first process
+        that ended its own words, else its status; if none has ended, the first failure."""
         if self._first is None or now < self._first + FAILURE_SECONDS:
             return None
         for process, error in self._exits.items():
@@ -52,21 +52,33 @@ class Causes:
         return next(iter(self._failures.values()))
 
 
-def death(process: str, actors: Sequence[str], where: str, launched: Launched, why: str) -> RoleDied:
+def death(
+    process: str, actors: Sequence[str], where: str, launched: Launched, why: str
+) -> RoleDied:
     """What is told of a process that ended, or counts as dead: `why`, and its last words."""
     lines = "".join(f"\n    {line}" for line in launched.last_lines())
-    tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
+    tail = (
+        (f"; the last lines of {launched.log}:{lines}")
+        if lines
+        else f"; its log {launched.log} is empty"
+    )
     return by(process, RoleDied(f"process {process} ({', '.join(actors)}) on {where} {why}{tail}"))
 
 
 def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both: bool) -> str:
-    """What is told of a link that broke: `ends` are its processes and where they are, the first that which reports it;
-    or do `both`? Those that are `silent` may have ended, since nothing says that they live."""
+    """What is told of a link that broke: `ends` are its processes and where they are, the first
+    that which reports it; or do `both`? Those that are `silent` may have ended, since nothing says
+    that they live."""
     process, peer = ends
-    text = f"the link from {process} to {peer} is lost: its connection broke, or carried no sign of life for "
+    text = (
+        f"the link from {process} to {peer} is lost: its connection broke, or carried no "
+        "sign of life for "
+    )
     text += f"{seconds:g} s (liveness.link_seconds). "
     text += f"{'Both ends report' if both else f'{process} alone reports'} it. "
-    text += f"Nothing is heard of {' and '.join(silent)} either" if silent else "Both processes live"
+    text += (
+        (f"Nothing is heard of {' and '.join(silent)} either") if silent else "Both processes live"
+    )
     text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; look at the "
     return text + ("hosts and the network between them" if silent else "network between them")
 

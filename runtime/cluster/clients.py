@@ -1,4 +1,5 @@
-"""Who is outside a run and takes part in it, as the supervisor sees it. `attached/attach.py` is the other end.
+"""Who is outside a run and takes part in it, as the supervisor sees it. `attached/attach.py` is the
+other end.
 
       client                             supervisor
          |  --- Attach ------------------>   over its private socket, which plan.json names, or from elsewhere
@@ -76,9 +77,10 @@ class Ending(Message):
 
 @message
 class Scale(Message):
-    """Go on with so many `workers` in so many `groups` (0: as many as now), on the machines of now `without` these
-    and `including` others of cluster.toml. A machine that is `leaving` was told to go. Answered once this run has saved
-    what the next goes on from; refused in words if that cannot be."""
+    """Go on with so many `workers` in so many `groups` (0: as many as now), on the machines of now
+    `without` these and `including` others of cluster.toml. A machine that is `leaving` was told to
+    go. Answered once this run has saved what the next goes on from; refused in words if that cannot
+    be."""
 
     workers: int = 0
     groups: int = 0
@@ -89,8 +91,8 @@ class Scale(Message):
 
 @message
 class Scaled(Message):
-    """The run ends now, and the one in the run directory called `run` goes on from there; `at` says where, `warnings`
-    what the person should know."""
+    """The run ends now, and the one in the run directory called `run` goes on from there; `at` says
+    where, `warnings` what the person should know."""
 
     run: str
     at: str
@@ -118,7 +120,8 @@ class _Client:
 
 
 class Clients:
-    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on; `status` is
+    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from
+    `began` on; `status` is
     what they are told at any time, `end` what ends the run for them; `answers`: message -> who answers it. Agents are
     asked before the run has begun, too."""
 
@@ -131,19 +134,27 @@ class Clients:
         end: Callable[[bool], Awaitable[None]],
         answers: Mapping[type[Message], Answer],
     ) -> None:
-        self._home, self._voice, self._began = home, voice, began
-        self._status, self._end, self._answers = status, end, answers
+        self._home = home
+        self._voice = voice
+        self._began = began
+        self._status = status
+        self._end = end
+        self._answers = answers
         self._clients: dict[str, _Client] = {}
-        self._error, self._over = "", False
-        self.read_out = nobody_reads  # awaited when all have heard of the end, before they are let go
+        self._error = ""
+        self._over = False
+        # awaited when all have heard of the end, before they are let go
+        self.read_out = nobody_reads
         self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
 
     def __repr__(self) -> str:
         return f"<{len(self._clients)} clients>"
 
     def take(self, envelope: Envelope, release: Release, road: Transport) -> bool:
-        """Take what is a client's business; False if it is somebody else's. `road`: where it came from."""
-        name, client = envelope.sender, self._clients.get(envelope.sender)
+        """Take what is a client's business; False if it is somebody else's. `road`: where it came
+        from."""
+        name = envelope.sender
+        client = self._clients.get(envelope.sender)
         if client is None and isinstance(envelope.message, Attach) and name.startswith(CLIENT):
             if not self._over:  # or it hears that the connection broke
                 self._admit(envelope, envelope.message, road)
@@ -177,8 +188,11 @@ class Clients:
         while not isinstance(report, Parting):
             report = await client.reports.get()
             if client.missed:
-                missed, client.missed = {"events": client.missed}, 0
-                lost = EventReport(actor=SUPERVISOR, event="missed", fields=missed, at=self._voice.now())
+                missed = {"events": client.missed}
+                client.missed = 0
+                lost = EventReport(
+                    actor=SUPERVISOR, event="missed", fields=missed, at=self._voice.now()
+                )
                 await self._home.send(SUPERVISOR, name, lost)
             await self._home.send(SUPERVISOR, name, report)
 
@@ -200,7 +214,8 @@ class Clients:
         await self._home.send(SUPERVISOR, envelope.sender, said, answers=envelope.id)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:
-        to, said = envelope.receiver, envelope.message
+        to = envelope.receiver
+        said = envelope.message
         answer: Message
         try:
             if not is_agent(to):
@@ -215,7 +230,9 @@ class Clients:
                 text = text.removeprefix(f"{to} refused {said!r} of {SUPERVISOR}: ")
             answer = Refusal(error=text)
             if not envelope.reply_to:  # nobody waits for a word
-                logging.getLogger("convoy").warning("what %s told is lost: %s", envelope.sender, text)
+                logging.getLogger("convoy").warning(
+                    "what %s told is lost: %s", envelope.sender, text
+                )
         finally:
             release()
         if envelope.reply_to:
@@ -255,7 +272,8 @@ class Clients:
     # -- the end
 
     def lost(self, process: str) -> None:
-        """The connection to a process broke; if it is a client's, nothing of that client is kept."""
+        """The connection to a process broke; if it is a client's, nothing of that client is
+        kept."""
         client = self._clients.pop(process, None)
         if client is not None:
             for task in client.tasks:

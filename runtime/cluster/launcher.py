@@ -1,4 +1,5 @@
-"""What the supervisor asks of whatever starts processes. Each kind of place has its own file in `launchers/`.
+"""What the supervisor asks of whatever starts processes. Each kind of place has its own file in
+`launchers/`.
 
 launcher_of(kind)(plan)        once per run
     await open(machine)        once per machine that hosts processes
@@ -20,18 +21,22 @@ from runtime.transport.keys import Keys
 
 if TYPE_CHECKING:
     from runtime.config.sections import Launcher as Wishes
-    from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
+
+    # pydantic comes with it, and `up` starts its nursery first
+    from runtime.config.sections import Machine
 
 OFTEN = "killed by SIGKILL: often the kernel, for memory"
 LOST = 256  # instead of an exit status: whatever would have told it is gone
 
 
 class Early(ABC):
-    """What was started before cluster.toml was read, so that imports run side by side: processes can be born there."""
+    """What was started before cluster.toml was read, so that imports run side by side: processes
+    can be born there."""
 
     @abstractmethod
     def prepare(self, program: str, search: Path | None = None) -> None:
-        """Let it import the program, found where this process would find it or in `search`. Only the first counts."""
+        """Let it import the program, found where this process would find it or in `search`. Only
+        the first counts."""
 
     @abstractmethod
     def barren(self) -> str:
@@ -40,11 +45,12 @@ class Early(ABC):
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """All that a launcher is told of a run: its directory, which holds plan.json by the time something is launched, its
-    program, the machines that host its processes, and what was started early, if something was: that outlives the run.
-    `wishes`: what [launcher] of cluster.toml says. `keys` of its
-    processes: they are in this host's private folder; whoever starts a process elsewhere brings them to
-    `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that nobody else can read."""
+    """All that a launcher is told of a run: its directory, which holds plan.json by the time
+    something is launched, its program, the machines that host its processes, and what was started
+    early, if something was: that outlives the run. `wishes`: what [launcher] of cluster.toml says.
+    `keys` of its processes: they are in this host's private folder; whoever starts a process
+    elsewhere brings them to `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that
+    nobody else can read."""
 
     directory: Path
     program: str
@@ -76,15 +82,17 @@ class Launched(ABC):
             return []
 
     def describe(self, status: int, out_of_memory: bool | None) -> str:
-        """How it ended, in words; `status` is what `wait` gave, `out_of_memory` see `describe_exit`."""
+        """How it ended, in words; `status` is what `wait` gave, `out_of_memory` see
+        `describe_exit`."""
         return describe_exit(status, out_of_memory)
 
 
 class Launcher(ABC):
-    """Starts the processes of one run. `patience`: seconds that `open` may take, if more than [liveness] grants.
-    `grace`: seconds in which it tells of the end of a process, which explains the links that broke with it.
-    `on_leaving` hears of a machine that is told to go, and how many seconds it stays at most. `silent`: machines of
-    which nothing has been heard for longer than a link may be silent."""
+    """Starts the processes of one run. `patience`: seconds that `open` may take, if more than
+    [liveness] grants. `grace`: seconds in which it tells of the end of a process, which explains
+    the links that broke with it. `on_leaving` hears of a machine that is told to go, and how many
+    seconds it stays at most. `silent`: machines of which nothing has been heard for longer than a
+    link may be silent."""
 
     patience = 0.0
     grace = 1.0
@@ -108,7 +116,8 @@ class Launcher(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """All processes have ended: let go of what started them. Also called if nothing was opened or launched."""
+        """All processes have ended: let go of what started them. Also called if nothing was opened
+        or launched."""
 
 
 def describe_exit(status: int, out_of_memory: bool | None = False) -> str:

@@ -1,4 +1,5 @@
-"""The life of a role process: the messages between its agent and the supervisor, and which may come when.
+"""The life of a role process: the messages between its agent and the supervisor, and which may come
+when.
 
       supervisor                         agent (one per process and life)
           |   <------- Hello ---------       sockets are open, the program is imported; again if that link breaks
@@ -12,9 +13,10 @@
           |   <------- LinkLost ------       the connection to a peer broke
           |   -------- Halt --------->       stop your actors and exit
 
-LIFE is the whole table of legal steps; anything else is an error and changes nothing. A process can be started anew:
-the Hello of a higher incarnation is the step "reborn", and what its former lives still say is refused. Its peers then
-get a second Directory, with where it is now; it gets its own, prepares and begins while the others run.
+LIFE is the whole table of legal steps; anything else is an error and changes nothing. A process can
+be started anew: the Hello of a higher incarnation is the step "reborn", and what its former lives
+still say is refused. Its peers then get a second Directory, with where it is now; it gets its own,
+prepares and begins while the others run.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ LIFE: dict[tuple[LifeStage, str], LifeStage] = {
     (LifeStage.READY, "begin"): LifeStage.RUNNING,
     **{(stage, "halt"): LifeStage.HALTING for stage in LifeStage if stage is not LifeStage.GONE},
     **{(stage, "exit"): LifeStage.GONE for stage in LifeStage},
-    **{(stage, "reborn"): LifeStage.GREETED for stage in LifeStage if stage is not LifeStage.HALTING},
+    **{
+        (stage, "reborn"): LifeStage.GREETED
+        for stage in LifeStage
+        if stage is not LifeStage.HALTING
+    },
 }
 
 
@@ -63,8 +69,8 @@ def is_agent(actor: str) -> bool:
 
 @message
 class Hello(Message):
-    """A process is up: where it listens (see Endpoints) and what it runs (see `versions.identity`); `host_name` is for
-    people."""
+    """A process is up: where it listens (see Endpoints) and what it runs (see `versions.identity`);
+    `host_name` is for people."""
 
     process: str
     incarnation: int
@@ -82,7 +88,8 @@ class Hello(Message):
 @message
 class Directory(Message):
     """Where a process finds its peers, or those that were started anew: process -> {incarnation, actors, and the fields
-    of Endpoints}. `more`: of those that it is told before it prepares, others follow in a further message."""
+    of Endpoints}. `more`: of those that it is told before it prepares, others follow in a further
+    message."""
 
     peers: Json
     more: bool = False
@@ -90,7 +97,8 @@ class Directory(Message):
 
 @message
 class Ready(Message):
-    """The process's actors are prepared; `reads`: what of its data and files others must read too, see `sameness`."""
+    """The process's actors are prepared; `reads`: what of its data and files others must read too,
+    see `sameness`."""
 
     process: str
     reads: Json = field(default_factory=dict)
@@ -105,10 +113,12 @@ class Begin(Message):
 class Heartbeat(Message):
     """The event loop of the process lives; its last beat was `period` seconds ago.
 
-    `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
+    `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the
+    array work under way
     (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
     About once a second, `work`: what WorkSums.changed says; `received`: what Node.received says.
-    `holds_lock`: the array work under way may hold the interpreter's lock, and no beat come before it ends.
+    `holds_lock`: the array work under way may hold the interpreter's lock, and no beat come before
+    it ends.
     """
 
     process: str

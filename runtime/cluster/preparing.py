@@ -1,8 +1,10 @@
-"""What a process prepares before it can begin, such as kernels that are compiled: told as events while it goes on.
-And what it prepares with the interpreter's lock held, which no event loop survives: told before it begins.
+"""What a process prepares before it can begin, such as kernels that are compiled: told as events
+while it goes on. And what it prepares with the interpreter's lock held, which no event loop
+survives: told before it begins.
 
-A library that takes its time logs how far it is, with `extra={"preparing": {"done": 3, "total": 12, "what": "compiling
-kernels"}}`; it needs to know nothing of runs. The agent makes an event `preparing` of it.
+A library that takes its time logs how far it is, with `extra={"preparing": {"done": 3, "total": 12,
+"what": "compiling kernels"}}`; it needs to know nothing of runs. The agent makes an event
+`preparing` of it.
 """
 
 from __future__ import annotations
@@ -11,12 +13,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-HOLDS_LOCK = "holds_lock"  # what a record of a library has that is about to hold the lock: `ops.holding`
-PREPARING = "preparing"  # the event of an agent; its fields are `process`, `what`, `done` and `total`
+# what a record of a library has that is about to hold the lock: `ops.holding`
+HOLDS_LOCK = "holds_lock"
+# the event of an agent; its fields are `process`, `what`, `done` and `total`
+PREPARING = "preparing"
 
 
 class LoggedPreparation(logging.Handler):
-    """Hands on what is said of preparation, from whichever thread logs it. `tell` must be safe to call there."""
+    """Hands on what is said of preparation, from whichever thread logs it. `tell` must be safe to
+    call there."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(logging.INFO)
@@ -30,8 +35,8 @@ class LoggedPreparation(logging.Handler):
 
 
 class LoggedHold(logging.Handler):
-    """Calls `tell` when a library says that it is about to hold the interpreter's lock, in the thread that says so:
-    the library goes on when it returns."""
+    """Calls `tell` when a library says that it is about to hold the interpreter's lock, in the
+    thread that says so: the library goes on when it returns."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__(logging.INFO)

@@ -1,7 +1,8 @@
 """A role process, from its fork to its end.
 
-Imports the program, opens its sockets and metrics page, and lets its agent take part in the
-life described in `lifecycle`. Standard input is the launcher's lifeline: when it closes, the process ends itself.
+Imports the program, opens its sockets and metrics page, and lets its agent take part in the life
+described in `lifecycle`. Standard input is the launcher's lifeline: when it closes, the process
+ends itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
-from runtime.compute.emulated import device_of
+from runtime.compute.emulated_device import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces, private, stacks
@@ -56,10 +57,13 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     spec = cores.settled(planned, plan.placement, threads.usable())
     threads.use(spec.threads)
     if spec.cores:
-        os.sched_setaffinity(0, spec.cores)  # before the first thread: those that it starts inherit it
+        # before the first thread: those that it starts inherit it
+        os.sched_setaffinity(0, spec.cores)
     if spec.machine in plan.namespaces:
         namespaces.enter(plan.namespaces[spec.machine])
-    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
+    threading.Thread(
+        target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True
+    ).start()
     try:
         keys = Keys.read(plan.key_file(name))
     except LaunchError as error:
@@ -69,7 +73,9 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
         return runner.run(_live(plan, spec, directory, incarnation, keys))
 
 
-async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys) -> int:
+async def _live(
+    plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys
+) -> int:
     metrics = Metrics(observed=plan.observe)
     node = Node(spec.name, incarnation, ThreadCompute(), metrics)
     node.directory = directory
@@ -97,14 +103,30 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
     try:
         cores.check(spec, threads.usable())
         endpoints = await road.open()
-        address = plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
+        address = (
+            plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
+        )
         metrics.of_process()
-        metrics.info("build", "What this process runs.", role="node", **build(plan.placement.topology.program))
+        metrics.info(
+            "build",
+            "What this process runs.",
+            role="node",
+            **build(plan.placement.topology.program),
+        )
         if plan.observe:
             port = plan.metrics_port(spec.name)
-            pages = Pages(metrics, address, port, plan.metrics_readers, plan.metrics_names, "metrics.process_ports")
+            pages = Pages(
+                metrics,
+                address,
+                port,
+                plan.metrics_readers,
+                plan.metrics_names,
+                "metrics.process_ports",
+            )
         _add_actors(node, plan, spec)
-        agent = _agent(node, road, endpoints, plan, spec, (address, pages.port if pages else 0), dial)
+        agent = _agent(
+            node, road, endpoints, plan, spec, (address, pages.port if pages else 0), dial
+        )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
         node.add(me, "agent", agent)
         await node.prepare([me])
@@ -117,7 +139,9 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         logging.getLogger("convoy").exception("%s could not start", spec.name)
         cause = "launch" if isinstance(error, LaunchError) else "crash"
         text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
-        await node.send(me, SUPERVISOR, Failure(process=spec.name, actor=spec.name, cause=cause, error=text))
+        await node.send(
+            me, SUPERVISOR, Failure(process=spec.name, actor=spec.name, cause=cause, error=text)
+        )
         return error.exit_code if isinstance(error, ConvoyError) else 1
     finally:
         await node.stop()
@@ -177,11 +201,14 @@ def _tracers(plan: RunPlan, spec: ProcessSpec, directory: Path) -> Callable[[int
     place = 1 + [process.name for process in plan.placement.processes].index(spec.name)
     now = asyncio.get_running_loop().time
 
-    return lambda number: Tracer(part_of(directory, spec.name, number), spec.name, place, spec.actors, now)
+    return lambda number: Tracer(
+        part_of(directory, spec.name, number), spec.name, place, spec.actors, now
+    )
 
 
 def _lifeline(socket_directory: str) -> None:
-    """Wait in a thread, which lives even when the event loop is blocked, for the launcher's end of stdin to close."""
+    """Wait in a thread, which lives even when the event loop is blocked, for the launcher's end of
+    stdin to close."""
     while os.read(0, 4096):
         pass
     private.discard(Path(socket_directory))  # nobody else is left to do it

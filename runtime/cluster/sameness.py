@@ -1,8 +1,10 @@
-"""Do all machines run the same thing on the same data? Compared before anyone begins; plain data in, words out.
+"""Do all machines run the same thing on the same data? Compared before anyone begins; plain data
+in, words out.
 
-What a process says of itself is a table of names and values, such as "numpy" and "2.1.3", or the name of a data set and
-a checksum. Machines that say the same name must say the same value. Of two values the one that more machines say is
-told as what is expected; `up` counts as a machine, and decides between as many.
+What a process says of itself is a table of names and values, such as "numpy" and "2.1.3", or the
+name of a data set and a checksum. Machines that say the same name must say the same value. Of two
+values the one that more machines say is told as what is expected; `up` counts as a machine, and
+decides between as many.
 
     program, convoy-runtime      any difference ends the run
     other packages and Python    a difference of the first two numbers, or a missing package, ends it; a smaller one
@@ -66,7 +68,9 @@ class Sameness:
 
     def wrong_data(self) -> str:
         """The same of what is read."""
-        return self._told(list(_differences(self.read)), "give every machine the same data and files")
+        return self._told(
+            list(_differences(self.read)), ("give every machine the same data and files")
+        )
 
     def warnings(self) -> list[str]:
         """What is told and goes on."""
@@ -75,10 +79,15 @@ class Sameness:
 
     def _told(self, found: list[Difference], advice: str) -> str:
         machines = list(dict.fromkeys(one.machine for one in found))
-        lines = [self._line([one for one in found if one.machine == machine]) for machine in machines]
+        lines = [
+            self._line([one for one in found if one.machine == machine]) for machine in machines
+        ]
         more = len(lines) - MOST_MACHINES
         lines = [*lines[:MOST_MACHINES], *([f"and so {more} more machines"] if more > 0 else [])]
-        return "\n".join(f"{line}: {advice}" if advice and number == 0 else line for number, line in enumerate(lines))
+        return "\n".join(
+            f"{line}: {advice}" if advice and number == 0 else line
+            for number, line in enumerate(lines)
+        )
 
     def _line(self, found: list[Difference]) -> str:
         """Of one machine."""

@@ -1,4 +1,5 @@
-"""Progress as a liveness of its own: every process lives, and yet nothing advances. Plain decisions on heartbeats.
+"""Progress as a liveness of its own: every process lives, and yet nothing advances. Plain decisions
+on heartbeats.
 
 circle      actors whose handlers wait for one another's answers will wait for ever: named at once
 standstill  the lead counts no step (`Actor.stepped`) for long, and nobody computes: named with who waits for whom
@@ -19,12 +20,14 @@ from runtime.cluster.lifecycle import Heartbeat
 REMEMBERED = 64  # durations of steps, to know the usual one
 PATIENCE = 20  # usual steps without a new one
 MOST_NAMED = 12
-LONGEST_BEAT = 2.0  # seconds that one beat counts: whoever was stopped as a whole has not waited meanwhile
+# seconds that one beat counts: whoever was stopped as a whole has not waited meanwhile
+LONGEST_BEAT = 2.0
 
 
 @dataclass
 class _Wait:
-    """An actor's handler waits for the answer of `peer`: the same ask from its first beat to its last."""
+    """An actor's handler waits for the answer of `peer`: the same ask from its first beat to its
+    last."""
 
     peer: str
     number: int
@@ -33,10 +36,12 @@ class _Wait:
 
 
 class Standstill:
-    """Hears every heartbeat. `lead` counts the steps; `floor`: seconds without one that are never too long."""
+    """Hears every heartbeat. `lead` counts the steps; `floor`: seconds without one that are never
+    too long."""
 
     def __init__(self, lead: str, floor: float) -> None:
-        self._lead, self._floor = lead, floor
+        self._lead = lead
+        self._floor = floor
         self._steps = 0
         self._idle = 0.0  # seconds without a step in which nobody computed
         self._since_step = 0.0
@@ -49,13 +54,17 @@ class Standstill:
         return f"<standstill: {self._steps} steps, none for {self._idle:.1f} s>"
 
     def beat(self, heartbeat: Heartbeat, now: float) -> str | None:
-        """Take a heartbeat; why nothing will ever advance, or nothing has for too long, if it is so."""
+        """Take a heartbeat; why nothing will ever advance, or nothing has for too long, if it is
+        so."""
         self._computing[heartbeat.process] = heartbeat.busy_seconds > 0
         for actor, status in heartbeat.actors.items():
             self._actors[actor] = status
             self._note_wait(actor, status, now)
         if self._lead in heartbeat.actors:
-            self._count(int(heartbeat.actors[self._lead].get("steps", 0)), min(heartbeat.period, LONGEST_BEAT))
+            self._count(
+                int(heartbeat.actors[self._lead].get("steps", 0)),
+                min(heartbeat.period, LONGEST_BEAT),
+            )
         return self._circle(heartbeat.period) or self._stall()
 
     @property
@@ -69,7 +78,9 @@ class Standstill:
         if steps > self._steps:
             if self._steps:  # what came before the first took as long as it took to begin
                 self._durations.append(self._since_step / (steps - self._steps))
-            self._steps, self._idle, self._since_step = steps, 0.0, 0.0
+            self._steps = steps
+            self._idle = 0.0
+            self._since_step = 0.0
 
     def _stall(self) -> str | None:
         if not self._steps or self._idle <= self._limit:
@@ -82,7 +93,8 @@ class Standstill:
         """Who waits for whom, and who is at what."""
         said = []
         for actor, status in sorted(self._actors.items()):
-            peer, doing = status["waiting_for"], status["doing"]
+            peer = status["waiting_for"]
+            doing = status["doing"]
             at = f" in {doing}" if doing != "idle" else ""
             if peer:
                 said.append(f"{actor} waits for {peer}{at}")
@@ -102,7 +114,8 @@ class Standstill:
             self._waits[actor] = _Wait(peer, number, now, now)
 
     def _circle(self, period: float) -> str | None:
-        """A circle of asks that stood all together for a beat: what is merely on its way would have arrived."""
+        """A circle of asks that stood all together for a beat: what is merely on its way would have
+        arrived."""
         for start in self._waits:
             way = [start]
             while (after := self._waits[way[-1]].peer) in self._waits and after not in way:
@@ -112,6 +125,12 @@ class Standstill:
             waits = [self._waits[actor] for actor in way]
             if min(wait.last for wait in waits) - max(wait.first for wait in waits) < 0.9 * period:
                 continue
-            said = [f"{actor} (in {self._actors[actor]['doing']}) asked {self._waits[actor].peer}" for actor in way]
-            return f"the run stands still: {' and '.join(said)}: each waits for the other's answer and will for ever"
+            said = [
+                (f"{actor} (in {self._actors[actor]['doing']}) asked {self._waits[actor].peer}")
+                for actor in way
+            ]
+            return (
+                f"the run stands still: {' and '.join(said)}: each waits for the other's "
+                "answer and will for ever"
+            )
         return None

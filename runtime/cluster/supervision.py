@@ -1,4 +1,5 @@
-"""Which process is alive, by three signs, since each alone can lie. Plain decisions; the supervisor acts on them.
+"""Which process is alive, by three signs, since each alone can lie. Plain decisions; the supervisor
+acts on them.
 
 link       the operating system or a socket, its own or a peer's, says that the process or its connection is gone
 heartbeat  its event loop still turns (a blocked loop keeps its connection)
@@ -35,19 +36,25 @@ class Liveness:
         return self.heartbeat_seconds * (self.missed + 1)
 
     def silence_of(self, watched: Watched) -> float:
-        """The same of one process: from another host a heartbeat may be as late as its link may be silent, and one that
-        has said that it holds the interpreter's lock may be silent for as long as it may prepare."""
+        """The same of one process: from another host a heartbeat may be as late as its link may be
+        silent, and one that has said that it holds the interpreter's lock may be silent for as long
+        as it may prepare."""
         held = self.prepare_seconds if watched.beat is not None and watched.beat.holds_lock else 0.0
         return self.silence_seconds + held + (self.link_seconds if watched.far else 0.0)
 
     def stuck_seconds(self, stage: LifeStage, beat: Heartbeat) -> float:
-        """Longest single piece of array work: ten times the usual, but never under the configured floor.
+        """Longest single piece of array work: ten times the usual, but never under the configured
+        floor.
 
-        Preparing has a limit of its own: a net is built and its kernels compiled in one piece. So has work that holds
-        the interpreter's lock: it makes what later work needs.
+        Preparing has a limit of its own: a net is built and its kernels compiled in one piece. So
+        has work that holds the interpreter's lock: it makes what later work needs.
         """
         prepares = stage is LifeStage.GREETED or beat.holds_lock
-        return self.prepare_seconds if prepares else max(self.progress_seconds, 10 * beat.usual_seconds)
+        return (
+            self.prepare_seconds
+            if prepares
+            else max(self.progress_seconds, 10 * beat.usual_seconds)
+        )
 
 
 @dataclass
@@ -68,33 +75,47 @@ class Supervision:
     def __init__(self, processes: Iterable[str], liveness: Liveness, now: float) -> None:
         self.liveness = liveness
         self.processes = {name: Watched(last_heard=now) for name in processes}
-        self._counts = Counter({LifeStage.STARTING: len(self.processes)})  # of thousands each message asks
+        # of thousands each message asks
+        self._counts = Counter({LifeStage.STARTING: len(self.processes)})
         self._began = self._greeted = now  # start; when the last process reported
         self._last_check = now
         self._lost: dict[tuple[str, str], float] = {}  # links that broke, and since when
 
     def __repr__(self) -> str:
-        return f"<supervision {', '.join(f'{name} {w.stage.value}' for name, w in self.processes.items())}>"
+        return (
+            "<supervision "
+            f"{', '.join(f'{name} {w.stage.value}' for name, w in self.processes.items())}>"
+        )
 
     def note(self, process: str, event: str, now: float, incarnation: int | None = None) -> None:
-        """A step in a process's life, the present one if none is named; the hello of a higher one begins that.
-        MessageError if it may not come now, or is of a former life."""
+        """A step in a process's life, the present one if none is named; the hello of a higher one
+        begins that. MessageError if it may not come now, or is of a former life."""
         watched = self.processes.get(process)
         if watched is None:
-            raise MessageError("illegal_step", f"'{event}' of process '{process}', which is not of this run")
+            raise MessageError(
+                "illegal_step", (f"'{event}' of process '{process}', which is not of this run")
+            )
         life = watched.incarnation if incarnation is None else incarnation
         if life > watched.incarnation and event == "hello":
             event = "reborn"
         elif life != watched.incarnation:
-            raise MessageError("illegal_step", f"'{event}' of life {life} of '{process}', now in {watched.incarnation}")
+            raise MessageError(
+                "illegal_step",
+                (f"'{event}' of life {life} of '{process}', now in {watched.incarnation}"),
+            )
         if event == "reborn":
             self._lost = {ends: since for ends, since in self._lost.items() if process not in ends}
         following = LIFE.get((watched.stage, event))
         if following is None:
-            raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {watched.stage.value}")
+            raise MessageError(
+                "illegal_step",
+                (f"'{event}' of process '{process}', which is {watched.stage.value}"),
+            )
         self._counts[watched.stage] -= 1
         self._counts[following] += 1
-        watched.stage, watched.incarnation, watched.last_heard = following, life, now
+        watched.stage = following
+        watched.incarnation = life
+        watched.last_heard = now
         self._greeted = now if following is LifeStage.GREETED else self._greeted
         watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
 
@@ -103,12 +124,14 @@ class Supervision:
         self.processes[process].far = True
 
     def is_silent(self, process: str, now: float) -> bool:
-        """Was nothing heard of it for longer than a process of this host may be silent? The supervisor never is."""
+        """Was nothing heard of it for longer than a process of this host may be silent? The
+        supervisor never is."""
         watched = self.processes.get(process)
         return watched is not None and now - watched.last_heard > self.liveness.silence_seconds
 
     def hears(self, process: str, now: float) -> bool:
-        """Will it hear what it is told, as far as it is known? It has greeted, and it was heard of lately."""
+        """Will it hear what it is told, as far as it is known? It has greeted, and it was heard of
+        lately."""
         return not self.is_at(process, LifeStage.STARTING) and not self.is_silent(process, now)
 
     def launched(self, process: str, now: float) -> None:
@@ -119,7 +142,8 @@ class Supervision:
         """A heartbeat came."""
         watched = self.processes.get(heartbeat.process)
         if watched is not None:
-            watched.last_heard, watched.beat = now, heartbeat
+            watched.last_heard = now
+            watched.beat = heartbeat
 
     def link_lost(self, process: str, peer: str, now: float) -> None:
         """A process, or the supervisor, says that its connection to a peer broke."""
@@ -130,7 +154,8 @@ class Supervision:
         return (process, peer) in self._lost and (peer, process) in self._lost
 
     def broken(self, now: float) -> tuple[str, str] | None:
-        """A link that broke between two processes that both still live, or between one and the supervisor."""
+        """A link that broke between two processes that both still live, or between one and the
+        supervisor."""
         for (process, peer), since in self._lost.items():
             alive = {SUPERVISOR, *self.at(LifeStage.GREETED, LifeStage.READY, LifeStage.RUNNING)}
             if now - since >= self.liveness.grace_seconds and process in alive and peer in alive:
@@ -158,29 +183,45 @@ class Supervision:
         """(process, why) for every process that counts as dead at `now`."""
         late = now - self._last_check > self.liveness.silence_seconds / 2
         self._last_check = now
-        if late:  # this process itself was stopped or starved: what it has not read yet is no sign of death
+        # this process itself was stopped or starved: what it has not read yet is no sign of death
+        if late:
             for watched in self.processes.values():
                 watched.last_heard = now
             return []
         return [
-            (name, why) for name, watched in self.processes.items() if (why := self._verdict(watched, now)) is not None
+            (name, why)
+            for name, watched in self.processes.items()
+            if (why := self._verdict(watched, now)) is not None
         ]
 
     def _verdict(self, watched: Watched, now: float) -> str | None:
-        rules, silent = self.liveness, now - watched.last_heard
+        rules = self.liveness
+        silent = now - watched.last_heard
         if watched.stage is LifeStage.STARTING:
             waited = now - (self._began if watched.launched is None else watched.launched)
-            return f"did not report within {waited:.0f} s of its start" if waited > rules.start_seconds else None
+            return (
+                (f"did not report within {waited:.0f} s of its start")
+                if waited > rules.start_seconds
+                else None
+            )
         if watched.stage in (LifeStage.HALTING, LifeStage.GONE):
             return None
         if silent > rules.silence_of(watched):
             far = ", or its host or the network to it is down" if watched.far else ""
-            return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped{far}"
-        beat, waited = watched.beat, now - self._greeted
+            return (
+                f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the "
+                f"process is stopped{far}"
+            )
+        beat = watched.beat
+        waited = now - self._greeted
         idle = beat is not None and not beat.progress and not beat.busy_seconds
-        told = not self._counts[LifeStage.STARTING]  # who waits for one that has not reported has been told nothing
+        # who waits for one that has not reported has been told nothing
+        told = not self._counts[LifeStage.STARTING]
         if watched.stage is LifeStage.GREETED and told and idle and waited > rules.start_seconds:
-            return f"has not begun to prepare {waited:.0f} s after it was told to: messages do not reach it"
+            return (
+                f"has not begun to prepare {waited:.0f} s after it was told to: messages "
+                "do not reach it"
+            )
         if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat):
             return (
                 f"has been computing '{beat.busy_with}' for {beat.busy_seconds:.0f} s "

@@ -1,7 +1,9 @@
-"""The supervisor: starts every process of a run, leads them through their life, ends them all, and names the cause.
+"""The supervisor: starts every process of a run, leads them through their life, ends them all, and
+names the cause.
 
-It is an actor in the process of `up`. What counts as dead is decided in `supervision` and `standstill`, which of
-several reports is told in `causes`; this shell acts on it. Whatever happens, no process is left behind.
+It is an actor in the process of `up`. What counts as dead is decided in `supervision` and
+`standstill`, which of several reports is told in `causes`; this shell acts on it. Whatever happens,
+no process is left behind.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from runtime.cluster.lifecycle import (
     Ready,
     agent_of,
 )
-from runtime.cluster.roll import Roll, hears_at
+from runtime.cluster.membership import Membership, hears_at
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
@@ -41,7 +43,7 @@ from runtime.machine.memory import MachineMemory
 from runtime.machine.stacks import INTO_LOG, LAST_WORDS
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import SUPERVISOR, Placement, ProcessSpec
-from runtime.transport import Transport, host
+from runtime.transport import Transport, host_identity
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
@@ -51,8 +53,8 @@ STACK_SECONDS = 0.2  # for processes to write their stacks into their logs
 
 
 class Supervisor(Actor):
-    """Runs one placement to its end. `began` is set when every actor has; `outcome` is done when the run is over: None,
-    or the error that ended it."""
+    """Runs one placement to its end. `began` is set when every actor has; `outcome` is done when
+    the run is over: None, or the error that ended it."""
 
     def __init__(
         self,
@@ -63,25 +65,38 @@ class Supervisor(Actor):
         liveness: Liveness,
         watcher: Watcher,
     ) -> None:
-        self._home, self._road = node, road
-        self._placement, self._launcher, self._liveness, self._watcher = placement, launcher, liveness, watcher
+        self._home = node
+        self._road = road
+        self._placement = placement
+        self._launcher = launcher
+        self._liveness = liveness
+        self._watcher = watcher
         self._launched: dict[str, Launched] = {}
-        self.roll, self.sameness = Roll(placement), Sameness()
+        self.roll = Membership(placement)
+        self.sameness = Sameness()
         self._watchers: list[asyncio.Task[None]] = []
         self.began = asyncio.Event()
         self._directed = False  # has everybody been told where everybody is?
-        self.statuses: dict[str, dict[str, Any]] = {}  # actor -> what its process's last heartbeat said of it
-        self.outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
+        # actor -> what its process's last heartbeat said of it
+        self.statuses: dict[str, dict[str, Any]] = {}
+        self.outcome: asyncio.Future[ConvoyError | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
         self._standstill = Standstill(placement.topology.lead, liveness.standstill_seconds)
-        self._causes, self._memory, self._warnings = Causes(), MachineMemory(), FirstOfEach()
-        self._condemned: dict[str, str] = {}  # process -> why it counts as dead, whatever it still dies of
-        self.before_stopping: LastWish = nothing  # awaited with the outcome, while whoever lives still answers
+        self._causes = Causes()
+        self._memory = MachineMemory()
+        self._warnings = FirstOfEach()
+        # process -> why it counts as dead, whatever it still dies of
+        self._condemned: dict[str, str] = {}
+        # awaited with the outcome, while whoever lives still answers
+        self.before_stopping: LastWish = nothing
 
     # -- the run
 
     async def supervise(self) -> ConvoyError | None:
-        """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
+        """Start everything, watch until the outcome is known, end everything; the error that ended
+        the run, if any."""
         starting = asyncio.create_task(self._launch_all(), name="start of the processes")
         try:
             while not self.outcome.done():
@@ -114,7 +129,11 @@ class Supervisor(Actor):
             launched = await self._launcher.launch(spec, incarnation)
         self._launched[spec.name] = launched
         self._supervision.launched(spec.name, self.now())
-        self._watchers.append(asyncio.create_task(self._watch_exit(launched, incarnation), name=f"exit of {spec.name}"))
+        self._watchers.append(
+            asyncio.create_task(
+                self._watch_exit(launched, incarnation), name=f"exit of {spec.name}"
+            )
+        )
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:
@@ -126,7 +145,8 @@ class Supervisor(Actor):
             raise LaunchError(f"{what} within {seconds:g} s: {self._launcher.waiting()}") from None
 
     async def wind_down(self, reason: str) -> None:
-        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to save: end now."""
+        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to
+        save: end now."""
         if self._supervision.all_reached(LifeStage.RUNNING):
             await self.tell(self._placement.topology.lead, WindDown(reason=reason))
         else:
@@ -144,33 +164,43 @@ class Supervisor(Actor):
             launched.signal(signal.SIGKILL)
 
     def signal(self, process: str, number: signal.Signals) -> None:
-        """Send a process of the run a signal, wherever it is; nothing if it was not started or is gone."""
+        """Send a process of the run a signal, wherever it is; nothing if it was not started or is
+        gone."""
         if process in self._launched:
             self._launched[process].signal(number)
 
     def known(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Of every process and every actor, for people: nobody is asked for it."""
-        stages = {name: {"stage": watched.stage.value} for name, watched in self._supervision.processes.items()}
-        return {name: stage | self.roll.facts(name) for name, stage in stages.items()}, dict(self.statuses)
+        stages = {
+            name: {"stage": watched.stage.value}
+            for name, watched in self._supervision.processes.items()
+        }
+        return {name: stage | self.roll.facts(name) for name, stage in stages.items()}, dict(
+            self.statuses
+        )
 
     # -- what the processes say
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
-        """A process is up; once all are, everyone learns where its peers are. If it was started anew, its peers learn
-        where it is now."""
+        """A process is up; once all are, everyone learns where its peers are. If it was started
+        anew, its peers learn where it is now."""
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
         self.roll.greetings[message.process] = message
-        self.sameness.runs(self.roll.spec(message.process).machine, message.host_name, message.versions)
-        if message.host != host.identity():
+        self.sameness.runs(
+            self.roll.spec(message.process).machine, message.host_name, message.versions
+        )
+        if message.host != host_identity.identity():
             self._supervision.is_far(message.process)
         facts = {"process": message.process, "pid": message.pid, "host": message.host_name}
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
         self._watcher.event(self.name, "process", {**facts, **metrics})
         if self._directed:
             await self._introduce(message.process)
-        elif self._supervision.all_reached(LifeStage.GREETED) and self._same(self.sameness.wrong_program()):
+        elif self._supervision.all_reached(LifeStage.GREETED) and self._same(
+            self.sameness.wrong_program()
+        ):
             self._directed = True
             for text in self.sameness.warnings():
                 self._watcher.event(self.name, WARNING, {"text": text})
@@ -194,7 +224,8 @@ class Supervisor(Actor):
             await self.tell(agent_of(process), directory)
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
-        """A process is prepared; once all are, everyone begins. One started anew begins beside those that run."""
+        """A process is prepared; once all are, everyone begins. One started anew begins beside
+        those that run."""
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "ready", self.now(), envelope.incarnation)
@@ -213,8 +244,11 @@ class Supervisor(Actor):
             self.began.set()
 
     def _is_halting(self, process: str) -> bool:
-        """What it says of its start it said before it heard that the run is over, and it may have ended since."""
-        return self._supervision.is_at(process, LifeStage.HALTING, *((LifeStage.GONE,) if self.outcome.done() else ()))
+        """What it says of its start it said before it heard that the run is over, and it may have
+        ended since."""
+        return self._supervision.is_at(
+            process, LifeStage.HALTING, *((LifeStage.GONE,) if self.outcome.done() else ())
+        )
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""
@@ -241,8 +275,8 @@ class Supervisor(Actor):
             self._end(None)
 
     async def on_failure(self, message: Failure, envelope: Envelope) -> None:
-        """An actor failed: so did the run. Unless the program itself gave up, the death of another process may be the
-        cause."""
+        """An actor failed: so did the run. Unless the program itself gave up, the death of another
+        process may be the cause."""
         if message.cause == "program":
             self._end(by(message.actor, ProgramFailed(f"{message.actor}: {message.error}")))
             return
@@ -253,13 +287,17 @@ class Supervisor(Actor):
         self._causes.failed(message.process, by(message.actor, error), self.now())
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
-        """The connection between two processes broke: if neither ends, that is what ends the run."""
+        """The connection between two processes broke: if neither ends, that is what ends the
+        run."""
         if not self.outcome.done():
-            self._watcher.event(self.name, "link lost", {"process": message.process, "peer": message.peer})
+            self._watcher.event(
+                self.name, "link lost", {"process": message.process, "peer": message.peer}
+            )
             self._supervision.link_lost(message.process, message.peer, self.now())
 
     def link_lost(self, process: str) -> None:
-        """The connection to a process broke: what it is told would go nowhere. Its exit or its silence may say why."""
+        """The connection to a process broke: what it is told would go nowhere. Its exit or its
+        silence may say why."""
         if process in self._supervision.at(LifeStage.RUNNING, LifeStage.READY, LifeStage.GREETED):
             self._watcher.event(self.name, "link lost", {"process": process})
             self._supervision.link_lost(SUPERVISOR, process, self.now())
@@ -267,8 +305,11 @@ class Supervisor(Actor):
     # -- deciding and acting
 
     async def _judge(self) -> None:
-        """Whoever counts as dead shows its stacks if it still can, is named, and gets no second chance."""
-        self._condemned |= {name: why for name, why in self._supervision.check(self.now()) if name in self._launched}
+        """Whoever counts as dead shows its stacks if it still can, is named, and gets no second
+        chance."""
+        self._condemned |= {
+            name: why for name, why in self._supervision.check(self.now()) if name in self._launched
+        }
         for process in self._condemned:
             self._launched[process].signal(LAST_WORDS)
         if self._condemned:
@@ -277,14 +318,21 @@ class Supervisor(Actor):
             self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
         broken = self._supervision.broken(self.now())
-        cause = self._causes.told(self.now()) or (self._cut(*broken) if broken is not None else None)
+        cause = self._causes.told(self.now()) or (
+            self._cut(*broken) if broken is not None else None
+        )
         if cause is not None:
             self._end(cause)
 
     def _cut(self, process: str, peer: str) -> RoleDied:
         ends = {name: self.roll.host(name) for name in (process, peer)}
         silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
-        text = cut(ends, silent, self._liveness.link_seconds, both=self._supervision.both_report(process, peer))
+        text = cut(
+            ends,
+            silent,
+            self._liveness.link_seconds,
+            both=self._supervision.both_report(process, peer),
+        )
         log = self._launched[peer if process == SUPERVISOR else process].log
         return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {log}"))
 
@@ -295,7 +343,9 @@ class Supervisor(Actor):
         halting = self._is_halting(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
-            why = self._condemned.get(launched.name) or launched.describe(status, self._memory.killed())
+            why = self._condemned.get(launched.name) or launched.describe(
+                status, self._memory.killed()
+            )
             death = self._death(launched.name, why)
             if 0 < status < LOST:
                 self._causes.exited(launched.name, death, self.now())
@@ -303,7 +353,13 @@ class Supervisor(Actor):
                 self._end(death)
 
     def _death(self, process: str, why: str) -> RoleDied:
-        return death(process, self.roll.spec(process).actors, self.roll.host(process), self._launched[process], why)
+        return death(
+            process,
+            self.roll.spec(process).actors,
+            self.roll.host(process),
+            self._launched[process],
+            why,
+        )
 
     def _end(self, error: ConvoyError | None) -> None:
         if not self.outcome.done():
@@ -312,7 +368,8 @@ class Supervisor(Actor):
                 self._watcher.failed(error)
 
     def admit(self, envelope: Envelope) -> None:
-        """Link a process that greets and its actors, in each life anew; hear one that fails before it could greet."""
+        """Link a process that greets and its actors, in each life anew; hear one that fails before
+        it could greet."""
         message = envelope.message
         if not isinstance(message, Hello | Failure):
             return
@@ -322,15 +379,23 @@ class Supervisor(Actor):
         if isinstance(message, Hello) and message.incarnation == envelope.incarnation:
             actors = [agent_of(spec.name), *spec.actors]
             try:
-                self._home.connect(spec.name, message.incarnation, hears_at(message), actors, self._road)
+                self._home.connect(
+                    spec.name, message.incarnation, hears_at(message), actors, self._road
+                )
             except LaunchError as error:  # no descriptor is left for it
                 self._end(error)
         elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
     async def _stop_all(self) -> None:
-        deaf = [launched for name, launched in self._launched.items() if not self._supervision.hears(name, self.now())]
-        for process in self._supervision.at(*(stage for stage in LifeStage if stage is not LifeStage.GONE)):
+        deaf = [
+            launched
+            for name, launched in self._launched.items()
+            if not self._supervision.hears(name, self.now())
+        ]
+        for process in self._supervision.at(
+            *(stage for stage in LifeStage if stage is not LifeStage.GONE)
+        ):
             self._supervision.note(process, "halt", self.now())
         for launched in deaf:
             launched.signal(signal.SIGTERM)
@@ -340,7 +405,10 @@ class Supervisor(Actor):
                 for process in self.roll.greetings:
                     await self.tell(agent_of(process), Halt(reason="the run is over"))
                 await self._all_gone(patience)
-        for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, TERMINATE_SECONDS)):
+        for number, patience in (
+            (signal.SIGTERM, TERMINATE_SECONDS),
+            (signal.SIGKILL, TERMINATE_SECONDS),
+        ):
             for launched in self._launched.values():
                 launched.signal(number)
             await self._all_gone(patience)

@@ -1,4 +1,5 @@
-"""The warnings that a process logs, told to the person as events: a line in a log is read by nobody."""
+"""The warnings that a process logs, told to the person as events: a line in a log is read by
+nobody."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ MOST = 20  # different ones of a process; what comes after is in its log
 
 
 class LoggedWarnings(logging.Handler):
-    """Hands each different text to `tell` once, from whichever thread logs it. `tell` must be safe to call there.
+    """Hands each different text to `tell` once, from whichever thread logs it. `tell` must be safe
+    to call there.
 
-    Errors are not repeated here: what failed is reported as a Failure, with its traceback in the log.
+    Errors are not repeated here: what failed is reported as a Failure, with its traceback in the
+    log.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -34,7 +37,8 @@ class LoggedWarnings(logging.Handler):
 
 
 class FirstOfEach:
-    """Knows the warnings of a run: what one machine or one process lacks, the others often lack too, and say alike."""
+    """Knows the warnings of a run: what one machine or one process lacks, the others often lack
+    too, and say alike."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()

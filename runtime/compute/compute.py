@@ -1,7 +1,8 @@
 """Array work, off the event loop: one compute thread per process, or inline on a virtual clock.
 
-The event loop stays free while kernels run (numpy and BLAS release the GIL), and a process never runs two
-kernels at once: actors that share a process share its device. The exception is work that is to race (`race`).
+The event loop stays free while kernels run (numpy and BLAS release the GIL), and a process never
+runs two kernels at once: actors that share a process share its device. The exception is work that
+is to race (`race`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ REMEMBERED = 64  # durations kept per process to know what a usual item costs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """A piece of array work in progress: whose, what, and since when (loop time, seconds). Equal only to itself: two
-    threads add to and remove from one list of them, which no comparison in Python may interrupt."""
+    """A piece of array work in progress: whose, what, and since when (loop time, seconds). Equal
+    only to itself: two threads add to and remove from one list of them, which no comparison in
+    Python may interrupt."""
 
     actor: str
     label: str
@@ -42,7 +44,8 @@ class Compute(ABC):
         self.done = 0
         self.busy = 0.0  # seconds of all items so far
         self.on_done: Callable[[Item, float], None] = lambda item, seconds: None
-        self.step: Callable[[str], int] | None = None  # of who asks for work: its iteration; None while nobody traces
+        # of who asks for work: its iteration; None while nobody traces
+        self.step: Callable[[str], int] | None = None
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     @abstractmethod
@@ -51,7 +54,8 @@ class Compute(ABC):
 
     @abstractmethod
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """As `run`, but at once, beside whatever else runs, other races too: nothing keeps two off one array."""
+        """As `run`, but at once, beside whatever else runs, other races too: nothing keeps two off
+        one array."""
 
     async def run_brief(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """As `run`, of work that takes less time than a thread needs to hear of it."""
@@ -90,7 +94,8 @@ class Compute(ABC):
 
 @dataclass(slots=True)
 class _Piece:
-    """Array work on its way to the thread and back: `done` is the loop's, its cancelling means that nobody waits."""
+    """Array work on its way to the thread and back: `done` is the loop's, its cancelling means that
+    nobody waits."""
 
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[Any]
@@ -104,8 +109,8 @@ class _Piece:
 class ThreadCompute(Compute):
     """A compute thread beside the event loop, and as many more as there are races (at most RACERS).
 
-    Pieces wait in a queue of the thread's own: it goes from one to the next without asking the loop, which takes a
-    core that sleeps 0.1 ms and more.
+    Pieces wait in a queue of the thread's own: it goes from one to the next without asking the
+    loop, which takes a core that sleeps 0.1 ms and more.
     """
 
     def __init__(self) -> None:
@@ -113,11 +118,13 @@ class ThreadCompute(Compute):
         self._pieces: SimpleQueue[_Piece | None] = SimpleQueue()
         self._asked = self._served = 0  # pieces: the loop counts the former, the thread the latter
         self._closed = False
-        self._racers = ThreadPoolExecutor(max_workers=RACERS, thread_name_prefix="race")  # starts none before its first
+        # starts none before its first
+        self._racers = ThreadPoolExecutor(max_workers=RACERS, thread_name_prefix="race")
         threading.Thread(target=self._serve, name="compute", daemon=True).start()
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run. Pieces are done in the order of the calls; RuntimeError after `close`."""
+        """See Compute.run. Pieces are done in the order of the calls; RuntimeError after
+        `close`."""
         if self._closed:
             raise RuntimeError(f"{label} of {actor}: the compute thread takes no more work")
         loop = asyncio.get_running_loop()
@@ -127,7 +134,8 @@ class ThreadCompute(Compute):
         return await done
 
     async def run_brief(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run_brief: on the event loop; by the thread, in its turn, if that is at something."""
+        """See Compute.run_brief: on the event loop; by the thread, in its turn, if that is at
+        something."""
         if self._closed or self._asked != self._served:
             return await self.run(actor, label, work, *args)
         loop = asyncio.get_running_loop()
@@ -158,7 +166,8 @@ class ThreadCompute(Compute):
             self._served += 1
 
     def _serve_one(self) -> bool:
-        """One piece; False at the end. A call of its own: nothing of a piece is held while the next is waited for."""
+        """One piece; False at the end. A call of its own: nothing of a piece is held while the next
+        is waited for."""
         piece = self._pieces.get()
         if piece is None:
             return False
@@ -175,7 +184,12 @@ class ThreadCompute(Compute):
         return True
 
     def _finish(
-        self, item: Item, taken: float, done: asyncio.Future[Any], result: Any, error: BaseException | None
+        self,
+        item: Item,
+        taken: float,
+        done: asyncio.Future[Any],
+        result: Any,
+        error: BaseException | None,
     ) -> None:
         """On the loop: count the piece and wake who waits for it."""
         self._count(item, taken)
@@ -212,7 +226,8 @@ class InlineCompute(Compute):
             return await self.race(actor, label, work, *args)
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.race: the durations pass beside one another, the work itself is done one after the other."""
+        """See Compute.race: the durations pass beside one another, the work itself is done one
+        after the other."""
         loop = asyncio.get_running_loop()
         item = self._start(actor, label, loop, self._step(actor))
         try:

@@ -1,7 +1,8 @@
-"""How long array work takes: a table of measured times or of distributions, and the recorder that makes one.
+"""How long array work takes: a table of measured times or of distributions, and the recorder that
+makes one.
 
-A profile is a JSON table. Its keys are "WHO/LABEL", patterns as in file names: WHO a role or an actor, LABEL that of
-the work; the first that fits counts. Its values are
+A profile is a JSON table. Its keys are "WHO/LABEL", patterns as in file names: WHO a role or an
+actor, LABEL that of the work; the first that fits counts. Its values are
 
     0.004                                         always so many seconds
     [0.0041, 0.0039, ...]                         one of these, drawn anew each time
@@ -43,7 +44,11 @@ class Times:
     """One entry of a profile. ValueError says what is wrong with it."""
 
     def __init__(self, value: Any) -> None:
-        table = value if isinstance(value, dict) else {"seconds": value if isinstance(value, list) else [value]}
+        table = (
+            value
+            if isinstance(value, dict)
+            else {"seconds": value if isinstance(value, list) else [value]}
+        )
         for key in table.keys() - set(KEYS):
             raise ValueError(f"unknown key '{key}'{hint(key, KEYS)}")
         if ("seconds" in table) == ("mean" in table):
@@ -55,7 +60,10 @@ class Times:
         self.law = table.get("law", LAWS[0])
         self._measured = "seconds" in table
         if self.law not in LAWS:
-            raise ValueError(f"law: found {self.law!r}, expected one of {', '.join(LAWS)}{hint(str(self.law), LAWS)}")
+            raise ValueError(
+                f"law: found {self.law!r}, expected one of "
+                f"{', '.join(LAWS)}{hint(str(self.law), LAWS)}"
+            )
 
     def moments(self, rows: int) -> tuple[float, float]:
         """What `draw` gives on average, and its squared coefficient of variation."""
@@ -84,13 +92,16 @@ class ServiceTimes:
     """A profile and a seed. ConfigError lists every mistake of the table, each with its key."""
 
     def __init__(self, table: Mapping[str, Any], seed: int, where: str = "service times") -> None:
-        self._where, self._seed = where, seed
+        self._where = where
+        self._seed = seed
         self._times: dict[str, Times] = {}
         self._found: dict[tuple[str, str], tuple[Times, Random]] = {}
         problems = []
         for key, value in table.items():
             if "/" not in key:
-                problems.append(f"{where}: '{key}': expected WHO/LABEL, such as 'conv_compute/forward *'")
+                problems.append(
+                    f"{where}: '{key}': expected WHO/LABEL, such as 'conv_compute/forward *'"
+                )
                 continue
             try:
                 self._times[key] = Times(value)
@@ -108,7 +119,8 @@ class ServiceTimes:
         return ServiceTimes(read_table(path), seed, str(path))
 
     def seconds(self, actor: str, role: str, label: str, rows: int = 0) -> float:
-        """Seconds of the actor's next piece of work of this label. ProgramFailed if no entry fits."""
+        """Seconds of the actor's next piece of work of this label. ProgramFailed if no entry
+        fits."""
         if (actor, label) not in self._found:
             random = Random(f"{self._seed}/{actor}/{label}")  # noqa: S311  # no secret is made of it
             self._found[actor, label] = self.of(actor, role, label), random
@@ -116,12 +128,18 @@ class ServiceTimes:
         return times.draw(random, rows)
 
     def of(self, actor: str, role: str, label: str) -> Times:
-        """The entry of the actor's work of this label: the first that fits. ProgramFailed if none does."""
+        """The entry of the actor's work of this label: the first that fits. ProgramFailed if none
+        does."""
         for key, times in self._times.items():
             who, _, what = key.partition("/")
-            if fnmatch.fnmatchcase(label, what) and (fnmatch.fnmatchcase(role, who) or fnmatch.fnmatchcase(actor, who)):
+            if fnmatch.fnmatchcase(label, what) and (
+                fnmatch.fnmatchcase(role, who) or fnmatch.fnmatchcase(actor, who)
+            ):
                 return times
-        text = f"no entry fits '{role}/{label}' (actor {actor}); '*/*': 0 lets all other work take no time"
+        text = (
+            f"no entry fits '{role}/{label}' (actor {actor}); '*/*': 0 lets all other "
+            "work take no time"
+        )
         raise ProgramFailed(f"{self._where}: {text}")
 
 
@@ -146,7 +164,8 @@ class Recorder:
 
 
 def gather(directory: Path) -> dict[str, list[float]]:
-    """What the processes of a run have left in its directory, as one profile; their parts are removed."""
+    """What the processes of a run have left in its directory, as one profile; their parts are
+    removed."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for path in sorted((directory / PARTS).glob("*.json")):
         for key, seconds in read_table(path).items():
@@ -157,7 +176,11 @@ def gather(directory: Path) -> dict[str, list[float]]:
 
 def as_text(table: Mapping[str, Any]) -> str:
     """A profile as it is written: an entry a line."""
-    return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items()) + "\n}\n"
+    return (
+        "{\n"
+        + ",\n".join((f" {json.dumps(key)}: {json.dumps(value)}") for key, value in table.items())
+        + "\n}\n"
+    )
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -169,7 +192,9 @@ def read_table(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError([f"{path}: service times are no JSON: {error}"]) from None
     if not isinstance(table, dict):
-        raise ConfigError([f"{path}: found {type(table).__name__}, expected a JSON table of service times"])
+        raise ConfigError(
+            [(f"{path}: found {type(table).__name__}, expected a JSON table of service times")]
+        )
     return table
 
 
@@ -177,6 +202,10 @@ def _numbers(values: Any, key: str) -> list[float]:
     if not isinstance(values, list) or not values:
         raise ValueError(f"{key}: found {values!r}, expected numbers >= 0")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value < math.inf
+        ):
             raise ValueError(f"{key}: found {value!r}, expected a finite number >= 0")
     return [float(value) for value in values]

@@ -1,4 +1,5 @@
-"""How many threads the libraries of a process compute with: one until it is forked, then as many as it is given.
+"""How many threads the libraries of a process compute with: one until it is forked, then as many as
+it is given.
 
 Placement decides how many a process gets. Our own kernels' threads read CONVOY_THREADS instead.
 """
@@ -12,8 +13,15 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-# Every BLAS and OpenMP that numpy may be built with reads one of these at import; a program's kernels read the first.
-VARIABLES = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+# Every BLAS and OpenMP that numpy may be built with reads one of these at import; a program's
+# kernels read the first.
+VARIABLES = (
+    "CONVOY_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 LIBRARIES = VARIABLES[1:4]  # BLAS and OpenMP
 
 _held: list[bool] = []  # whether libraries of this process were loaded `loading_with_one`
@@ -26,7 +34,11 @@ def variables(threads: int) -> dict[str, str]:
 
 def usable() -> list[int]:
     """The cores of this machine that this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    return (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(os.cpu_count() or 1))
+    )
 
 
 def use(threads: int) -> None:
@@ -42,8 +54,8 @@ def use(threads: int) -> None:
 
 @contextmanager
 def loading_with_one() -> Iterator[None]:
-    """Libraries that are imported meanwhile start no thread, so that this process may fork, until it asks to `release`
-    them."""
+    """Libraries that are imported meanwhile start no thread, so that this process may fork, until
+    it asks to `release` them."""
     before = {name: os.environ.get(name) for name in VARIABLES}
     os.environ.update(variables(1))
     _held.append(True)
@@ -54,12 +66,14 @@ def loading_with_one() -> Iterator[None]:
 
 
 def release() -> None:
-    """This process computes: libraries that were loaded with one thread take as many as they would have started, 60 ms;
-    others keep theirs."""
+    """This process computes: libraries that were loaded with one thread take as many as they would
+    have started, 60 ms; others keep theirs."""
     if not _held:
         return
     _held.clear()
-    wished = next((int(wish) for name in LIBRARIES if (wish := os.environ.get(name, "")).isdecimal()), 0)
+    wished = next(
+        (int(wish) for name in LIBRARIES if (wish := os.environ.get(name, "")).isdecimal()), 0
+    )
     threadpool_limits(wished or len(usable()))
 
 

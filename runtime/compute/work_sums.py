@@ -1,23 +1,30 @@
-"""How long the work of actors took, summed up by actor and label: what a run tells of its service times as it goes."""
+"""How long the work of actors took, summed up by actor and label: what a run tells of its service
+times as it goes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-PROCESSOR = "processor"  # what the agent of a process notes its processor time as: seconds of all its threads
+# what the agent of a process notes its processor time as: seconds of all its threads
+PROCESSOR = "processor"
 
-Sums = Mapping[str, Mapping[str, Sequence[float]]]  # actor -> label -> count, seconds, sum of the squares of seconds
+# actor -> label -> count, seconds, sum of the squares of seconds
+Sums = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 class WorkSums:
-    """The sums of one process since it began. `note` takes a third of a microsecond (measured once, 2026-11-23)."""
+    """The sums of one process since it began. `note` takes a third of a microsecond (measured once,
+    2026-11-23)."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], list[float]] = {}
         self._told: dict[tuple[str, str], float] = {}  # how many of each `changed` has told of
 
     def __repr__(self) -> str:
-        return f"<sums of {len(self._sums)} kinds of work, {sum(count for count, _, _ in self._sums.values())} pieces>"
+        return (
+            f"<sums of {len(self._sums)} kinds of work, "
+            f"{sum(count for count, _, _ in self._sums.values())} pieces>"
+        )
 
     def note(self, actor: str, label: str, seconds: float) -> None:
         """A piece of work has taken so long."""
@@ -29,7 +36,8 @@ class WorkSums:
         sums[2] += seconds * seconds
 
     def changed(self) -> dict[str, dict[str, list[float]]]:
-        """The sums, since the process began, of all work of which there was more since the last call."""
+        """The sums, since the process began, of all work of which there was more since the last
+        call."""
         found: dict[str, dict[str, list[float]]] = {}
         for (actor, label), sums in self._sums.items():
             if self._told.get((actor, label)) != sums[0]:

@@ -2,11 +2,11 @@
 
 file                     the whole way, and the program's own sections
 unused                   keys that say nothing where they stand
-sections  kinds          what it may say about the runtime; kinds of values that several sections have
+sections  value_types          what it may say about the runtime; kinds of values that several sections have
 engines                  the tables of [launcher] that belong to one kind
-machines  hosts          [[machine]], and the machines that an entry stands for; lists and files of hosts
-slurm                    what [[machine]] means with launcher.kind = "slurm"
-source                   the text and the --set overrides, with the place of each value
+machines  hostfile          [[machine]], and the machines that an entry stands for; lists and files of hosts
+slurm_environment                    what [[machine]] means with launcher.kind = "slurm"
+toml_source                   the text and the --set overrides, with the place of each value
 problems                 pydantic's errors in our words
 toml_lines  toml_write   on which line a key stands; plain data back to TOML
 """

@@ -1,12 +1,13 @@
-"""[launcher.ray], [launcher.kubernetes]: what a kind of launcher wants to know besides what all do."""
+"""[launcher.ray], [launcher.kubernetes]: what a kind of launcher wants to know besides what all
+do."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from runtime.config.kinds import Seconds, Section, Word
-from runtime.config.source import Problem, RawConfig
+from runtime.config.toml_source import Problem, RawConfig
+from runtime.config.value_types import Seconds, Section, Word
 
 RAY = "ray"
 KUBERNETES = "kubernetes"
@@ -22,9 +23,9 @@ def _amounts(value: dict[str, float]) -> dict[str, float]:
 
 
 class Ray(Section):
-    """[launcher.ray]: `address` of the cluster, "HOST:PORT" where this host is one of its nodes, "ray://HOST:PORT"
-    elsewhere; by default what RAY_ADDRESS says, else the cluster that this host is a node of. `resources` are asked
-    for each machine, besides its cores."""
+    """[launcher.ray]: `address` of the cluster, "HOST:PORT" where this host is one of its nodes,
+    "ray://HOST:PORT" elsewhere; by default what RAY_ADDRESS says, else the cluster that this host
+    is a node of. `resources` are asked for each machine, besides its cores."""
 
     address: Word | None = None
     resources: Annotated[dict[str, float], AfterValidator(_amounts)] = Field(default={})
@@ -39,19 +40,24 @@ def _asked(value: dict[str, Any]) -> dict[str, Any]:
     for name, amount in value.items():
         whole = type(amount) is int and amount > 0
         if not name or name == "cpu" or not (whole or (isinstance(amount, str) and amount)):
-            raise ValueError("expected names of resources and amounts, such as '8Gi' or 1; cpu is machine.cores")
+            raise ValueError(
+                "expected names of resources and amounts, such as '8Gi' or 1; cpu is machine.cores"
+            )
     return value
 
 
 def _mounted(value: dict[str, Any]) -> dict[str, Any]:
     for path, source in value.items():
         if not path.startswith("/") or not isinstance(source, str | dict) or not source:
-            raise ValueError("expected absolute paths, each with a claim's name or a source of Kubernetes")
+            raise ValueError(
+                "expected absolute paths, each with a claim's name or a source of Kubernetes"
+            )
     return value
 
 
 class Kubernetes(Section):
-    """[launcher.kubernetes]: machines are pods with `image`, in the `namespace` and `context` that kubectl takes if
+    """[launcher.kubernetes]: machines are pods with `image`, in the `namespace` and `context` that
+    kubectl takes if
     nothing is said. `resources` are asked for each machine, besides its cores and cards. `volumes`: where -> the name
     of a claim, or any source that a pod's volume has. No pod lives longer than `most_seconds`."""
 
@@ -73,6 +79,10 @@ def of_another_kind(raw: RawConfig) -> Iterator[Problem]:
         return
     for kind in KINDS:
         if kind in launcher and launcher.get("kind", "local") != kind:
-            yield raw.problem(("launcher", kind), f"has a meaning with launcher.kind = '{kind}' only")
+            yield raw.problem(
+                ("launcher", kind), (f"has a meaning with launcher.kind = '{kind}' only")
+            )
     if launcher.get("kind") == KUBERNETES and KUBERNETES not in launcher:
-        yield raw.problem(("launcher", "kind"), "needs launcher.kubernetes, which says the image of its pods")
+        yield raw.problem(
+            ("launcher", "kind"), ("needs launcher.kubernetes, which says the image of its pods")
+        )

@@ -1,8 +1,10 @@
-"""Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with every mistake.
+"""Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with
+every mistake.
 
     read (`source`) -> sections (`sections`) -> the program's Options -> all problems, by line
 
-Only the process that starts a run imports this file: pydantic is slow to import, and role processes read plan.json.
+Only the process that starts a run imports this file: pydantic is slow to import, and role processes
+read plan.json.
 """
 
 import importlib
@@ -17,11 +19,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.config import slurm
+from runtime.config import slurm_environment
 from runtime.config.machines import entries_of
 from runtime.config.problems import Model, found, key_names, unknown_key, validated
 from runtime.config.sections import ClusterConfig, Section, rules_between_sections
-from runtime.config.source import Problem, RawConfig, from_python, in_order, read, show_text
+from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read, show_text
 from runtime.config.toml_write import dumps
 from runtime.errors import ConfigError
 
@@ -40,7 +42,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Loaded:
-    """A configuration that the runtime and the program both accept. `options` is None if the program has none."""
+    """A configuration that the runtime and the program both accept. `options` is None if the
+    program has none."""
 
     config: ClusterConfig
     program: ModuleType
@@ -48,7 +51,8 @@ class Loaded:
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
-    """The runtime's sections of `path`, with overrides ("a.b=value") applied; the program's stay unjudged.
+    """The runtime's sections of `path`, with overrides ("a.b=value") applied; the program's stay
+    unjudged.
 
     ConfigError with all mistakes of the file's syntax, the overrides and the runtime's sections.
     """
@@ -65,9 +69,11 @@ def load_with_program(
     overrides: Sequence[str] = (),
     search_dir: Path | None = None,
 ) -> Loaded:
-    """As `load`, and import the program and check its sections too. ConfigError with the mistakes of both at once.
+    """As `load`, and import the program and check its sections too. ConfigError with the mistakes
+    of both at once.
 
-    The program is searched where Python searches, then in `search_dir` (default: the directory of `path`).
+    The program is searched where Python searches, then in `search_dir` (default: the directory of
+    `path`).
     """
     raw = read(path, overrides)
     config, problems = _sections(raw)
@@ -81,11 +87,12 @@ def load_with_program(
 
 
 def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> ModuleType:
-    """Import the program: a module with `plan()`, and `Options` if it has sections of its own in cluster.toml.
+    """Import the program: a module with `plan()`, and `Options` if it has sections of its own in
+    cluster.toml.
 
-    `search_dir` is added at the end of sys.path and stays there, for what the program imports later.
-    ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan or has Options
-    that are no model.
+    `search_dir` is added at the end of sys.path and stays there, for what the program imports
+    later. ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan
+    or has Options that are no model.
     """
     program = _imported(name, search_dir)
     if isinstance(program, ModuleType):
@@ -94,7 +101,8 @@ def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> M
 
 
 def program_options(config: ClusterConfig, model: type[Model]) -> Model:
-    """The program's sections as the program's own model. ConfigError with all mistakes, each at its line."""
+    """The program's sections as the program's own model. ConfigError with all mistakes, each at its
+    line."""
     return _accepted(*_options(config.raw, config.program_section, model))
 
 
@@ -103,38 +111,50 @@ def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
 
     With `options` the program's sections are written resolved as well.
     """
-    several = {"machine": {"__all__": {"hosts", "hostfile"}}}  # resolved: each is a machine of its own
-    sections = config.model_dump(exclude_none=True, exclude={**dict.fromkeys(config.program_section, True), **several})
+    # resolved: each is a machine of its own
+    several = {"machine": {"__all__": {"hosts", "hostfile"}}}
+    sections = config.model_dump(
+        exclude_none=True, exclude={**dict.fromkeys(config.program_section, True), **several}
+    )
     if options is None:
         return dumps(sections | config.program_section)
     return dumps(sections | options.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
 def _sections(raw: RawConfig) -> tuple[ClusterConfig | None, list[Problem]]:
-    by_slurm, environ = slurm.is_wanted(raw), dict(os.environ)
+    by_slurm = slurm_environment.is_wanted(raw)
+    environ = dict(os.environ)
     if by_slurm:
-        raw, environ = slurm.as_meant(raw), slurm.environment(raw, environ)
+        raw, environ = slurm_environment.as_meant(raw), slurm_environment.environment(raw, environ)
     config, problems = validated(ClusterConfig, raw.data, raw)
     entries = entries_of(raw, environ)
     if config is not None:
         machines = entries.machines(config.machine)
         if by_slurm:
             try:
-                machines = slurm.with_cores(machines, os.environ)
+                machines = slurm_environment.with_cores(machines, os.environ)
             except ValueError as error:
                 problems.append(raw.problem(("launcher", "kind"), str(error)))
         config = config.model_copy(update={"machine": machines})
         config._raw = raw
-    return config, [*raw.problems, *problems, *entries.problems, *rules_between_sections(raw, entries)]
+    return config, [
+        *raw.problems,
+        *problems,
+        *entries.problems,
+        *rules_between_sections(raw, entries),
+    ]
 
 
 def _program_data(raw: RawConfig) -> dict[str, Any]:
     return {key: value for key, value in raw.data.items() if key not in ClusterConfig.model_fields}
 
 
-def _options(raw: RawConfig, data: Mapping[str, Any], model: type[Model] | None) -> tuple[Model | None, list[Problem]]:
-    """The program's sections judged by its model. Without a model, or where it is silent about extra keys, a
-    top-level key that nobody knows is a mistake: a misspelt section must not be ignored."""
+def _options(
+    raw: RawConfig, data: Mapping[str, Any], model: type[Model] | None
+) -> tuple[Model | None, list[Problem]]:
+    """The program's sections judged by its model. Without a model, or where it is silent about
+    extra keys, a top-level key that nobody knows is a mistake: a misspelt section must not be
+    ignored."""
     runtime_keys = key_names(ClusterConfig)
     known = key_names(model) if model else []
     options, problems = validated(model, data, raw, runtime_keys) if model else (None, [])
@@ -163,7 +183,10 @@ def _imported(name: str, search_dir: Path) -> ModuleType | str:
         return f"program {name!r} has no function plan()"
     options = getattr(module, "Options", None)
     if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
-        return f"program {name!r}: Options is {type(options).__name__}, expected a pydantic model class"
+        return (
+            f"program {name!r}: Options is {type(options).__name__}, expected a pydantic "
+            "model class"
+        )
     return module
 
 
@@ -171,7 +194,9 @@ def _blame(error: BaseException) -> str:
     """The error in one line, with the place that raised it."""
     if isinstance(error, SyntaxError):
         return show_text(f"{error.msg} ({Path(error.filename or '?').name}:{error.lineno})", 300)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")
+    ]
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return show_text(f"{type(error).__name__}: {error}{place}", 300)
 

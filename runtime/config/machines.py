@@ -1,4 +1,5 @@
-"""[[machine]]: what it may say, and which machines each entry stands for: one, or one for each host that it lists."""
+"""[[machine]]: what it may say, and which machines each entry stands for: one, or one for each host
+that it lists."""
 
 import os
 import re
@@ -9,14 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
-from runtime.config.hosts import Host, expanded, of_file
-from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text, Word
+from runtime.config.hostfile import Host, expanded, of_file
 from runtime.config.problems import Expected, found
-from runtime.config.source import Problem, RawConfig, show_text
+from runtime.config.toml_source import Problem, RawConfig, show_text
+from runtime.config.value_types import NAME, NAMED, Count, Name, Port, Section, Text, Word
 from runtime.machine.addresses import AUTO, mistake
 from runtime.reasons import reason
 from runtime.regular import read_bytes
-from runtime.text import is_plain
+from runtime.terminal_text import is_plain
 
 LOCAL_NAME = "local"  # of a machine that says nothing
 LOOPBACK = "127.0.0.1"
@@ -45,7 +46,9 @@ def _absolute(value: str) -> str:
 def _variables(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"found the name {show_text(repr(name))}, expected one that a variable can have")
+            raise ValueError(
+                f"found the name {show_text(repr(name))}, expected one that a variable can have"
+            )
         if "\0" in value[name]:
             raise ValueError(f"{name}: found a byte 0, which no variable can have")
     return value
@@ -104,10 +107,16 @@ class Machine(Section):
         return self._entry
 
     def called(self, host: Host, entry: int) -> "Machine":
-        """The machine that one of the hosts is; the entry itself where it lists none (`host.name` is then "")."""
+        """The machine that one of the hosts is; the entry itself where it lists none (`host.name`
+        is then "")."""
         update: dict[str, Any] = {}
         if host.name:
-            update = {"name": machine_name(host.name), "host": host.name, "hosts": (), "hostfile": None}
+            update = {
+                "name": machine_name(host.name),
+                "host": host.name,
+                "hosts": (),
+                "hostfile": None,
+            }
             update |= {"cores": host.slots} if host.slots and self.cores is None else {}
         if (host.name or self.host) and "address" not in self.model_fields_set:
             update["address"] = AUTO
@@ -123,8 +132,8 @@ def machine_name(host: str) -> str:
 
 @dataclass(frozen=True)
 class Entries:
-    """The [[machine]] tables, as far as hosts and names go: `hosts` of each entry (one without a name if it lists none,
-    none if that cannot be known), and what is wrong."""
+    """The [[machine]] tables, as far as hosts and names go: `hosts` of each entry (one without a
+    name if it lists none, none if that cannot be known), and what is wrong."""
 
     hosts: tuple[tuple[Host, ...], ...]
     names: tuple[str, ...]
@@ -147,31 +156,46 @@ class Entries:
 
 
 def entries_of(raw: RawConfig, environ: Mapping[str, str] | None = None) -> Entries:
-    """Which machines each [[machine]] stands for. `environ`: the environment that "$NAME" looks in, by default this
-    process's."""
+    """Which machines each [[machine]] stands for. `environ`: the environment that "$NAME" looks in,
+    by default this process's."""
     problems: list[Problem] = []
     hosts: list[tuple[Host, ...]] = []
     first: dict[str, str] = {}  # name -> where it is said
     for index, table in enumerate(tables(raw, "machine")):
-        mine = tuple(_hosts(raw, index, table, os.environ if environ is None else environ, problems))
+        mine = tuple(
+            _hosts(raw, index, table, os.environ if environ is None else environ, problems)
+        )
         hosts.append(mine)
         for host in mine:
-            keys = ("machine", index, "name" if not host.name else "hosts" if "hosts" in table else "hostfile")
+            keys = (
+                "machine",
+                index,
+                "name" if not host.name else "hosts" if "hosts" in table else "hostfile",
+            )
             name = machine_name(host.name) or table.get("name", LOCAL_NAME)
             if host.name and not re.fullmatch(NAME, name):
-                problems.append(raw.problem(keys, f"found the host '{show_text(name)}', expected {NAMED}"))
+                problems.append(
+                    raw.problem(keys, (f"found the host '{show_text(name)}', expected {NAMED}"))
+                )
             elif isinstance(name, str) and name in first:
-                problems.append(raw.problem(keys, f"a machine named {name!r} exists already ({first[name]})"))
+                problems.append(
+                    raw.problem(keys, (f"a machine named {name!r} exists already ({first[name]})"))
+                )
             elif isinstance(name, str):
                 first[name] = raw.origin(keys).where
     return Entries(tuple(hosts), tuple(first) or (LOCAL_NAME,), tuple(problems))
 
 
 def _hosts(
-    raw: RawConfig, index: int, table: dict[str, Any], environ: Mapping[str, str], problems: list[Problem]
+    raw: RawConfig,
+    index: int,
+    table: dict[str, Any],
+    environ: Mapping[str, str],
+    problems: list[Problem],
 ) -> Iterator[Host]:
     """Those of one entry; nothing after a problem."""
-    listed, file = table.get("hosts"), table.get("hostfile")
+    listed = table.get("hosts")
+    file = table.get("hostfile")
     if listed is None and file is None:
         yield Host("")
         return
@@ -190,14 +214,21 @@ def _hosts(
 
 
 def _listed(said: Any, environ: Mapping[str, str]) -> list[Host]:
-    """Of `hosts`, in whatever way it is written; what is no list of strings is the section's problem."""
+    """Of `hosts`, in whatever way it is written; what is no list of strings is the section's
+    problem."""
     texts = [said] if isinstance(said, str) else said
-    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
+    if not isinstance(texts, list | tuple) or not all(
+        isinstance(text, str) and text for text in texts
+    ):
         return []
     if not texts:
         raise ValueError(f"found {found(said)} without a host, expected one at least")
     names = [name for text in texts for name in expanded(_variable(text, environ))]
-    twice = next((name for name in names if names.count(name) > 1), None) if len({*names}) < len(names) else None
+    twice = (
+        next((name for name in names if names.count(name) > 1), None)
+        if len({*names}) < len(names)
+        else None
+    )
     if twice is not None:
         raise ValueError(f"found '{twice}' twice, expected each host once")
     return [Host(name) for name in names]
@@ -209,7 +240,9 @@ def _variable(text: str, environ: Mapping[str, str]) -> str:
         return text
     name = text[1:].strip("{}")
     if not environ.get(name):
-        raise ValueError(f"found '{text}', but the environment has no {name}: start this inside the allocation")
+        raise ValueError(
+            f"found '{text}', but the environment has no {name}: start this inside the allocation"
+        )
     return environ[name]
 
 
@@ -228,6 +261,11 @@ def _in_file(path: Path) -> list[Host]:
 
 
 def tables(raw: RawConfig, name: str) -> list[dict[str, Any]]:
-    """The [[name]] tables; whatever else stands there is another check's business (its place stays taken)."""
+    """The [[name]] tables; whatever else stands there is another check's business (its place stays
+    taken)."""
     found = raw.data.get(name)
-    return [table if isinstance(table, dict) else {} for table in found] if isinstance(found, list) else []
+    return (
+        [table if isinstance(table, dict) else {} for table in found]
+        if isinstance(found, list)
+        else []
+    )

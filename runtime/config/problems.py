@@ -1,7 +1,7 @@
 """pydantic's errors in our words: "found 'two' (string), expected an integer >= 1".
 
-Only this file knows how pydantic reports. What is expected is read off the model, not off pydantic's message, so a
-constraint shows even where the type was wrong already.
+Only this file knows how pydantic reports. What is expected is read off the model, not off
+pydantic's message, so a constraint shows even where the type was wrong already.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,27 +12,35 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from runtime.config.source import Problem, RawConfig, show_text, type_name
 from runtime.config.toml_lines import KeyPath
+from runtime.config.toml_source import Problem, RawConfig, show_text, type_name
 from runtime.suggest import hint, near_hint
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _BASIC = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
-_PLURALS = {"a string": "strings", "an integer": "integers", "a number": "numbers", "a table": "tables"}
+_PLURALS = {
+    "a string": "strings",
+    "an integer": "integers",
+    "a number": "numbers",
+    "a table": "tables",
+}
 _PLURALS["a non-empty string"] = "non-empty strings"
-_VALIDATOR_SPOKE = ("value_error", "assertion_error")  # raised by a validator of ours or of the program
+# raised by a validator of ours or of the program
+_VALIDATOR_SPOKE = ("value_error", "assertion_error")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A mark for a type whose expectation reads better in words: Annotated[str, ..., Expected("a name")]."""
+    """A mark for a type whose expectation reads better in words: Annotated[str, ..., Expected("a
+    name")]."""
 
     text: str
 
 
 class _Place(NamedTuple):
-    """What a model says of one path: its type, its constraints, the model that has or lacks the last key."""
+    """What a model says of one path: its type, its constraints, the model that has or lacks the
+    last key."""
 
     keys: KeyPath
     kind: Any
@@ -43,15 +51,21 @@ class _Place(NamedTuple):
 def validated(
     model: type[Model], data: Mapping[str, Any], raw: RawConfig, also_known: Iterable[str] = ()
 ) -> tuple[Model | None, list[Problem]]:
-    """`data` as a `model`, or all that is wrong with it. `also_known`: names to suggest for unknown top-level keys."""
+    """`data` as a `model`, or all that is wrong with it. `also_known`: names to suggest for unknown
+    top-level keys."""
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        places = [(_place(model, details["loc"]), details) for details in error.errors(include_url=False)]
-    # A value that fits one table of a union is reported by the union's other members too: keep the deepest.
+        places = [
+            (_place(model, details["loc"]), details) for details in error.errors(include_url=False)
+        ]
+    # A value that fits one table of a union is reported by the union's other members too: keep the
+    # deepest.
     inner = {place.keys[:depth] for place, _ in places for depth in range(len(place.keys))}
     return None, [
-        raw.problem(*_translated(place, details, also_known)) for place, details in places if place.keys not in inner
+        raw.problem(*_translated(place, details, also_known))
+        for place, details in places
+        if place.keys not in inner
     ]
 
 
@@ -70,24 +84,41 @@ def found(value: Any) -> str:
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        return "an array of tables" if value and all(isinstance(item, dict) for item in value) else "an array"
-    shown = str(value).lower() if isinstance(value, bool) else value if type_name(value)[0] == "d" else repr(value)
+        return (
+            "an array of tables"
+            if value and all(isinstance(item, dict) for item in value)
+            else "an array"
+        )
+    shown = (
+        str(value).lower()
+        if isinstance(value, bool)
+        else value
+        if type_name(value)[0] == "d"
+        else repr(value)
+    )
     return f"{show_text(str(shown), 48)} ({type_name(value)})"
 
 
 def describe(kind: Any, marks: Sequence[Any] = ()) -> str:
-    """What a type allows, for people: "an integer from 1 to 65535", "'ipc' or 'tcp'"; "" if there are no words."""
+    """What a type allows, for people: "an integer from 1 to 65535", "'ipc' or 'tcp'"; "" if there
+    are no words."""
     kind, marks = _bare(kind, tuple(marks))
     for mark in marks:
         if isinstance(mark, Expected):
             return mark.text
     if get_origin(kind) in (Union, UnionType):
-        return " or ".join(filter(None, (describe(member) for member in get_args(kind) if member is not NoneType)))
+        return " or ".join(
+            filter(None, (describe(member) for member in get_args(kind) if member is not NoneType))
+        )
     if get_origin(kind) is Literal:
         return " or ".join(repr(choice) for choice in get_args(kind))
     if _is_array(kind):
         return _describe_array(kind, marks)
-    if (isinstance(kind, type) and issubclass(kind, BaseModel)) or get_origin(kind) is dict or kind is dict:
+    if (
+        (isinstance(kind, type) and issubclass(kind, BaseModel))
+        or get_origin(kind) is dict
+        or kind is dict
+    ):
         return "a table"
     words = _BASIC.get(kind, "")
     if kind is float and _constraint(marks, "allow_inf_nan") is False:
@@ -104,8 +135,10 @@ def _describe_array(kind: Any, marks: tuple[Any, ...]) -> str:
 
 
 def _bounds(marks: tuple[Any, ...]) -> str:
-    """The constraints in words, with a leading space: " from 1 to 9", " >= 1", " of at least 1 character"."""
-    low, high = _constraint(marks, "ge"), _constraint(marks, "le")
+    """The constraints in words, with a leading space: " from 1 to 9", " >= 1", " of at least 1
+    character"."""
+    low = _constraint(marks, "ge")
+    high = _constraint(marks, "le")
     if low is not None and high is not None:
         return f" from {low} to {high}"
     signs = {
@@ -122,7 +155,11 @@ def _bounds(marks: tuple[Any, ...]) -> str:
         ("of at most", _constraint(marks, "max_length")),
     ]
     words = [f"{sign} {limit}" for sign, limit in limits if limit is not None]
-    words += [f"{sign} {limit} character{'s'[: limit != 1]}" for sign, limit in lengths if limit is not None]
+    words += [
+        (f"{sign} {limit} character{'s'[: limit != 1]}")
+        for sign, limit in lengths
+        if limit is not None
+    ]
     return " " + " and ".join(words) if words else ""
 
 
@@ -132,18 +169,24 @@ def _constraint(marks: tuple[Any, ...], name: str) -> Any:
 
 def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple[KeyPath, str]:
     """Path and text of one problem. `details` is one entry of ValidationError.errors()."""
-    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    kind = details["type"]
+    value = details["input"]
+    context = details.get("ctx", {})
     expected = describe(place.kind, place.marks)
     if kind == "extra_forbidden":
         top = list(also_known) if len(place.keys) == 1 else []
-        return place.keys, unknown_key(str(place.keys[-1]), key_names(place.owner) + top if place.owner else top)
+        return place.keys, unknown_key(
+            str(place.keys[-1]), key_names(place.owner) + top if place.owner else top
+        )
     if kind == "missing":
         return place.keys, f"missing, expected {expected or 'a value'}"
     if kind.startswith("union_tag"):
         return _translated_tag(place, value, context)
     if kind in _VALIDATOR_SPOKE and not any(isinstance(mark, Expected) for mark in place.marks):
         text = show_text(str(context["error"]), 400)
-        return place.keys, text if isinstance(value, dict | BaseModel) else f"found {found(value)}, {text}"
+        return place.keys, text if isinstance(
+            value, dict | BaseModel
+        ) else f"found {found(value)}, {text}"
     near = near_hint(value, _choices(place.kind)) if isinstance(value, str) else ""
     return place.keys, f"found {found(value)}, expected {expected or 'another value'}{near}"
 
@@ -151,7 +194,9 @@ def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple
 def _translated_tag(place: _Place, value: Any, context: Mapping[str, Any]) -> tuple[KeyPath, str]:
     """A table whose kind is told by one of its keys, and that key is missing or names no kind."""
     tag = str(context["discriminator"]).strip("'")
-    tags = [str(choice) for member in get_args(_bare(place.kind)[0]) for choice in _tags(member, tag)]
+    tags = [
+        str(choice) for member in get_args(_bare(place.kind)[0]) for choice in _tags(member, tag)
+    ]
     expected = " or ".join(map(repr, tags))
     if tag not in value:
         return (*place.keys, tag), f"missing, expected {expected}"
@@ -169,7 +214,8 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
-    """Follow pydantic's `loc` through the model; the names it adds for members of unions are not keys."""
+    """Follow pydantic's `loc` through the model; the names it adds for members of unions are not
+    keys."""
     keys: KeyPath = ()
     kind: Any = model
     marks: tuple[Any, ...] = ()
@@ -180,20 +226,26 @@ def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
             member = next((member for member in get_args(kind) if _is_member(member, step)), None)
             if member is None or position == len(loc):
                 break  # the error is about the union's value itself
-            kind, marks = member, ()
+            kind = member
+            marks = ()
             continue
         keys = (*keys, step)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             owner = kind
-            field = next((f for name, f in kind.model_fields.items() if step in (_written(name, f), name)), None)
+            field = next(
+                (f for name, f in kind.model_fields.items() if step in (_written(name, f), name)),
+                None,
+            )
             kind, marks = (field.annotation, tuple(field.metadata)) if field else (Any, ())
         else:
-            kind, marks = (get_args(kind) or (Any,))[-1 if get_origin(kind) is dict else 0], ()
+            kind = (get_args(kind) or (Any,))[-1 if get_origin(kind) is dict else 0]
+            marks = ()
     return _Place(keys, kind, marks, owner)
 
 
 def _bare(kind: Any, marks: tuple[Any, ...] = ()) -> tuple[Any, tuple[Any, ...]]:
-    """A type without Annotated and without "or None" (TOML has no null), and the marks that it wore."""
+    """A type without Annotated and without "or None" (TOML has no null), and the marks that it
+    wore."""
     while True:
         if get_origin(kind) is Annotated:
             kind, *inner = get_args(kind)
@@ -207,7 +259,8 @@ def _bare(kind: Any, marks: tuple[Any, ...] = ()) -> tuple[Any, tuple[Any, ...]]
 
 
 def _is_member(member: Any, step: str | int) -> bool:
-    """Is `step` pydantic's name for this table of a union: the class, or the value of its discriminator?"""
+    """Is `step` pydantic's name for this table of a union: the class, or the value of its
+    discriminator?"""
     bare = _bare(member)[0]
     if not (isinstance(bare, type) and issubclass(bare, BaseModel)):
         return False
@@ -224,4 +277,6 @@ def _is_array(kind: Any) -> bool:
 
 
 def _written(name: str, field: FieldInfo) -> str:
-    return field.validation_alias if isinstance(field.validation_alias, str) else field.alias or name
+    return (
+        field.validation_alias if isinstance(field.validation_alias, str) else field.alias or name
+    )

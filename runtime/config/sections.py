@@ -1,4 +1,5 @@
-"""What cluster.toml may say about the runtime: every section, key, default and limit, and the rules between sections.
+"""What cluster.toml may say about the runtime: every section, key, default and limit, and the rules
+between sections.
 
 Top-level keys that are not here belong to the program.
 """
@@ -10,12 +11,22 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from runtime.config.engines import Kubernetes, Ray, of_another_kind
-from runtime.config.hosts import matching
-from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, Word, parse_bytes
+from runtime.config.hostfile import matching
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, listened_at, tables
 from runtime.config.problems import Expected
-from runtime.config.source import Problem, RawConfig, show_text
 from runtime.config.toml_lines import KeyPath
+from runtime.config.toml_source import Problem, RawConfig, show_text
+from runtime.config.value_types import (
+    Bytes,
+    Count,
+    Name,
+    Port,
+    Seconds,
+    Section,
+    Text,
+    Word,
+    parse_bytes,
+)
 from runtime.machine.addresses import AUTO, is_loopback
 from runtime.suggest import hint, near_hint
 
@@ -39,11 +50,12 @@ LOCAL = "local"  # the launcher that starts processes on this machine only
 
 
 class Run(Section):
-    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`.
-    With `record_service_times` it holds how long each kind of array work took (`service_times`), with `tensorboard` the
-    numbers of progress reports and tests as TensorBoard reads them, with `trace` what the actors did in so many
-    iterations, from the first on (`tracing`). Without `observe` there are no pages and no metrics, and beside the
-    journal no log.csv, no usage.jsonl and no comparison with the prediction."""
+    """[run]: where the run directory is made. A relative `directory` is meant from the working
+    directory of `up`. With `record_service_times` it holds how long each kind of array work took
+    (`service_times`), with `tensorboard` the numbers of progress reports and tests as TensorBoard
+    reads them, with `trace` what the actors did in so many iterations, from the first on
+    (`tracing`). Without `observe` there are no pages and no metrics, and beside the journal no
+    log.csv, no usage.jsonl and no comparison with the prediction."""
 
     directory: Text = "runs"
     name: Name | None = None
@@ -54,12 +66,13 @@ class Run(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "kubernetes", "manual", or what an
-    installed package brings.
+    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "kubernetes",
+    "manual", or what an installed package brings.
 
-    Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
-    follow (default: free ones). They have `start_seconds` to do so (default: the kind's own). `nodes`: how
-    many a job of Slurm is asked for, where cluster.toml does not name them.
+    Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at
+    `port` and the two that follow (default: free ones). They have `start_seconds` to do so
+    (default: the kind's own). `nodes`: how many a job of Slurm is asked for, where cluster.toml
+    does not name them.
     """
 
     kind: Text = LOCAL
@@ -72,16 +85,17 @@ class Launcher(Section):
 
 
 class Placement(Section):
-    """[placement]: how actors that no [[process]] names share processes, and the machines, names or patterns, that
-    workers are spread over."""
+    """[placement]: how actors that no [[process]] names share processes, and the machines, names or
+    patterns, that workers are spread over."""
 
     processes: Literal["one-per-actor", "one"] = "one-per-actor"
     spread: Text = "*"
 
 
 class Process(Section):
-    """[[process]]: actors that live in one process. `actors` are names or patterns ("conv-*") as in file names.
-    `machine` may be several, "node[2-8]" or "node*": they share the actors out, a process each."""
+    """[[process]]: actors that live in one process. `actors` are names or patterns ("conv-*") as in
+    file names. `machine` may be several, "node[2-8]" or "node*": they share the actors out, a
+    process each."""
 
     name: Name
     machine: str = LOCAL_NAME
@@ -89,10 +103,11 @@ class Process(Section):
 
 
 class Links(Section):
-    """[links]: the roads between processes. "auto": Unix sockets within a host and TCP between hosts, where the run has
-    several. `encryption` is that of links that leave a host. `credit_bytes` may be on the way per link before the
-    writer must wait; with `shared_memory` processes of one host read one another's large arrays in place. Between hosts
-    a message takes `latency`, and a host's interface carries `bytes_per_second` each way: what is planned by."""
+    """[links]: the roads between processes. "auto": Unix sockets within a host and TCP between
+    hosts, where the run has several. `encryption` is that of links that leave a host.
+    `credit_bytes` may be on the way per link before the writer must wait; with `shared_memory`
+    processes of one host read one another's large arrays in place. Between hosts a message takes
+    `latency`, and a host's interface carries `bytes_per_second` each way: what is planned by."""
 
     transport: Literal["auto", "ipc", "tcp"] = "auto"
     encryption: Literal["curve", "none"] = "curve"
@@ -109,8 +124,9 @@ class Links(Section):
 
 
 class Liveness(Section):
-    """[liveness]: when a process counts as dead (`missed` heartbeats), stuck (no progress), or failed to start or to
-    prepare (build its nets and compile their kernels); when a whole run stands still."""
+    """[liveness]: when a process counts as dead (`missed` heartbeats), stuck (no progress), or
+    failed to start or to prepare (build its nets and compile their kernels); when a whole run
+    stands still."""
 
     heartbeat_seconds: Seconds = 0.25
     missed: Count = 9
@@ -122,9 +138,10 @@ class Liveness(Section):
 
 
 class Recovery(Section):
-    """[recovery]: how often a run that lost a process or a machine begins anew, within `window_seconds`; 0: never.
-    After one that does not begin the next waits for `backoff_seconds`, and twice as long each time. It waits for all
-    `machines`, or goes on without those that are not "reachable"."""
+    """[recovery]: how often a run that lost a process or a machine begins anew, within
+    `window_seconds`; 0: never. After one that does not begin the next waits for `backoff_seconds`,
+    and twice as long each time. It waits for all `machines`, or goes on without those that are not
+    "reachable"."""
 
     restarts: Annotated[int, Field(ge=0), Expected("a whole number >= 0")] = 0
     window_seconds: Seconds = 600.0
@@ -133,23 +150,27 @@ class Recovery(Section):
 
 
 class Metrics(Section):
-    """[metrics]: where the metrics are served; "machine": each process at the address of its machine. Port 0 takes any
-    free one; `port` is that of `up`, process i of a machine takes `process_ports` + i. `readers`: users of this machine
-    that may read them besides one's own and root; "*" is everybody who can connect. `hosts`: names by which the
-    pages are called besides the machines' own; "*" is any. After its end a run waits up to
-    `linger_seconds` for the last look of whoever comes regularly."""
+    """[metrics]: where the metrics are served; "machine": each process at the address of its
+    machine. Port 0 takes any free one; `port` is that of `up`, process i of a machine takes
+    `process_ports` + i. `readers`: users of this machine that may read them besides one's own and
+    root; "*" is everybody who can connect. `hosts`: names by which the pages are called besides the
+    machines' own; "*" is any. After its end a run waits up to `linger_seconds` for the last look of
+    whoever comes regularly."""
 
     address: Text = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
     process_ports: int = Field(default=0, ge=0, le=65535)
-    linger_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 30.0
+    linger_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = (
+        30.0
+    )
     readers: tuple[Text, ...] = Field(default=(), strict=False)
     hosts: tuple[Text, ...] = Field(default=(), strict=False)
 
 
 class Operators(Section):
-    """[operators]: where `--connect` reaches `up` from elsewhere; without an `address` nowhere. Port 0 takes any free
-    one. Links are encrypted, and only who has the key of the run directory comes in."""
+    """[operators]: where `--connect` reaches `up` from elsewhere; without an `address` nowhere.
+    Port 0 takes any free one. Links are encrypted, and only who has the key of the run directory
+    comes in."""
 
     address: Annotated[Text, AfterValidator(listened_at)] | None = None
     port: int = Field(default=0, ge=0, le=65535)
@@ -158,14 +179,18 @@ class Operators(Section):
 class SimulatedLink(Section):
     """What is different on some links of a simulated network."""
 
-    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = None
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = (
+        None
+    )
     bytes_per_second: Bytes | None = None
 
 
 class Simulation(Section):
-    """[simulation]: `clock` "virtual" runs everything on one event loop whose clock jumps, as a model of a cluster.
+    """[simulation]: `clock` "virtual" runs everything on one event loop whose clock jumps, as a
+    model of a cluster.
 
-    `bytes_per_second` is the rate of every network interface in each direction, one per process or per machine, or of
+    `bytes_per_second` is the rate of every network interface in each direction, one per process or
+    per machine, or of
     every link for itself; none: unlimited. `links` are exceptions: "SENDER -> RECEIVER", processes or patterns; the
     first that fits counts. `service_times` is the profile of array work that is really done there.
     `seed` is that of all service times, those of emulated devices on the real clock too.
@@ -217,8 +242,8 @@ class ClusterConfig(BaseModel):
 
     @property
     def heals(self) -> bool:
-        """Does a run that begins anew go on from what its living processes hold, if they hold all? Their memory can be
-        read on this machine only."""
+        """Does a run that begins anew go on from what its living processes hold, if they hold all?
+        Their memory can be read on this machine only."""
         real = self.recovery.restarts > 0 and self.simulation.clock == "real"
         return real and all(self.is_here(machine) for machine in self.machine)
 
@@ -229,12 +254,14 @@ class ClusterConfig(BaseModel):
 
 
 def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem]:
-    """Mistakes that no single section shows. Works on raw data, so that they show beside the mistakes in sections."""
+    """Mistakes that no single section shows. Works on raw data, so that they show beside the
+    mistakes in sections."""
     yield from _duplicates(raw)
     yield from _only_virtual(raw)
     yield from of_another_kind(raw)
     wanted: list[tuple[KeyPath, Any]] = [
-        (("process", index, "machine"), table.get("machine", LOCAL_NAME)) for index, table in _processes(raw)
+        (("process", index, "machine"), table.get("machine", LOCAL_NAME))
+        for index, table in _processes(raw)
     ]
     if isinstance(placement := raw.data.get("placement"), dict):
         wanted.append((("placement", "spread"), placement.get("spread", "*")))
@@ -249,8 +276,14 @@ def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem
             yield from _in_namespace(raw, index, address)
         elif _starts_here(raw) and isinstance(address, str) and not is_loopback(address):
             who = f"machine[{index}]" if several else f"machine {table.get('name', LOCAL_NAME)!r}"
-            text = f"{who} has address {address!r}: launcher '{LOCAL}' starts processes on this machine only (loopback"
-            yield raw.problem(("machine", index, "address"), f"{show_text(text, 180)} address): set launcher.kind")
+            text = (
+                f"{who} has address {address!r}: launcher '{LOCAL}' starts processes on "
+                "this machine only (loopback"
+            )
+            yield raw.problem(
+                ("machine", index, "address"),
+                (f"{show_text(text, 180)} address): set launcher.kind"),
+            )
         elif isinstance(address, str) and not is_loopback(address) and _over_ipc(raw):
             yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)
 
@@ -263,10 +296,17 @@ def _address_of(table: dict[str, Any]) -> Any:
 def _metrics_elsewhere(raw: RawConfig, addresses: list[Any]) -> Iterator[Problem]:
     """Pages that other machines reach are for everybody there: no user of theirs is known here."""
     metrics = raw.data.get("metrics")
-    if not isinstance(metrics, dict) or metrics.get("address") != MACHINE or "*" in metrics.get("readers", ()):
+    if (
+        not isinstance(metrics, dict)
+        or metrics.get("address") != MACHINE
+        or "*" in metrics.get("readers", ())
+    ):
         return
     if any(isinstance(address, str) and not is_loopback(address) for address in addresses):
-        text = "shows the metrics to whoever reaches these machines, of whom nobody's name is known here"
+        text = (
+            "shows the metrics to whoever reaches these machines, of whom nobody's name "
+            "is known here"
+        )
         yield raw.problem(("metrics", "address"), f"{text}: write metrics.readers = ['*'] too")
 
 
@@ -274,28 +314,39 @@ def _processes(raw: RawConfig) -> Iterator[tuple[int, dict[str, Any]]]:
     yield from enumerate(tables(raw, "process"))
 
 
-def _unknown_machine(raw: RawConfig, keys: KeyPath, said: str, names: tuple[str, ...]) -> Iterator[Problem]:
+def _unknown_machine(
+    raw: RawConfig, keys: KeyPath, said: str, names: tuple[str, ...]
+) -> Iterator[Problem]:
     try:
         matching(said, names)
     except ValueError as error:
         wrong = str(error)
         near = hint(wrong, names) if len(names) <= MOST_NAMED else near_hint(wrong, names)
-        expected = f"no machine is named {show_text(wrong)!r}" if " " not in wrong else show_text(wrong, 200)
+        expected = (
+            (f"no machine is named {show_text(wrong)!r}")
+            if " " not in wrong
+            else show_text(wrong, 200)
+        )
         yield raw.problem(keys, f"{expected}{near}")
 
 
 def _starts_here(raw: RawConfig) -> bool:
     """Will processes be started, and on this machine only?"""
-    launcher, simulation = raw.data.get("launcher"), raw.data.get("simulation")
+    launcher = raw.data.get("launcher")
+    simulation = raw.data.get("simulation")
     if isinstance(simulation, dict) and simulation.get("clock", "real") != "real":
         return False
     return not isinstance(launcher, dict) or launcher.get("kind", LOCAL) == LOCAL
 
 
 def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
-    """A machine that is a network namespace needs an address there and a road that leads out of it."""
+    """A machine that is a network namespace needs an address there and a road that leads out of
+    it."""
     if isinstance(address, str) and is_loopback(address):
-        text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
+        text = (
+            f"found {address!r}, expected an address of the machine's network namespace: "
+            "its loopback is its own"
+        )
         yield raw.problem(("machine", index, "address"), text)
     if _over_ipc(raw):
         yield raw.problem(("machine", index, "namespace"), NOT_OVER_IPC)
@@ -312,8 +363,13 @@ def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
     if not isinstance(table, dict) or table.get("clock", "real") != "real":
         return
     for key in ("latency", "bytes_per_second", "interfaces", "links", "service_times"):
-        if table.get(key, Simulation.model_fields[key].default) != Simulation.model_fields[key].default:
-            yield raw.problem(("simulation", key), "has a meaning with simulation.clock = 'virtual' only")
+        if (
+            table.get(key, Simulation.model_fields[key].default)
+            != Simulation.model_fields[key].default
+        ):
+            yield raw.problem(
+                ("simulation", key), ("has a meaning with simulation.clock = 'virtual' only")
+            )
 
 
 def _duplicates(raw: RawConfig) -> Iterator[Problem]:
@@ -325,5 +381,7 @@ def _duplicates(raw: RawConfig) -> Iterator[Problem]:
             continue
         if name in first:
             where = raw.origin(("process", first[name], "name")).where
-            yield raw.problem(("process", index, "name"), f"a process named {name!r} exists already ({where})")
+            yield raw.problem(
+                ("process", index, "name"), (f"a process named {name!r} exists already ({where})")
+            )
         first.setdefault(name, index)

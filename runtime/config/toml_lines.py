@@ -1,7 +1,7 @@
 """On which line each key of a TOML document stands, for error messages.
 
-tomllib decides what is valid and what the values are; here the text is only walked once more for positions, so the
-scanner may be lenient: it is given nothing that tomllib refuses.
+tomllib decides what is valid and what the values are; here the text is only walked once more for
+positions, so the scanner may be lenient: it is given nothing that tomllib refuses.
 """
 
 import re
@@ -13,7 +13,8 @@ KeyPath = tuple[str | int, ...]
 _PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""")
 _KEY = re.compile(rf"(?:{_PART.pattern})(?:[ \t]*\.[ \t]*(?:{_PART.pattern}))*")
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-# A multi-line string ends at the first unescaped triple quote; up to two quotes of content may stick to it.
+# A multi-line string ends at the first unescaped triple quote; up to two quotes of content may
+# stick to it.
 _SCALAR = re.compile(
     r'"""(?:\\.|[^\\])*?""""{0,2}'
     r"|'''.*?''''{0,2}"
@@ -25,10 +26,11 @@ _SCALAR = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Line (from 1) of every table header, key, array item and [[table]] of a document that tomllib accepts.
+    """Line (from 1) of every table header, key, array item and [[table]] of a document that tomllib
+    accepts.
 
-    A table that only shows up inside longer names (`a` of `[a.b]`) has the line where it is first named.
-    ValueError if the text is no TOML.
+    A table that only shows up inside longer names (`a` of `[a.b]`) has the line where it is first
+    named. ValueError if the text is no TOML.
     """
     scanner = _Scanner(text.replace("\r\n", "\n"))
     scanner.document()
@@ -36,7 +38,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def split_key(text: str) -> tuple[str, ...]:
-    """The parts of a dotted key: `a."b.c".d` gives ("a", "b.c", "d"). ValueError if it is no TOML key."""
+    """The parts of a dotted key: `a."b.c".d` gives ("a", "b.c", "d"). ValueError if it is no TOML
+    key."""
     if not _KEY.fullmatch(text.strip(" \t")):
         raise ValueError(f"{text!r} is not a dotted key")
     return tuple(_unquoted(part) for part in _PART.findall(text))
@@ -65,7 +68,8 @@ class _Scanner:
                 self._pair(table)
 
     def _header(self) -> KeyPath:
-        line, is_array = self._line(), self.text.startswith("[[", self.pos)
+        line = self._line()
+        is_array = self.text.startswith("[[", self.pos)
         self.pos += 1 + is_array
         self._skip_blank()
         *parents, last = split_key(self._take(_KEY))
@@ -87,7 +91,8 @@ class _Scanner:
         return (*path, self._tables[path] - 1) if path in self._tables else path
 
     def _pair(self, table: KeyPath) -> None:
-        line, path = self._line(), table
+        line = self._line()
+        path = table
         for part in split_key(self._take(_KEY)):
             path = (*path, part)
             self.lines.setdefault(path, line)
@@ -117,7 +122,8 @@ class _Scanner:
             self._pair(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Step over an opening bracket or a comma, and over the closing bracket if it comes next."""
+        """Step over an opening bracket or a comma, and over the closing bracket if it comes
+        next."""
         self._skip_blank()
         if self.text[self.pos : self.pos + 1] in ("[", "{", ","):
             self.pos += 1

@@ -1,4 +1,5 @@
-"""Plain data to TOML text that tomllib reads back equal: as much of TOML as a resolved configuration needs."""
+"""Plain data to TOML text that tomllib reads back equal: as much of TOML as a resolved
+configuration needs."""
 
 import json
 import re
@@ -10,13 +11,17 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(data: Mapping[str, Any]) -> str:
-    """TOML of nested mappings, sequences, str, bool, int, float, dates and times. TypeError for anything else."""
+    """TOML of nested mappings, sequences, str, bool, int, float, dates and times. TypeError for
+    anything else."""
     return "\n".join(_table(data, "")).lstrip("\n") + "\n"
 
 
 def _table(data: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Lines of one table: plain values first, for whatever follows a header belongs to that header."""
-    nested = {key: value for key, value in data.items() if isinstance(value, Mapping) or _is_tables(value)}
+    """Lines of one table: plain values first, for whatever follows a header belongs to that
+    header."""
+    nested = {
+        key: value for key, value in data.items() if isinstance(value, Mapping) or _is_tables(value)
+    }
     for key, value in data.items():
         if key not in nested:
             yield f"{_key(key)} = {_value(value)}"
@@ -32,7 +37,11 @@ def _table(data: Mapping[str, Any], name: str) -> Iterator[str]:
 
 
 def _is_tables(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(item, Mapping) for item in value)
+    )
 
 
 def _value(value: Any) -> str:
@@ -46,7 +55,11 @@ def _value(value: Any) -> str:
         case datetime() | date() | time():
             return value.isoformat()
         case Mapping():
-            return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items())
+                + "}"
+            )
         case list() | tuple():
             return "[" + ", ".join(map(_value, value)) + "]"
         case _:

@@ -1,4 +1,5 @@
-"""Keys of the runtime's sections that say something and change nothing where they stand: told, not refused."""
+"""Keys of the runtime's sections that say something and change nothing where they stand: told, not
+refused."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.config import slurm
+from runtime.config import slurm_environment
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
 from runtime.machine.addresses import is_loopback
@@ -19,7 +20,10 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     ("links", "shared_memory"),
     *(("links", key) for key in BETWEEN_HOSTS),
     ("launcher", "kind"),
-    *(("liveness", key) for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")),
+    *(
+        ("liveness", key)
+        for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")
+    ),
     ("liveness", "prepare_seconds"),
     *(("recovery", key) for key in ("restarts", "window_seconds", "backoff_seconds", "machines")),
     ("metrics", "address"),
@@ -29,7 +33,8 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     ("operators", "address"),
     ("operators", "port"),
 )
-PAGES = ("address", "port", "process_ports", "linger_seconds", "readers", "hosts")  # keys of [metrics]
+# keys of [metrics]
+PAGES = ("address", "port", "process_ports", "linger_seconds", "readers", "hosts")
 
 
 def unused(config: ClusterConfig) -> Iterator[str]:
@@ -39,11 +44,21 @@ def unused(config: ClusterConfig) -> Iterator[str]:
 
 
 def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
-    simulation, virtual = config.simulation, config.simulation.clock == "virtual"
+    simulation = config.simulation
+    virtual = config.simulation.clock == "virtual"
     if virtual:
-        yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
-        if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
-            yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
+        yield from (
+            (keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys)
+        )
+        if (
+            simulation.interfaces != "process"
+            and simulation.bytes_per_second is None
+            and not simulation.links
+        ):
+            yield (
+                ("simulation", "interfaces"),
+                ("without simulation.bytes_per_second: interfaces have no limit"),
+            )
     for key in PAGES if not (virtual or config.run.observe) else ():
         if _said(config, ("metrics", key)):
             yield ("metrics", key), "with run.observe = false: there are no pages"
@@ -52,20 +67,31 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
     for key in BETWEEN_HOSTS if not virtual and not _several_hosts(config) else ():
         if _said(config, ("links", key)):
             yield ("links", key), "where all machines are this one: no link leaves it"
-    if _said(config, ("launcher", "nodes")) and not slurm.counts(config):
+    if _said(config, ("launcher", "nodes")) and not slurm_environment.counts(config):
         yield ("launcher", "nodes"), "where no job of Slurm gives the machines, or all are named"
     for machine in config.machine:
         index = machine.entry
         if machine.port is not None and (virtual or not _wired(config)):
-            why = "links.transport is 'ipc'" if config.links.transport == "ipc" else "all machines are this one"
+            why = (
+                "links.transport is 'ipc'"
+                if config.links.transport == "ipc"
+                else "all machines are this one"
+            )
             yield ("machine", index, "port"), f"where nothing listens at a TCP port: {why}"
         if machine.cores is not None and machine.threads != "auto" and len(config.machine) == 1:
             yield ("machine", index, "cores"), "beside threads, which are then not divided"
         if machine.pin and virtual:
             yield ("machine", index, "pin"), "with simulation.clock = 'virtual'"
-        for key in ("python", "directory", "environment") if virtual or config.launcher.kind == LOCAL else ():
+        for key in (
+            ("python", "directory", "environment")
+            if virtual or config.launcher.kind == LOCAL
+            else ()
+        ):
             if getattr(machine, key):
-                yield ("machine", index, key), f"where {'nothing is started' if virtual else LOCAL_ONLY}"
+                yield (
+                    ("machine", index, key),
+                    (f"where {'nothing is started' if virtual else LOCAL_ONLY}"),
+                )
 
 
 def _several_hosts(config: ClusterConfig) -> bool:
@@ -74,7 +100,9 @@ def _several_hosts(config: ClusterConfig) -> bool:
 
 def _wired(config: ClusterConfig) -> bool:
     """Is there any TCP?"""
-    return config.links.transport == "tcp" or (config.links.transport == "auto" and _several_hosts(config))
+    return config.links.transport == "tcp" or (
+        config.links.transport == "auto" and _several_hosts(config)
+    )
 
 
 def _said(config: ClusterConfig, keys: KeyPath) -> bool:

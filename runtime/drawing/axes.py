@@ -1,5 +1,5 @@
-"""Fields with logarithmic axes, and what stands in them, as SVG that needs nothing beside it and is read without
-colours: choices are doubled, and times differ by as much.
+"""Fields with logarithmic axes, and what stands in them, as SVG that needs nothing beside it and is
+read without colours: choices are doubled, and times differ by as much.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from xml.sax.saxutils import escape
 
 Point = tuple[float, float]
 
-INSIDE = 20.0  # px between the edges of a field and its first and last choice, so that no dot sits on an axis
+# px between the edges of a field and its first and last choice, so that no dot sits on an axis
+INSIDE = 20.0
 WORD = 5  # characters that there is room for left of the upper end of an axis
 TITLE_CHARACTER = 7.9  # px
 STYLE = """
@@ -43,45 +44,66 @@ class Field:
     """Where values lie: `ys` span the field's ticks, `xs` its width. All are above 0."""
 
     def __init__(self, edges: Edges, xs: Iterable[float], ys: Sequence[float]) -> None:
-        self.edges, self.xs = edges, list(dict.fromkeys(xs))
+        self.edges = edges
+        self.xs = list(dict.fromkeys(xs))
         self.ticks = ticks(min(ys), max(ys))
-        self._left, self._right = math.log(min(self.xs)), math.log(max(self.xs))
-        self._bottom, self._top = math.log(self.ticks[0]), math.log(self.ticks[-1])
+        self._left = math.log(min(self.xs))
+        self._right = math.log(max(self.xs))
+        self._bottom = math.log(self.ticks[0])
+        self._top = math.log(self.ticks[-1])
 
     def at(self, x: float, y: float) -> Point:
         """In px."""
         edges = self.edges
-        right, up = (math.log(x) - self._left) / (self._right - self._left or 1), (math.log(y) - self._bottom)
-        wide, high = edges.right - edges.left - 2 * INSIDE, edges.bottom - edges.top
-        return edges.left + INSIDE + right * wide, edges.bottom - up / (self._top - self._bottom) * high
+        right = (math.log(x) - self._left) / (self._right - self._left or 1)
+        up = math.log(y) - self._bottom
+        wide = edges.right - edges.left - 2 * INSIDE
+        high = edges.bottom - edges.top
+        return edges.left + INSIDE + right * wide, edges.bottom - up / (
+            self._top - self._bottom
+        ) * high
 
     def axes(self, across: str, up: str) -> Iterator[str]:
-        """Both, with ticks; `across` and `up` say what they show. A long `up` begins further left."""
-        left, right, top, bottom = self.edges.left, self.edges.right, self.edges.top, self.edges.bottom
+        """Both, with ticks; `across` and `up` say what they show. A long `up` begins further
+        left."""
+        left = self.edges.left
+        right = self.edges.right
+        top = self.edges.top
+        bottom = self.edges.bottom
         for tick in self.ticks:
             _, y = self.at(self.xs[0], tick)
             yield f'<path class="grid" d="M{left:.1f} {y:.1f}L{right:.1f} {y:.1f}"/>'
             yield text(left - 8, y + 4, f"{tick:g}", "end")
-        yield f'<path class="axis" d="M{left:.1f} {top:.1f}L{left:.1f} {bottom:.1f}L{right:.1f} {bottom:.1f}"/>'
+        yield (
+            f'<path class="axis" d="M{left:.1f} {top:.1f}L{left:.1f} '
+            f'{bottom:.1f}L{right:.1f} {bottom:.1f}"/>'
+        )
         for number in self.xs:
             x, _ = self.at(number, self.ticks[0])
             yield f'<path class="axis" d="M{x:.1f} {bottom:.1f}L{x:.1f} {bottom + 5:.1f}"/>'
             yield text(x, bottom + 20, f"{number:g}", "middle")
         yield text((left + right) / 2, bottom + 42, across, "middle")
-        yield text(left, top - 10, up, "end") if len(up) < WORD else text(left - 40, top - 10, up, "note")
+        yield (
+            text(left, top - 10, up, "end")
+            if len(up) < WORD
+            else text(left - 40, top - 10, up, "note")
+        )
 
     def mark(self, x: float, said: str) -> Iterator[str]:
         """A broken line at a choice, with words beside it."""
         edges = self.edges
         at, _ = self.at(x, self.ticks[0])
         yield f'<path class="mark" d="M{at:.1f} {edges.bottom:.1f}L{at:.1f} {edges.top:.1f}"/>'
-        side, beside = ("end note", at - 6) if at > (edges.left + edges.right) / 2 else ("note", at + 6)
+        side, beside = (
+            ("end note", at - 6) if at > (edges.left + edges.right) / 2 else ("note", at + 6)
+        )
         yield text(beside, edges.top + 28, said, side)
 
 
 def ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten around these; at least two."""
-    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)  # logarithms are rounded
+    # logarithms are rounded
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     every = [step * 10.0**power for power in powers for step in (1, 2, 5)]
     below = max(tick for tick in every if tick <= low)
     above = min(tick for tick in every if tick >= high and tick > below)
@@ -107,7 +129,9 @@ def curve(points: Sequence[Point], dash: str = "") -> str:
 
 def dot(at: Point, about: str = "", kind: str = "predicted") -> str:
     """A round one; `about` is its tooltip."""
-    return f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5"{_ended("circle", about)}'
+    return (
+        f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5"{_ended("circle", about)}'
+    )
 
 
 def square(at: Point, about: str = "", kind: str = "measured") -> str:

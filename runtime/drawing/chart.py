@@ -8,14 +8,18 @@ from runtime.drawing.axes import Edges, Field, curve, cut, dot, drawing, square,
 from runtime.drawing.panels import Curve, Panel, panels
 from runtime.plan.prospects import NEAR, Prospects
 
-WIDTH, HEIGHT = 640.0, 400.0
-LEFT, RIGHT, TOP, BOTTOM = 78.0, 24.0, 48.0, 56.0  # px around the field
+WIDTH = 640.0
+HEIGHT = 400.0
+LEFT = 78.0  # px around the field
+RIGHT = 24.0
+TOP = 48.0
+BOTTOM = 56.0
 
 
 def chart(found: Prospects) -> str:
-    """Seconds per step over what varies: a line with dots is predicted, open squares are measured, a broken line stands
-    at the choice from which on more change next to nothing. ValueError unless there are two choices at least that take
-    some time."""
+    """Seconds per step over what varies: a line with dots is predicted, open squares are measured,
+    a broken line stands at the choice from which on more change next to nothing. ValueError unless
+    there are two choices at least that take some time."""
     points = [(float(choice.number), choice.seconds) for choice in found.choices]
     if len(points) < 2 or any(y <= 0 for _, y in points):
         raise ValueError("there is no curve to draw")
@@ -37,11 +41,14 @@ def chart(found: Prospects) -> str:
 
 def _saturation(field: Field, found: Prospects) -> Iterator[str]:
     if (best := found.saturated) is not None:
-        yield from field.mark(best.number, f"from {best.number} on more gain {100 * NEAR - 100:.0f} % at most")
+        yield from field.mark(
+            best.number, (f"from {best.number} on more gain {100 * NEAR - 100:.0f} % at most")
+        )
 
 
 def _legend(measured: bool) -> Iterator[str]:
-    x, y = WIDTH - RIGHT - 150, TOP + 8
+    x = WIDTH - RIGHT - 150
+    y = TOP + 8
     yield curve([(x, y), (x + 26, y)])
     yield dot((x + 13, y))
     yield text(x + 34, y + 4, "predicted", "note")
@@ -51,13 +58,21 @@ def _legend(measured: bool) -> Iterator[str]:
 
 
 def beside(found: Sequence[Prospects]) -> str:
-    """The same of one or several kinds of machines as panels, a curve each; with a target also the steps that it takes
-    and the seconds, which are the product (Omnivore, Figure 7). An open dot lies between two runs. ValueError in words
-    if there is nothing to draw."""
-    first, names = found[0], {one.kind if len(found) > 1 else "": one for one in found}
-    pace = tuple(Curve(name, tuple((c.number, c.seconds) for c in one.choices)) for name, one in names.items())
+    """The same of one or several kinds of machines as panels, a curve each; with a target also the
+    steps that it takes and the seconds, which are the product (Omnivore, Figure 7). An open dot
+    lies between two runs. ValueError in words if there is nothing to draw."""
+    first = found[0]
+    names = {one.kind if len(found) > 1 else "": one for one in found}
+    pace = tuple(
+        Curve(name, tuple((c.number, c.seconds) for c in one.choices))
+        for name, one in names.items()
+    )
     measured = (Curve("measured", tuple(first.measured), joined=False),) if first.measured else ()
-    of = [Panel("hardware efficiency" if first.target else "", f"s per {first.step}", (*pace, *measured))]
+    of = [
+        Panel(
+            "hardware efficiency" if first.target else "", f"s per {first.step}", (*pace, *measured)
+        )
+    ]
     if first.target:
         of += _to_target(first, names)
     title = f"to {first.target}" if first.target else f"seconds per {first.step}"
@@ -69,11 +84,19 @@ def _to_target(first: Prospects, names: Mapping[str, Prospects]) -> Iterator[Pan
     """Statistical efficiency, which is the same on all machines, and the product."""
     known = [choice for choice in first.choices if choice.needed.steps]
     doubtful = frozenset(float(choice.number) for choice in known if not choice.needed.seen)
-    lacking = {float(choice.number): choice.needed.why for choice in first.choices if choice not in known}
+    lacking = {
+        float(choice.number): choice.needed.why for choice in first.choices if choice not in known
+    }
     counted = tuple((float(choice.number), float(choice.needed.steps or 0)) for choice in known)
-    yield Panel("statistical efficiency", f"{first.step}s", (Curve("", counted, doubtful),), lacking)
+    yield Panel(
+        "statistical efficiency", f"{first.step}s", (Curve("", counted, doubtful),), lacking
+    )
     product = [
-        Curve(name, tuple((float(c.number), c.to_target) for c in one.choices if c.to_target), doubtful)
+        Curve(
+            name,
+            tuple((float(c.number), c.to_target) for c in one.choices if c.to_target),
+            doubtful,
+        )
         for name, one in names.items()
     ]
     mark = first.fastest.number if first.fastest and len(names) == 1 else None

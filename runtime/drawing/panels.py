@@ -1,5 +1,5 @@
-"""Curves over the same choices side by side, a panel for each measure: hardware efficiency, statistical efficiency and
-their product (Omnivore, Figure 7)."""
+"""Curves over the same choices side by side, a panel for each measure: hardware efficiency,
+statistical efficiency and their product (Omnivore, Figure 7)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from dataclasses import dataclass, field
 
 from runtime.drawing.axes import Edges, Field, Point, cross, curve, cut, dot, drawing, square, text
 
-WIDTH, HEIGHT = 310.0, 340.0  # px of a panel
-LEFT, RIGHT, TOP, BOTTOM = 66.0, 10.0, 70.0, 62.0  # px around its field
+WIDTH = 310.0  # px of a panel
+HEIGHT = 340.0
+LEFT = 66.0  # px around its field
+RIGHT = 10.0
+TOP = 70.0
+BOTTOM = 62.0
 LINE = 18.0  # px of a line of the legend, below all panels
 DASHES = ("", "7 4", "2 3", "9 3 2 3")  # of the curves, in turn
 
 
 @dataclass(frozen=True)
 class Curve:
-    """`points` are (choice, value), all above 0; there may be none. Those at the choices `open` have open dots. Where
-    not `joined` they are open squares, without a line."""
+    """`points` are (choice, value), all above 0; there may be none. Those at the choices `open`
+    have open dots. Where not `joined` they are open squares, without a line."""
 
     name: str
     points: tuple[Point, ...]
@@ -39,14 +43,23 @@ class Panel:
     why: str = ""
 
 
-def panels(title: str, of: Sequence[Panel], varies: str, *, opened: str = "", lacking: str = "not known") -> str:
-    """All panels as one SVG, over the same choices, which differ in what `varies` names. `opened` and `lacking` say in
-    the legend what an open dot and a cross are. ValueError if a panel has no point, or one that is not above 0."""
+def panels(
+    title: str, of: Sequence[Panel], varies: str, *, opened: str = "", lacking: str = "not known"
+) -> str:
+    """All panels as one SVG, over the same choices, which differ in what `varies` names. `opened`
+    and `lacking` say in the legend what an open dot and a cross are. ValueError if a panel has no
+    point, or one that is not above 0."""
     for panel in of:
         points = [point for one in panel.curves for point in one.points]
         if not points or any(min(point) <= 0 for point in points):
             raise ValueError(f"there is no curve to draw: {panel.title}")
-    xs = sorted({x for panel in of for x in [*(x for one in panel.curves for x, _ in one.points), *panel.lacking]})
+    xs = sorted(
+        {
+            x
+            for panel in of
+            for x in [*(x for one in panel.curves for x, _ in one.points), *panel.lacking]
+        }
+    )
     known = {one.name: one for panel in of for one in panel.curves}
     named = (name for name in known if name and known[name].joined)
     dashes = {"": DASHES[0], **dict(zip(named, itertools.cycle(DASHES), strict=False))}
@@ -57,11 +70,16 @@ def panels(title: str, of: Sequence[Panel], varies: str, *, opened: str = "", la
         parts += _panel(panel, number * WIDTH, xs, dashes, varies)
     for number, (sample, said) in enumerate(legend):
         y = HEIGHT + number * LINE
-        parts += [f'<g transform="translate({LEFT:.0f} {y:.0f})">{sample}</g>', text(LEFT + 36, y + 4, said, "note")]
+        parts += [
+            (f'<g transform="translate({LEFT:.0f} {y:.0f})">{sample}</g>'),
+            text(LEFT + 36, y + 4, said, "note"),
+        ]
     return drawing(len(of) * WIDTH, HEIGHT + len(legend) * LINE, parts)
 
 
-def _panel(panel: Panel, left: float, xs: Sequence[float], dashes: Mapping[str, str], varies: str) -> Iterator[str]:
+def _panel(
+    panel: Panel, left: float, xs: Sequence[float], dashes: Mapping[str, str], varies: str
+) -> Iterator[str]:
     edges = Edges(left + LEFT, left + WIDTH - RIGHT, TOP, HEIGHT - BOTTOM)
     field = Field(edges, xs, [y for one in panel.curves for _, y in one.points])
     yield text((edges.left + edges.right) / 2, TOP - 30, panel.title, "middle")
@@ -85,8 +103,11 @@ def _drawn(at: Point, one: Curve, x: float, about: str = "") -> str:
     return dot(at, about, "measured" if x in one.open else "predicted")
 
 
-def _legend(known: Mapping[str, Curve], dashes: Mapping[str, str], opened: str | bool) -> Iterator[tuple[str, str]]:
-    """(a sample around the point (13, 0), what it is) of each curve that has a name, and of an open dot."""
+def _legend(
+    known: Mapping[str, Curve], dashes: Mapping[str, str], opened: str | bool
+) -> Iterator[tuple[str, str]]:
+    """(a sample around the point (13, 0), what it is) of each curve that has a name, and of an open
+    dot."""
     for name, one in known.items():
         if name and one.joined:
             yield curve([(0, 0), (26, 0)], dashes[name]) + dot((13, 0)), name

@@ -1,4 +1,5 @@
-"""A placement in words, and as an SVG drawing that needs nothing beside it. `geometry` says what lies where."""
+"""A placement in words, and as an SVG drawing that needs nothing beside it. `geometry` says what
+lies where."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from runtime.drawing.geometry import Box, Point, Scene, bends, scene
+from runtime.drawing.layout_geometry import Box, Point, Scene, bends, scene
 from runtime.plan.forecast import Forecast, shown
 from runtime.plan.topology import Link, Placement
 
@@ -35,12 +36,13 @@ text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; 
 
 
 def svg(placement: Placement, forecast: Forecast = NOTHING) -> str:
-    """Actors as boxes within processes within machines, links as lines; blue ones carry arrays, and their labels say
-    how many bytes each way in one step. Every box and line has a tooltip."""
+    """Actors as boxes within processes within machines, links as lines; blue ones carry arrays, and
+    their labels say how many bytes each way in one step. Every box and line has a tooltip."""
     labels = _labels(placement, forecast)
     drawn = scene(placement, labels)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width:.0f}" height="{drawn.height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width:.0f}" '
+        f'height="{drawn.height:.0f}" '
         f'viewBox="0 0 {drawn.width:.0f} {drawn.height:.0f}">'
     )
     parts = [head, f"<style>{STYLE}</style>", '<rect width="100%" height="100%" fill="#ffffff"/>']
@@ -53,12 +55,16 @@ def svg(placement: Placement, forecast: Forecast = NOTHING) -> str:
 
 
 def _labels(placement: Placement, forecast: Forecast) -> dict[Link, str]:
-    """What each way of a link carries, with an arrow that points there. Drawn links lead from below to above."""
+    """What each way of a link carries, with an arrow that points there. Drawn links lead from below
+    to above."""
     drawn = scene(placement, {})
     found = {}
     for lower, upper in drawn.links:
         texts = [
-            f"{_arrow(drawn.actors[sender], drawn.actors[receiver])} {shown(forecast.on_link((sender, receiver)))}"
+            (
+                f"{_arrow(drawn.actors[sender], drawn.actors[receiver])} "
+                f"{shown(forecast.on_link((sender, receiver)))}"
+            )
             for sender, receiver in ((lower, upper), (upper, lower))
             if (sender, receiver) in forecast.traffic
         ]
@@ -100,10 +106,15 @@ def _lines(drawn: Scene, forecast: Forecast, labels: dict[Link, str]) -> Iterato
 def _actors(drawn: Scene, placement: Placement, forecast: Forecast) -> Iterator[str]:
     roles = list(dict.fromkeys(actor.role for actor in placement.topology.actors))
     for actor in placement.topology.actors:
-        box, fill = drawn.actors[actor.name], FILLS[roles.index(actor.role) % len(FILLS)]
-        memory = "".join(f"\n{what} {shown(size)}" for what, size in forecast.memory.get(actor.name, {}).items())
+        box = drawn.actors[actor.name]
+        fill = FILLS[roles.index(actor.role) % len(FILLS)]
+        memory = "".join(
+            f"\n{what} {shown(size)}" for what, size in forecast.memory.get(actor.name, {}).items()
+        )
         lead = ", leads" if actor.name == placement.topology.lead else ""
-        yield _rect(box, "actor", f"{actor.name} ({actor.role}{lead}){memory}", f' fill="{fill}" rx="4"')
+        yield _rect(
+            box, "actor", (f"{actor.name} ({actor.role}{lead}){memory}"), f' fill="{fill}" rx="4"'
+        )
         middle = box.x + box.width / 2
         yield _text(middle, box.y + 17, actor.name, "middle")
         yield _text(middle, box.y + 32, actor.role, "role middle")
@@ -129,7 +140,8 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
-    """The same in words: which actors in which process, the memory of each, the bytes on each link."""
+    """The same in words: which actors in which process, the memory of each, the bytes on each
+    link."""
     rows = [("process", "machine", "threads", "actor", "role", "memory")]
     roles = {actor.name: actor.role for actor in placement.topology.actors}
     for spec in placement.processes:
@@ -142,7 +154,11 @@ def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
         for (sender, receiver), kinds in forecast.traffic.items():
             links += [(sender, receiver, kind, shown(size)) for kind, size in kinds.items()]
         text += "\n\n" + columns(links)
-    quiet = [link for link in placement.topology.links if not {link, link[::-1]} & forecast.traffic.keys()]
+    quiet = [
+        link
+        for link in placement.topology.links
+        if not {link, link[::-1]} & forecast.traffic.keys()
+    ]
     if quiet:
         text += f"\n\n{'links without arrays' if forecast.traffic else 'links'}\n"
         text += "\n".join(f"  {a} – {b}" for a, b in quiet)
@@ -153,11 +169,16 @@ def _memory(forecast: Forecast, actor: str) -> str:
     parts = forecast.memory.get(actor, {})
     if not parts:
         return ""
-    return f"{shown(sum(parts.values()))}: " + ", ".join(f"{what} {shown(size)}" for what, size in parts.items())
+    return f"{shown(sum(parts.values()))}: " + ", ".join(
+        f"{what} {shown(size)}" for what, size in parts.items()
+    )
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, each column as wide as its widest."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
     return "\n".join(line.rstrip() for line in lines)

@@ -9,7 +9,7 @@ files        secrets, and the files of a run directory
 descriptors  how many sockets and files a process may have
 memory       how much there is; whether the kernel killed for it
 namespaces   its network namespaces: a process enters one
-usage        what a process of it uses
+process_usage        what a process of it uses
 stacks       where its threads are in the code, when a signal asks
 versions     what runs on it
 commit       which commit of the source that is

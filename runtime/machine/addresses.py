@@ -1,4 +1,5 @@
-"""Which of its addresses a machine uses: what cluster.toml wants is plain data, and the machine itself picks.
+"""Which of its addresses a machine uses: what cluster.toml wants is plain data, and the machine
+itself picks.
 
     wanted                 means
     "auto"                 the address that the machine has on its way to `up`
@@ -28,7 +29,8 @@ AUTO = "auto"
 LOOPBACK = "lo"  # the interface of every Linux machine
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._@:-]{0,251}[A-Za-z0-9_])?")
 _SIOCGIFCONF = 0x8912  # Linux: all addresses of all interfaces that are up
-_IFREQ = struct.Struct("16s16x" if struct.calcsize("P") == 4 else "16s24x")  # a name and a sockaddr, or more
+# a name and a sockaddr, or more
+_IFREQ = struct.Struct("16s16x" if struct.calcsize("P") == 4 else "16s24x")
 
 
 class Interface(NamedTuple):
@@ -45,7 +47,11 @@ def mistake(wanted: str) -> str:
     if re.fullmatch(r"[0-9.]+", wanted):
         with suppress(ValueError):
             unspecified = ip_address(wanted).is_unspecified
-            return "others cannot reach it: say a network, such as '10.0.0.0/8', or an interface" if unspecified else ""
+            return (
+                ("others cannot reach it: say a network, such as '10.0.0.0/8', or an interface")
+                if unspecified
+                else ""
+            )
         return "expected an address such as '10.0.0.7'"
     if _NAME.fullmatch(wanted) or ":" in wanted:
         return ""
@@ -64,15 +70,22 @@ def pick(
     towards_up: str = "",
     look_up: Callable[[str], Sequence[str]] = lambda name: (),
 ) -> str:
-    """What a machine with these interfaces listens on. `towards_up`: its own address on the way to `up`, if that is
-    known; `look_up`: the addresses that a host name stands for. LaunchError says what it has instead."""
+    """What a machine with these interfaces listens on. `towards_up`: its own address on the way to
+    `up`, if that is known; `look_up`: the addresses that a host name stands for. LaunchError says
+    what it has instead."""
     here = [interface.address for interface in interfaces]
     far = [address for address in here if not is_loopback(address)]
     if wanted == AUTO:
         if towards_up or len(far) == 1:
             return towards_up or far[0]
-        which = "it has none that others can reach" if not far else "which of its addresses others reach is not known"
-        raise LaunchError(f"address 'auto': {which}; {described(interfaces)}; say an interface or a network")
+        which = (
+            "it has none that others can reach"
+            if not far
+            else ("which of its addresses others reach is not known")
+        )
+        raise LaunchError(
+            f"address 'auto': {which}; {described(interfaces)}; say an interface or a network"
+        )
     network = _network(wanted)
     if network is not None and ("/" not in wanted or network.num_addresses == 1):
         address = str(network.network_address)
@@ -83,7 +96,9 @@ def pick(
         among = here if network.is_loopback else far
         inside = next((address for address in among if ip_address(address) in network), None)
         if inside is None:
-            raise LaunchError(f"address '{wanted}': no interface is in this network; {described(interfaces)}")
+            raise LaunchError(
+                f"address '{wanted}': no interface is in this network; {described(interfaces)}"
+            )
         return inside
     named = next((address for name, address in interfaces if name == wanted), None)
     if named is not None:
@@ -91,10 +106,14 @@ def pick(
     return _named(wanted, look_up(wanted), here, interfaces)
 
 
-def _named(wanted: str, found: Sequence[str], here: Sequence[str], interfaces: Sequence[Interface]) -> str:
+def _named(
+    wanted: str, found: Sequence[str], here: Sequence[str], interfaces: Sequence[Interface]
+) -> str:
     """The address of a host name, which must be one that this machine has and others can reach."""
     mine = [address for address in found if address in here]
-    chosen = next((address for address in mine if wanted == "localhost" or not is_loopback(address)), None)
+    chosen = next(
+        (address for address in mine if wanted == "localhost" or not is_loopback(address)), None
+    )
     if chosen is not None:
         return chosen
     if not found:
@@ -107,7 +126,8 @@ def _named(wanted: str, found: Sequence[str], here: Sequence[str], interfaces: S
 
 
 def own(wanted: str, up: str = "") -> str:
-    """`pick` on this machine. `up`: an address of `up`, if it has one that machines reach. LaunchError."""
+    """`pick` on this machine. `up`: an address of `up`, if it has one that machines reach.
+    LaunchError."""
     if wanted not in (AUTO, LOOPBACK) and "/" not in wanted and is_loopback(wanted):
         return "127.0.0.1" if wanted == "localhost" else wanted
     mine = towards(up) if up and wanted == AUTO else ""
@@ -115,8 +135,8 @@ def own(wanted: str, up: str = "") -> str:
 
 
 def interfaces() -> list[Interface]:
-    """Those of this machine, or of this process's network namespace, as the system lists them. Elsewhere than on Linux
-    only what the host's name stands for."""
+    """Those of this machine, or of this process's network namespace, as the system lists them.
+    Elsewhere than on Linux only what the host's name stands for."""
     if sys.platform != "linux":
         return [Interface("?", address) for address in _looked_up(socket.gethostname())]
     import fcntl
@@ -126,11 +146,15 @@ def interfaces() -> list[Interface]:
         asked = struct.pack("iP", len(room), room.buffer_info()[0])
         size, _ = struct.unpack("iP", fcntl.ioctl(any_socket, _SIOCGIFCONF, asked))
     entries = (bytes(room[at : at + _IFREQ.size]) for at in range(0, size, _IFREQ.size))
-    return [Interface(entry[:16].split(b"\0")[0].decode(), socket.inet_ntoa(entry[20:24])) for entry in entries]
+    return [
+        Interface(entry[:16].split(b"\0")[0].decode(), socket.inet_ntoa(entry[20:24]))
+        for entry in entries
+    ]
 
 
 def towards(other: str) -> str:
-    """This machine's own address on the way to another one; "" if there is no way, or no such name. Nothing is sent."""
+    """This machine's own address on the way to another one; "" if there is no way, or no such name.
+    Nothing is sent."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.connect((other, 9))  # any port: for UDP this only looks at the routes
         return str(way.getsockname()[0])
@@ -144,8 +168,8 @@ def only() -> str:
 
 
 def on_the_way(wanted: str, host: str) -> str:
-    """This machine's own address on the way to one that is to listen at `wanted`, and is connected to as `host`; "" if
-    neither tells the way."""
+    """This machine's own address on the way to one that is to listen at `wanted`, and is connected
+    to as `host`; "" if neither tells the way."""
     network = _network(wanted)
     if network is None or network.num_addresses == 1:
         if wanted != AUTO and (found := towards(wanted.partition("/")[0])):
@@ -165,7 +189,11 @@ def _network(wanted: str) -> IPv4Network | IPv6Network | None:
 
 def _looked_up(name: str) -> list[str]:
     with suppress(OSError, UnicodeError):
-        return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(name, None, socket.AF_INET)))
+        return list(
+            dict.fromkeys(
+                str(found[4][0]) for found in socket.getaddrinfo(name, None, socket.AF_INET)
+            )
+        )
     return []
 
 

@@ -1,4 +1,5 @@
-"""The boot of this machine's kernel: processes of one kernel can ask one another's locks and processes."""
+"""The boot of this machine's kernel: processes of one kernel can ask one another's locks and
+processes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @cache
 def boot_id() -> str:
-    """The id of the boot, which containers share with their host; elsewhere than on Linux the host's name."""
+    """The id of the boot, which containers share with their host; elsewhere than on Linux the
+    host's name."""
     try:
         return BOOT.read_text().strip()
     except OSError:

@@ -1,4 +1,5 @@
-"""The commit that this source came from, if that is known: of a checkout, or of an installation from one."""
+"""The commit that this source came from, if that is known: of a checkout, or of an installation
+from one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def commit() -> str:
-    """Twelve digits of its hash, "" if nobody knows. What is not committed shows in `versions.checksum` only."""
+    """Twelve digits of its hash, "" if nobody knows. What is not committed shows in
+    `versions.checksum` only."""
     with suppress(PackageNotFoundError, OSError, ValueError, KeyError, TypeError):
         said = distribution("convoy-runtime").read_text("direct_url.json")
         if said is not None and "vcs_info" in (facts := json.loads(said)):
@@ -24,7 +26,8 @@ def commit() -> str:
 
 
 def of_checkout(root: Path) -> str:
-    """The commit that is checked out in this folder, "" if it is no checkout. OSError if its files cannot be read."""
+    """The commit that is checked out in this folder, "" if it is no checkout. OSError if its files
+    cannot be read."""
     git = root / ".git"
     if git.is_file():  # a further worktree: the file says where its own folder is
         git = root / git.read_text().partition("gitdir:")[2].strip()
@@ -33,7 +36,8 @@ def of_checkout(root: Path) -> str:
     head = (git / "HEAD").read_text().strip()
     if not head.startswith("ref: "):
         return head
-    name, common = head.removeprefix("ref: "), git
+    name = head.removeprefix("ref: ")
+    common = git
     if (git / "commondir").is_file():
         common = git / (git / "commondir").read_text().strip()
     if (common / name).is_file():

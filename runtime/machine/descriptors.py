@@ -9,7 +9,8 @@ DESCRIPTORS = 1 << 16
 
 
 def more() -> None:
-    """As many as this user may have: connections that strangers hold open must not take those of files and peers."""
+    """As many as this user may have: connections that strangers hold open must not take those of
+    files and peers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)), hard))

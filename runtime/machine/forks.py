@@ -1,7 +1,7 @@
 """Descriptors that end with this process: a forked child closes them at once.
 
-A child that a script forks, such as one of `multiprocessing`, would else keep lifelines and locks of its parent open,
-and role processes would outlive the run that they belong to.
+A child that a script forks, such as one of `multiprocessing`, would else keep lifelines and locks
+of its parent open, and role processes would outlive the run that they belong to.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
 
     class Loop(uvloop.Loop):
-        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter. This
-        is the clock of asyncio's own loop without the call of a method: messages are timed by it."""
+        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration
+        are shorter. This is the clock of asyncio's own loop without the call of a method: messages
+        are timed by it."""
 
         time = staticmethod(monotonic)
 

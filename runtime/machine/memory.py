@@ -1,7 +1,8 @@
-"""The memory of this machine, or of the control group that holds this process; and whether the kernel killed for it.
+"""The memory of this machine, or of the control group that holds this process; and whether the
+kernel killed for it.
 
-Linux only; elsewhere, and where files are hidden, nothing is known. Control groups of both versions: of several that
-hold one another the tightest counts.
+Linux only; elsewhere, and where files are hidden, nothing is known. Control groups of both
+versions: of several that hold one another the tightest counts.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class MachineMemory:
         return min([*free, *([] if unused is None else [unused])], default=None)
 
     def killed(self) -> bool | None:
-        """Has the kernel killed a process for memory since this object was made, in this process's control group, or on
-        this machine where groups do not tell? None if that is not known."""
+        """Has the kernel killed a process for memory since this object was made, in this process's
+        control group, or on this machine where groups do not tell? None if that is not known."""
         now = self._killed()
         return None if now is None or self._kills is None else now > self._kills
 
@@ -53,7 +54,8 @@ class MachineMemory:
                 continue
             top = mounts / "memory" if controllers else mounts
             inner = top / path.strip("/")
-            # in a container the path may be that of the host: its own group is then mounted at the top
+            # in a container the path may be that of the host: its own group is then mounted at the
+            # top
             yield from (folder for folder in (inner, *inner.parents) if folder.is_relative_to(top))
 
     def _limit(self, group: Path) -> int | None:

@@ -1,6 +1,8 @@
-"""Network namespaces of this machine: a process inside one has its network interfaces only, as if it were elsewhere.
+"""Network namespaces of this machine: a process inside one has its network interfaces only, as if
+it were elsewhere.
 
-They are made by whoever wants them (`ip netns add NAME`); here a process enters one. Linux only, and for root only.
+They are made by whoever wants them (`ip netns add NAME`); here a process enters one. Linux only,
+and for root only.
 """
 
 from __future__ import annotations
@@ -19,9 +21,13 @@ def check(machine: str, namespace: str) -> None:
     """LaunchError if there is no such namespace, or it may not be entered."""
     if not (FOLDER / namespace).exists():
         make = f"make it: ip netns add {namespace}"
-        raise LaunchError(f"machine '{machine}': there is no network namespace '{namespace}'; {make}")
+        raise LaunchError(
+            f"machine '{machine}': there is no network namespace '{namespace}'; {make}"
+        )
     if os.geteuid() != 0:
-        raise LaunchError(f"machine '{machine}': only root may enter network namespace '{namespace}'")
+        raise LaunchError(
+            f"machine '{machine}': only root may enter network namespace '{namespace}'"
+        )
 
 
 def enter(namespace: str) -> None:

@@ -3,7 +3,8 @@
     $TMPDIR/convoy-sockets-PID-XXXXXXXX/    .convoy  locked as long as process PID uses the folder
                                             .host    on which kernel and host that lock counts
 
-`python -m runtime.machine.private PID` waits for the end of a process that is being killed, and removes its folder.
+`python -m runtime.machine.private PID` waits for the end of a process that is being killed, and
+removes its folder.
 """
 
 from __future__ import annotations
@@ -30,21 +31,26 @@ END_SECONDS = 4.0  # for a killed process to end
 
 
 class PrivateFolder:
-    """A folder with mode 0700 for the sockets and keys of a run, in use until `remove` or the end of this process."""
+    """A folder with mode 0700 for the sockets and keys of a run, in use until `remove` or the end
+    of this process."""
 
     def __init__(self, hold: owned.Hold) -> None:
-        self.path, self._hold = hold.folder, hold
+        self.path = hold.folder
+        self._hold = hold
 
     def __repr__(self) -> str:
         return f"<private folder {self.path}>"
 
     @classmethod
     def make(cls) -> Self:
-        """A new one in the temporary folder, after a sweep of those that dead runs have left there. LaunchError."""
+        """A new one in the temporary folder, after a sweep of those that dead runs have left there.
+        LaunchError."""
         try:
             parent = Path(tempfile.gettempdir())
         except FileNotFoundError as error:  # it names all that were tried
-            raise LaunchError(f"{reason(error)}: set TMPDIR to a folder that this user may write to") from None
+            raise LaunchError(
+                f"{reason(error)}: set TMPDIR to a folder that this user may write to"
+            ) from None
         owned.sweep(parent, f"{SOCKETS}*-*", _lies_here)
         hold = None
         try:
@@ -57,7 +63,9 @@ class PrivateFolder:
             if hold is not None:
                 hold.remove()
             text = f"{error.filename or parent}: no folder for the run can be made: {reason(error)}"
-            raise LaunchError(f"{text}: set TMPDIR to a folder that this user may write to") from None
+            raise LaunchError(
+                f"{text}: set TMPDIR to a folder that this user may write to"
+            ) from None
         return cls(hold)
 
     def remove(self) -> None:
@@ -67,27 +75,33 @@ class PrivateFolder:
 
 def doubts() -> str:
     """What the user should hear of the temporary folder; "" if all is well."""
-    said, used = os.environ.get("TMPDIR"), Path(tempfile.gettempdir())
+    said = os.environ.get("TMPDIR")
+    used = Path(tempfile.gettempdir())
     if said and Path(said).resolve() != used.resolve():
-        return f"TMPDIR is {said}, where no file can be made: the private folder of the run lies in {used}"
+        return (
+            f"TMPDIR is {said}, where no file can be made: the private folder of the run "
+            f"lies in {used}"
+        )
     try:
         owned.check_way(used)
     except OSError as error:
         why = f"{error.filename}: {reason(error)}"
-        return f"the private folder of the run lies in {used}, and another user can replace it: {why}"
+        return (
+            f"the private folder of the run lies in {used}, and another user can replace it: {why}"
+        )
     return ""
 
 
 def discard(path: Path) -> None:
-    """Remove the folder of a run whose launcher has ended. Its lock is not asked for: the system may take a moment to
-    release it."""
+    """Remove the folder of a run whose launcher has ended. Its lock is not asked for: the system
+    may take a moment to release it."""
     if owned.is_marked(path):
         owned.remove_folder(path)
 
 
 def remove(pid: int) -> bool:
-    """Remove what a process has left, once it has ended; False if it does not end. A process that has this number in
-    another PID namespace keeps its folder, which is locked."""
+    """Remove what a process has left, once it has ended; False if it does not end. A process that
+    has this number in another PID namespace keeps its folder, which is locked."""
     with suppress(OSError, AttributeError):  # it has ended already, or the system cannot tell
         ending = os.pidfd_open(pid)
         try:
@@ -106,8 +120,9 @@ def _here() -> tuple[str, str]:
 
 
 def _lies_here(folder: Path) -> bool:
-    """Whether the locks of the process that made it count here: it ran on this kernel, or on this host before it was
-    started anew. Two hosts that share a file system may not see each other's locks. OSError."""
+    """Whether the locks of the process that made it count here: it ran on this kernel, or on this
+    host before it was started anew. Two hosts that share a file system may not see each other's
+    locks. OSError."""
     with os.fdopen(owned.open_file(folder / HOST, os.O_RDONLY)) as file:
         boot, _, host = file.read(HOST_BYTES).partition("\n")
     here = _here()

@@ -1,9 +1,10 @@
 """The Python stacks of a process: which signal asks for them, and who writes them.
 
-A thread of the process waits for two of the signals and does nothing else. It reads the stacks while it holds the
-interpreter's lock: `faulthandler` on a signal reads those of threads that run meanwhile, and such a read has ended
-training with a segmentation fault. The thread needs no event loop, and kernels let the lock go. While a call into
-a library keeps the lock, nothing of Python can answer: `LAST_WORDS` then still does, in C.
+A thread of the process waits for two of the signals and does nothing else. It reads the stacks
+while it holds the interpreter's lock: `faulthandler` on a signal reads those of threads that run
+meanwhile, and such a read has ended training with a segmentation fault. The thread needs no event
+loop, and kernels let the lock go. While a call into a library keeps the lock, nothing of Python can
+answer: `LAST_WORDS` then still does, in C.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import threading
 import traceback
 from pathlib import Path
 
-INTO_LOG, INTO_FILE = signal.SIGUSR1, signal.SIGUSR2
-LAST_WORDS = signal.SIGQUIT  # into the log; only to a process that is killed next: it may crash of it
+INTO_LOG = signal.SIGUSR1
+INTO_FILE = signal.SIGUSR2
+# into the log; only to a process that is killed next: it may crash of it
+LAST_WORDS = signal.SIGQUIT
 
 
 def stacks_of(directory: Path, process: str) -> Path:
@@ -28,8 +31,8 @@ def stacks_of(directory: Path, process: str) -> Path:
 
 
 def answer(path: Path) -> None:
-    """Answer from now on, INTO_FILE into this one. To be called before any other thread is started: threads inherit
-    that these signals are not theirs."""
+    """Answer from now on, INTO_FILE into this one. To be called before any other thread is started:
+    threads inherit that these signals are not theirs."""
     faulthandler.enable()
     faulthandler.register(LAST_WORDS)
     signal.pthread_sigmask(signal.SIG_BLOCK, (INTO_LOG, INTO_FILE))
@@ -48,7 +51,9 @@ def _answer(path: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
 
 
 def now() -> str:

@@ -1,4 +1,5 @@
-"""Which versions of what a process runs: for the run directory, and compared over machines before a run begins."""
+"""Which versions of what a process runs: for the run directory, and compared over machines before a
+run begins."""
 
 from __future__ import annotations
 
@@ -53,29 +54,36 @@ def versions() -> Mapping[str, str]:
 
 @cache
 def sources() -> str:
-    """The checksum of our packages' sources as they were when this process, or the one it was forked from, asked first:
-    35 ms on a slow core."""
+    """The checksum of our packages' sources as they were when this process, or the one it was
+    forked from, asked first: 35 ms on a slow core."""
     return checksum(OURS[0])
 
 
 @cache
 def identity(program: str) -> dict[str, str]:
-    """The versions, and in "program" a checksum of the sources that a run of this program has. Whoever forks processes
-    asks once for all of them."""
+    """The versions, and in "program" a checksum of the sources that a run of this program has.
+    Whoever forks processes asks once for all of them."""
     return {**versions(), "program": sources() if program in OURS else checksum(program)}
 
 
 def build(program: str) -> dict[str, str]:
-    """What a process of this program runs, as the metric `convoy_build_info` says it: `sources` is the checksum of
-    `identity`."""
+    """What a process of this program runs, as the metric `convoy_build_info` says it: `sources` is
+    the checksum of `identity`."""
     found = identity(program)
-    named = {"version": "convoy-runtime", "python": "python", "numpy": "numpy", "numba": "numba", "sources": "program"}
+    named = {
+        "version": "convoy-runtime",
+        "python": "python",
+        "numpy": "numpy",
+        "numba": "numba",
+        "sources": "program",
+    }
     return {"commit": commit(), **{label: found[name] for label, name in named.items()}}
 
 
 def checksum(program: str) -> str:
-    """Of our packages' sources and those of the program, by their names: where they lie does not matter. A program that
-    is one file is taken with the modules beside it that it imports, and those that these import."""
+    """Of our packages' sources and those of the program, by their names: where they lie does not
+    matter. A program that is one file is taken with the modules beside it that it imports, and
+    those that these import."""
     digest = hashlib.blake2b(digest_size=8)
     for name in dict.fromkeys((*OURS, program)):
         for called, path in _sources(name):
@@ -110,13 +118,15 @@ def _below(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _with_neighbours(first: Path) -> Iterator[tuple[str, Path]]:
     """A file, and whatever lies beside it that it imports."""
-    waiting, known = [first], {first}
+    waiting = [first]
+    known = {first}
     while waiting:
         path = waiting.pop()
         yield path.name, path
         with suppress(OSError, SyntaxError, ValueError):
             for name in sorted(_imports(ast.parse(path.read_bytes()))):
-                beside, package = path.with_name(f"{name}.py"), path.with_name(name)
+                beside = path.with_name(f"{name}.py")
+                package = path.with_name(name)
                 if beside.is_file() and beside not in known:
                     known.add(beside)
                     waiting.append(beside)

@@ -1,9 +1,11 @@
-"""Shared memory between the processes of one host: arrays written once by their producer and read in place.
+"""Shared memory between the processes of one host: arrays written once by their producer and read
+in place.
 
-Each process has one `Arena`, a memory file without a name that the system frees with its last user, however that ends,
-and for each peer on this host a `Window` onto that peer's arena. A block of an arena is held by the arrays its owner
-made in it and by those that readers made; when the last is gone it is free for the next array. Nothing is copied and
-nobody calls anything: Python's own counting of references is the lease.
+Each process has one `Arena`, a memory file without a name that the system frees with its last user,
+however that ends, and for each peer on this host a `Window` onto that peer's arena. A block of an
+arena is held by the arrays its owner made in it and by those that readers made; when the last is
+gone it is free for the next array. Nothing is copied and nobody calls anything: Python's own
+counting of references is the lease.
 
     owner   array = arena.empty(...)    held by the owner while any view of it lives
             arena.lend(array, reader)   and once more for each message that carries it
@@ -31,7 +33,8 @@ from runtime.memory.mapping import LARGE_PAGE, Mapping
 
 Array = NDArray[Any]
 BLOCK = 4096  # bytes: blocks begin and end with pages
-IN_PLACE_FROM = 16 << 10  # bytes; a smaller array is copied into its frame sooner than it is lent and returned
+# bytes; a smaller array is copied into its frame sooner than it is lent and returned
+IN_PLACE_FROM = 16 << 10
 
 
 def available() -> bool:
@@ -40,7 +43,8 @@ def available() -> bool:
 
 
 class _Held(np.ndarray[Any, Any]):
-    """The one array that spans a block. All others are views of it: it goes when the last of them does."""
+    """The one array that spans a block. All others are views of it: it goes when the last of them
+    does."""
 
     on_gone: Callable[[int], None] | None = None
     offset = 0
@@ -52,14 +56,18 @@ class _Held(np.ndarray[Any, Any]):
 
 
 def _held(memory: Mapping, offset: int, size: int, on_gone: Callable[[int], None]) -> Array:
-    """A plain uint8 array of a block; its base is the `_Held` that is missed when all views are gone."""
+    """A plain uint8 array of a block; its base is the `_Held` that is missed when all views are
+    gone."""
     whole = _Held((size,), np.uint8, memory.memory, offset)
-    whole.on_gone, whole.offset, whole.memory = on_gone, offset, memory
+    whole.on_gone = on_gone
+    whole.offset = offset
+    whole.memory = memory
     return whole.view(np.ndarray)
 
 
 def writable(array: Array) -> Array | None:
-    """An array of shared memory as one that may be written to, by whomever its owner asked to: keep `array` meanwhile.
+    """An array of shared memory as one that may be written to, by whomever its owner asked to: keep
+    `array` meanwhile.
 
     None for an array that lies elsewhere.
     """
@@ -68,7 +76,8 @@ def writable(array: Array) -> Array | None:
         base = getattr(base, "base", None)
     if base is None:
         return None
-    here, there = base.memory, base.memory.to_write()
+    here = base.memory
+    there = base.memory.to_write()
     offset = int(array.__array_interface__["data"][0]) - here.address
     return np.ndarray(array.shape, array.dtype, there.memory, offset, array.strides)
 
@@ -81,10 +90,12 @@ class _Block:
 
 
 class Arena:
-    """The memory that this process writes and its peers read. All methods may be called from any thread."""
+    """The memory that this process writes and its peers read. All methods may be called from any
+    thread."""
 
     def __init__(self, name: str, size: int | None = None) -> None:
-        """`size` bytes of addresses, the machine's memory by default: pages exist from their first use on."""
+        """`size` bytes of addresses, the machine's memory by default: pages exist from their first
+        use on."""
         self.size = size or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._file = os.memfd_create(f"convoy-{name}-{secrets.token_hex(8)}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self.size)
@@ -92,16 +103,19 @@ class Arena:
         self._lock = threading.Lock()
         self._blocks: dict[int, _Block] = {}
         self._starts: list[int] = []  # of the blocks, sorted: finds the block of an address
-        self._free: list[tuple[int, int]] = [(0, self.size)]  # (offset, size), sorted, never two that touch
+        # (offset, size), sorted, never two that touch
+        self._free: list[tuple[int, int]] = [(0, self.size)]
         self._large = 0  # up to here the pages exist, and are large where the system has such
-        self._gone: deque[int] = deque()  # offsets whose last array here went; a finaliser may not take the lock
+        # offsets whose last array here went; a finaliser may not take the lock
+        self._gone: deque[int] = deque()
 
     def __repr__(self) -> str:
         return f"<arena {len(self._blocks)} blocks, {self.used} bytes>"
 
     @property
     def address(self) -> str:
-        """Where processes of this user on this host find it as long as this process lives, and what they find there."""
+        """Where processes of this user on this host find it as long as this process lives, and what
+        they find there."""
         path = f"/proc/{os.getpid()}/fd/{self._file}"
         return f"{path} {Path(path).readlink()}"
 
@@ -113,7 +127,8 @@ class Arena:
             return sum(block.size for block in self._blocks.values())
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
-        """A new array, 4096-byte aligned, of whatever was there before. MemoryError when no gap is large enough."""
+        """A new array, 4096-byte aligned, of whatever was there before. MemoryError when no gap is
+        large enough."""
         kind = np.dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
         wanted = max(BLOCK, -(-count * kind.itemsize // BLOCK) * BLOCK)
@@ -122,29 +137,38 @@ class Arena:
             offset = self._take(wanted)
             self._blocks[offset] = _Block(wanted)
             insort(self._starts, offset)
-            known, wholes = self._large, -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE
+            known = self._large
+            wholes = -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE
             self._large = max(known, wholes)
         self._memory.make_large(known, wholes - known)  # without the lock: it may take a while
         memory = _held(self._memory, offset, wanted, self._gone.append)
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
-        """Offset of an array that lies in this arena; None for any other, for one that runs backwards, and for one that
-        shows bytes more than once, which no reader would believe."""
+        """Offset of an array that lies in this arena; None for any other, for one that runs
+        backwards, and for one that shows bytes more than once, which no reader would believe."""
         if not array.flags.c_contiguous:
-            extent = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True))
-            if any(stride < 0 for stride in array.strides) or array.nbytes > extent + array.itemsize:
+            extent = sum(
+                (length - 1) * stride
+                for length, stride in zip(array.shape, array.strides, strict=True)
+            )
+            if (
+                any(stride < 0 for stride in array.strides)
+                or array.nbytes > extent + array.itemsize
+            ):
                 return None
         offset = int(array.__array_interface__["data"][0]) - self._memory.address
         return offset if 0 <= offset < self.size else None
 
     def lend(self, offset: int, reader: Hashable) -> None:
-        """A reader is about to get an array that begins there: its block stays until it is returned."""
+        """A reader is about to get an array that begins there: its block stays until it is
+        returned."""
         with self._lock:
             self._blocks[self._start(offset)].readers[reader] += 1
 
     def returned(self, reader: Hashable, offset: int) -> None:
-        """A reader has no view any more of one array it got. Nothing happens if it never got one."""
+        """A reader has no view any more of one array it got. Nothing happens if it never got
+        one."""
         with self._lock:
             start = self._start(offset)
             block = self._blocks.get(start)
@@ -179,7 +203,8 @@ class Arena:
             return
         del self._blocks[start]
         del self._starts[bisect_left(self._starts, start)]
-        end, index = start + block.size, bisect_left(self._free, (start, 0))
+        end = start + block.size
+        index = bisect_left(self._free, (start, 0))
         if index < len(self._free) and self._free[index][0] == end:
             end += self._free.pop(index)[1]
         if index and sum(self._free[index - 1]) == start:
@@ -188,7 +213,8 @@ class Arena:
         self._free.insert(index, (start, end - start))
 
     def _take(self, wanted: int) -> int:
-        """The first gap that is large enough: low addresses are used again and again, and their pages exist."""
+        """The first gap that is large enough: low addresses are used again and again, and their
+        pages exist."""
         for index, (offset, size) in enumerate(self._free):
             if size >= wanted:
                 if size == wanted:
@@ -200,11 +226,13 @@ class Arena:
 
 
 class Window:
-    """A peer's arena, mapped for reading (`writable` gives an array of it to whom its owner asked to write there)."""
+    """A peer's arena, mapped for reading (`writable` gives an array of it to whom its owner asked
+    to write there)."""
 
     def __init__(self, address: str, on_drop: Callable[[int], None]) -> None:
-        """`on_drop(offset)`, from any thread, when the last view of an array that began there is gone. OSError if the
-        peer is gone, is another user's or lives where processes have other numbers."""
+        """`on_drop(offset)`, from any thread, when the last view of an array that began there is
+        gone. OSError if the peer is gone, is another user's or lives where processes have other
+        numbers."""
         path, _, name = address.partition(" ")
         self.pid = int(path.split("/")[2])
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -220,5 +248,7 @@ class Window:
     def bytes_at(self, offset: int, size: int) -> Array:
         """`size` bytes, read-only, as uint8. MessageError if they do not lie inside."""
         if offset < 0 or not 0 < size <= self.size - offset:
-            raise MessageError("bad_shape", f"{size} bytes at {offset} of an arena of {self.size} bytes")
+            raise MessageError(
+                "bad_shape", (f"{size} bytes at {offset} of an arena of {self.size} bytes")
+            )
         return _held(self._memory, offset, size, self._on_drop)

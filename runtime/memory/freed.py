@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-# The C library gives freed memory back sooner: then every page of a message is made anew, and 1 MB arrays take 1.2
-# times as long.
+# The C library gives freed memory back sooner: then every page of a message is made anew, and 1 MB
+# arrays take 1.2 times as long.
 KEPT_BYTES = 64 << 20
 LARGEST_PIECE = 32 << 20  # bytes; glibc keeps no larger piece of freed memory
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_TRIM_THRESHOLD = -1  # of malloc.h
+_MMAP_THRESHOLD = -3
 
 
 def keep() -> None:

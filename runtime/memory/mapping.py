@@ -1,8 +1,8 @@
 """A file mapped into memory far away from this process's code.
 
-A mapping as large as the machine's memory, put where the system puts libraries, leaves no room beside them: parts of a
-compiled kernel then lie over 2 GiB apart, which its calls cannot span, and LLVM's loader ends the process. `mmap.mmap`
-cannot say where; the C function can.
+A mapping as large as the machine's memory, put where the system puts libraries, leaves no room
+beside them: parts of a compiled kernel then lie over 2 GiB apart, which its calls cannot span, and
+LLVM's loader ends the process. `mmap.mmap` cannot say where; the C function can.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import mmap
 import os
 import weakref
 
-_FAR, _SPAN = 1 << 44, 1 << 45  # of the 2**47 addresses: between programs and libraries
+_FAR = 1 << 44  # of the 2**47 addresses: between programs and libraries
+_SPAN = 1 << 45
 _FAILED = ctypes.c_void_p(-1).value
-_READ, _WRITE = 0x100, 0x200  # PyBUF_READ, PyBUF_WRITE
+_READ = 0x100  # PyBUF_READ, PyBUF_WRITE
+_WRITE = 0x200
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -24,7 +26,8 @@ _libc.mmap.argtypes = (
 )  # fmt: skip
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_POPULATE_WRITE, _COLLAPSE = 23, 25  # MADV_POPULATE_WRITE (Linux 5.14), MADV_COLLAPSE (6.1)
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE (Linux 5.14), MADV_COLLAPSE (6.1)
+_COLLAPSE = 25
 LARGE_PAGE = 2 << 20
 _view_of = ctypes.pythonapi.PyMemoryView_FromMemory
 _view_of.restype = ctypes.py_object
@@ -33,7 +36,8 @@ _count = itertools.count()
 
 
 class Mapping:
-    """`size` bytes of a file, shared with whoever maps it too, from `address` on; unmapped when this object goes.
+    """`size` bytes of a file, shared with whoever maps it too, from `address` on; unmapped when
+    this object goes.
 
     `memory` does not keep them by itself: whoever uses it must keep the mapping.
     """
@@ -41,9 +45,11 @@ class Mapping:
     def __init__(self, file: int, size: int, *, writable: bool) -> None:
         """OSError if the system refuses."""
         room = -(-size >> 30) << 30
-        hint = _FAR + next(_count) % max(1, _SPAN // room) * room  # where that is taken, the system finds a place
+        # where that is taken, the system finds a place
+        hint = _FAR + next(_count) % max(1, _SPAN // room) * room
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.size, self.writable = size, writable
+        self.size = size
+        self.writable = writable
         self.address: int = _libc.mmap(hint, size, protection, mmap.MAP_SHARED, file, 0)
         if self.address == _FAILED:
             code = ctypes.get_errno()
@@ -57,18 +63,22 @@ class Mapping:
         self.memory: memoryview = _view_of(self.address, size, _WRITE if writable else _READ)
 
     def make_large(self, offset: int, size: int) -> None:
-        """Put these bytes, whole LARGE_PAGEs, into large pages, whatever is in them already, where the system can.
+        """Put these bytes, whole LARGE_PAGEs, into large pages, whatever is in them already, where
+        the system can.
 
-        200 MB are there in 29 ms instead of 220, since a page fault of a virtual machine takes 4 us; and reading them
-        takes 8.4 to 10.0 ms instead of 9.7 to 12.7.
+        200 MB are there in 29 ms instead of 220, since a page fault of a virtual machine takes 4
+        us; and reading them takes 8.4 to 10.0 ms instead of 9.7 to 12.7.
         """
         whole = min(size, self.size - offset) // LARGE_PAGE * LARGE_PAGE
         for start in range(self.address + offset, self.address + offset + whole, LARGE_PAGE):
-            if _libc.madvise(start, mmap.PAGESIZE, _POPULATE_WRITE) or _libc.madvise(start, LARGE_PAGE, _COLLAPSE):
+            if _libc.madvise(start, mmap.PAGESIZE, _POPULATE_WRITE) or _libc.madvise(
+                start, LARGE_PAGE, _COLLAPSE
+            ):
                 return
 
     def to_write(self) -> Mapping:
-        """The same bytes, writable: this mapping, or another one. OSError if the file may only be read."""
+        """The same bytes, writable: this mapping, or another one. OSError if the file may only be
+        read."""
         if self.writable:
             return self
         if self._twin is None:

@@ -1,4 +1,5 @@
-"""Arrays in messages: what the header says of each (see `wire`), and the frame that is its memory, both ways."""
+"""Arrays in messages: what the header says of each (see `wire`), and the frame that is its memory,
+both ways."""
 
 from __future__ import annotations
 
@@ -25,8 +26,10 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}  # asking a dtype for i
 _INTEGERS = {int}
 
 Frame = bytes | memoryview
-Lend = Callable[[Array], int | None]  # an array -> its offset in shared memory, None if it must travel
-Borrow = Callable[[int, int], Array]  # (offset, bytes) -> those bytes of the sender's memory, read-only
+# an array -> its offset in shared memory, None if it must travel
+Lend = Callable[[Array], int | None]
+# (offset, bytes) -> those bytes of the sender's memory, read-only
+Borrow = Callable[[int, int], Array]
 
 
 def nowhere(array: Array) -> int | None:
@@ -36,7 +39,10 @@ def nowhere(array: Array) -> int | None:
 
 def nothing(offset: int, size: int) -> Array:
     """The `Borrow` of who shares no memory."""
-    raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory, but none is shared with the sender")
+    raise MessageError(
+        "bad_shape",
+        (f"{size} bytes at {offset} of shared memory, but none is shared with the sender"),
+    )
 
 
 def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: list[Frame]) -> None:
@@ -52,7 +58,9 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
             if offset is None:
                 frames.append(_frame(array, descriptor))
             else:
-                descriptor += [offset] if array.flags.c_contiguous else [offset, list(array.strides)]
+                descriptor += (
+                    [offset] if array.flags.c_contiguous else [offset, list(array.strides)]
+                )
             descriptors.append(descriptor)
             arrays += 1
     if arrays > MAX_ARRAYS:
@@ -62,27 +70,39 @@ def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: lis
 def _descriptor(body: Message, name: str, array: Array) -> list[Any]:
     dtype = _NAMES.get(array.dtype) or array.dtype.name
     if dtype not in DTYPES:
-        raise MessageError("bad_type", f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
+        raise MessageError(
+            "bad_type", (f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
+        )
     if array.ndim > MAX_DIMENSIONS:
-        raise MessageError("bad_shape", f"{body.kind}.{name} has {array.ndim} dimensions, at most {MAX_DIMENSIONS}")
+        raise MessageError(
+            "bad_shape",
+            (f"{body.kind}.{name} has {array.ndim} dimensions, at most {MAX_DIMENSIONS}"),
+        )
     return [dtype, list(array.shape)]
 
 
 def _frame(array: Array, descriptor: list[Any]) -> memoryview:
-    """The array's bytes, in the order in which they lie; the descriptor says which if it is not the dimensions'."""
+    """The array's bytes, in the order in which they lie; the descriptor says which if it is not the
+    dimensions'."""
     if not array.flags.c_contiguous:
         axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
         array = array.transpose(axes)
         descriptor.append(axes)
-    whole = np.ascontiguousarray(array, DTYPES[descriptor[0]])  # fills gaps, and turns foreign byte order into ours
+    # fills gaps, and turns foreign byte order into ours
+    whole = np.ascontiguousarray(array, DTYPES[descriptor[0]])
     return whole.reshape(-1).view(np.uint8).data
 
 
-def decode_arrays(kind: type[Message], descriptors: list[Any], frames: Sequence[Any], borrow: Borrow) -> dict[str, Any]:
+def decode_arrays(
+    kind: type[Message], descriptors: list[Any], frames: Sequence[Any], borrow: Borrow
+) -> dict[str, Any]:
     """The array fields of a message, of which nothing is trusted."""
     if len(frames) > MAX_ARRAYS:
-        raise MessageError("bad_header", f"{kind.kind}: {len(frames)} array frames, at most {MAX_ARRAYS}")
-    todo, supply = iter(descriptors), iter(frames)
+        raise MessageError(
+            "bad_header", (f"{kind.kind}: {len(frames)} array frames, at most {MAX_ARRAYS}")
+        )
+    todo = iter(descriptors)
+    supply = iter(frames)
     found: dict[str, Any] = {}
     try:
         for name, several in kind.array_fields:
@@ -91,16 +111,27 @@ def decode_arrays(kind: type[Message], descriptors: list[Any], frames: Sequence[
                 continue
             count = next(todo)
             if type(count) is not int or not 0 <= count <= len(descriptors):
-                raise MessageError("bad_header", f"{kind.kind}.{name}: {shown(count)} arrays in {len(frames)} frames")
-            found[name] = tuple([_array(kind, name, next(todo), supply, borrow) for _ in range(count)])
+                raise MessageError(
+                    "bad_header",
+                    (f"{kind.kind}.{name}: {shown(count)} arrays in {len(frames)} frames"),
+                )
+            found[name] = tuple(
+                [_array(kind, name, next(todo), supply, borrow) for _ in range(count)]
+            )
     except StopIteration:
-        raise MessageError("bad_header", f"{kind.kind}: fewer arrays than its fields need") from None
+        raise MessageError(
+            "bad_header", (f"{kind.kind}: fewer arrays than its fields need")
+        ) from None
     if next(todo, None) is not None or next(supply, None) is not None:
-        raise MessageError("bad_header", f"{kind.kind}: more frames or descriptors than its fields hold")
+        raise MessageError(
+            "bad_header", (f"{kind.kind}: more frames or descriptors than its fields hold")
+        )
     return found
 
 
-def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any], borrow: Borrow) -> Array:
+def _array(
+    kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any], borrow: Borrow
+) -> Array:
     where = f"{kind.kind}.{name}"
     if not (type(descriptor) is list and 2 <= len(descriptor) <= 4 and type(descriptor[1]) is list):
         raise MessageError("bad_shape", f"{where}: no array descriptor: {shown(descriptor)}")
@@ -116,13 +147,24 @@ def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any
     frame = next(frames)
     size = memoryview(frame).nbytes
     if math.prod(shape) * dtype.itemsize != size:
-        raise MessageError("bad_shape", f"{where}: {dtype_name}{shape!r:.60} does not fill a frame of {size} bytes")
+        raise MessageError(
+            "bad_shape",
+            (f"{where}: {dtype_name}{shape!r:.60} does not fill a frame of {size} bytes"),
+        )
     try:
-        array = np.frombuffer(frame, dtype).reshape([shape[axis] for axis in axes]) if size else np.empty(shape, dtype)
+        array = (
+            np.frombuffer(frame, dtype).reshape([shape[axis] for axis in axes])
+            if size
+            else np.empty(shape, dtype)
+        )
     except ValueError:  # numpy has its own limit on the other dimensions of an empty array
         raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}") from None
     array.flags.writeable = False
-    return array.transpose([axes.index(axis) for axis in range(len(axes))]) if place and size else array
+    return (
+        array.transpose([axes.index(axis) for axis in range(len(axes))])
+        if place and size
+        else array
+    )
 
 
 def _are_sizes(numbers: list[Any]) -> bool:
@@ -137,22 +179,37 @@ def _axes(where: str, shape: list[int], place: list[Any]) -> list[int]:
         return every
     axes: list[Any] = place[0]
     if len(place) > 1 or not _are_sizes(axes) or sorted(axes) != every:
-        raise MessageError("bad_shape", f"{where}: {shown(place)} are not the axes of {shape!r:.60}")
+        raise MessageError(
+            "bad_shape", (f"{where}: {shown(place)} are not the axes of {shape!r:.60}")
+        )
     return axes
 
 
-def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow) -> Array:
-    """An array in shared memory: offset, and strides unless it is contiguous. It shows no more bytes than are there:
-    with strides of 0 four bytes would be terabytes for whoever copies it."""
+def _borrowed(
+    where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow
+) -> Array:
+    """An array in shared memory: offset, and strides unless it is contiguous. It shows no more
+    bytes than are there: with strides of 0 four bytes would be terabytes for whoever copies it."""
     offset, *given = place
     strides = given[0] if given else []
-    numbers = [offset, *strides] if type(strides) is list and len(strides) == len(shape) * len(given) else [-1]
+    numbers = (
+        [offset, *strides]
+        if type(strides) is list and len(strides) == len(shape) * len(given)
+        else [-1]
+    )
     count = math.prod(shape)
     if not count or not _are_sizes(numbers) or max(numbers) >> 63:
-        raise MessageError("bad_shape", f"{where}: {shape!r:.60} at {shown(place)} of shared memory")
+        raise MessageError(
+            "bad_shape", (f"{where}: {shape!r:.60} at {shown(place)} of shared memory")
+        )
     if not given:
         return np.ndarray(shape, dtype, borrow(offset, count * dtype.itemsize))
-    extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    extent = (
+        sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+        + dtype.itemsize
+    )
     if count * dtype.itemsize > extent:
-        raise MessageError("bad_shape", f"{where}: {shape!r:.60} lies in {extent} bytes of shared memory")
+        raise MessageError(
+            "bad_shape", (f"{where}: {shape!r:.60} lies in {extent} bytes of shared memory")
+        )
     return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)

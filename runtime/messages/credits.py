@@ -1,7 +1,7 @@
 """Byte credits: how many bytes one sender may have under way to one receiver on one lane.
 
-The receiver grants bytes back when its actor is done with them, so a slow reader slows its writer and nothing
-grows. No sockets here.
+The receiver grants bytes back when its actor is done with them, so a slow reader slows its writer
+and nothing grows. No sockets here.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from collections import deque
 
 from runtime.errors import ActorStopped
 
-# A receiver collects this share of the window before it sends a grant: one small grant per many small messages.
-# A sender with no more than that outstanding is never held back, so grants not yet sent cannot stop it.
+# A receiver collects this share of the window before it sends a grant: one small grant per many
+# small messages. A sender with no more than that outstanding is never held back, so grants not yet
+# sent cannot stop it.
 GRANT_SHARE = 8
 # What a message counts at least: bounds the number of messages under way, not only their bytes.
 MINIMUM_COST = 256
 
 
 class CreditGate:
-    """Sender's side. At most `limit / GRANT_SHARE` bytes and a window are under way: `limit`, or one larger message."""
+    """Sender's side. At most `limit / GRANT_SHARE` bytes and a window are under way: `limit`, or
+    one larger message."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.outstanding = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._turning = 0  # senders whose turn came and who have not run since: nobody may overtake them
+        # senders whose turn came and who have not run since: nobody may overtake them
+        self._turning = 0
         self._closed: str | None = None
 
     def __repr__(self) -> str:
@@ -46,7 +49,8 @@ class CreditGate:
         return True
 
     async def acquire(self, size: int) -> None:
-        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once closed."""
+        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once
+        closed."""
         if self.admit(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -62,7 +66,8 @@ class CreditGate:
                 self._wake()
             raise
         finally:
-            del turn  # it holds the error that holds this frame, and so the message that was to be sent
+            # it holds the error that holds this frame, and so the message that was to be sent
+            del turn
         self._turning -= 1
         self._wake()
         if self._closed is not None:
@@ -82,7 +87,9 @@ class CreditGate:
         self._waiting.clear()
 
     def _admits(self, size: int) -> bool:
-        return self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE
+        return (
+            self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE
+        )
 
     def _wake(self) -> None:
         while self._waiting and self._admits(self._waiting[0][0]):
@@ -105,7 +112,8 @@ class GrantBook:
         self._released += size
         if self._released < self._worth:
             return 0
-        due, self._released = self._released, 0
+        due = self._released
+        self._released = 0
         return due
 
 

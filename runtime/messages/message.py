@@ -1,7 +1,8 @@
-"""What actors say to one another: message classes, their registry, and the envelope around each message.
+"""What actors say to one another: message classes, their registry, and the envelope around each
+message.
 
-A message is a frozen dataclass of plain fields and arrays; its fields decide how it travels. No bytes here
-(`wire` encodes) and no delivery (`transport`, `node`).
+A message is a frozen dataclass of plain fields and arrays; its fields decide how it travels. No
+bytes here (`wire` encodes) and no delivery (`transport`, `node`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Array = NDArray[Any]
 Json = Mapping[str, Any]
 Lane = Literal["control", "bulk"]
 M = TypeVar("M", bound="Message")
-SCRIPT = "__convoy_main__"  # what a script's module is called in the processes of its roles: there it is not __main__
+# what a script's module is called in the processes of its roles: there it is not __main__
+SCRIPT = "__convoy_main__"
 
 
 def _is_tuple_of(kind: type) -> Callable[[Any], bool]:
@@ -59,11 +61,11 @@ class PlainField:
 
 
 class Message:
-    """Base of all messages. Declare one with `@message`; fields may be int, float, str, bool, tuples of these,
-    `Json` (a dict of plain values), `Array`, or `tuple[Array, ...]`.
+    """Base of all messages. Declare one with `@message`; fields may be int, float, str, bool,
+    tuples of these, `Json` (a dict of plain values), `Array`, or `tuple[Array, ...]`.
 
-    A message with arrays travels on the bulk lane, any other on the control lane. Between one sender and one
-    receiver each lane keeps its order; the two lanes do not wait for one another.
+    A message with arrays travels on the bulk lane, any other on the control lane. Between one
+    sender and one receiver each lane keeps its order; the two lanes do not wait for one another.
     """
 
     __slots__ = ()
@@ -71,7 +73,8 @@ class Message:
     lane: ClassVar[Lane] = "control"
     plain_fields: ClassVar[tuple[PlainField, ...]] = ()
     array_fields: ClassVar[tuple[tuple[str, bool], ...]] = ()  # (name, holds several arrays)
-    plain_types: ClassVar[list[type] | None] = []  # of plain values that need no further look; None: look at each
+    # of plain values that need no further look; None: look at each
+    plain_types: ClassVar[list[type] | None] = []
 
     def plain_values(self) -> tuple[Any, ...]:
         """The header's part of this message, in declared order."""
@@ -89,7 +92,9 @@ class Message:
         shown = []
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value = getattr(self, field.name)
-            several = isinstance(value, tuple) and any(isinstance(item, np.ndarray) for item in value)
+            several = isinstance(value, tuple) and any(
+                isinstance(item, np.ndarray) for item in value
+            )
             text = f"({', '.join(map(_brief, value))})" if several else _brief(value)
             shown.append(f"{field.name}={text}")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -100,7 +105,8 @@ REGISTRY: dict[str, type[Message]] = {}
 
 @dataclass_transform(frozen_default=True)
 def message(cls: type[M]) -> type[M]:
-    """Class decorator: make `cls` a frozen dataclass and register it as kind `package.ClassName`."""
+    """Class decorator: make `cls` a frozen dataclass and register it as kind
+    `package.ClassName`."""
     made = dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     hints = typing.get_type_hints(made)
     plain: list[PlainField] = []
@@ -108,15 +114,20 @@ def message(cls: type[M]) -> type[M]:
     for field in fields(made):  # type: ignore[arg-type]  # `dataclass` made it one
         annotation = hints[field.name]
         if hasattr(Message, field.name):
-            raise TypeError(f"{made.__qualname__}.{field.name}: every message has this name for something else")
+            raise TypeError(
+                f"{made.__qualname__}.{field.name}: every message has this name for something else"
+            )
         if annotation in _ARRAYS:
             arrays.append((field.name, annotation != Array))
         elif annotation in _PLAIN:
             plain.append(PlainField(field.name, annotation, _PLAIN[annotation]))
         else:
-            raise TypeError(f"{made.__qualname__}.{field.name}: a message cannot carry {annotation!r}")
+            raise TypeError(
+                f"{made.__qualname__}.{field.name}: a message cannot carry {annotation!r}"
+            )
     made.kind = f"{_package(made.__module__)}.{made.__name__}"
-    made.plain_fields, made.array_fields = tuple(plain), tuple(arrays)
+    made.plain_fields = tuple(plain)
+    made.array_fields = tuple(arrays)
     types = [field.annotation for field in plain]
     made.plain_types = types if all(kind in _SCALARS for kind in types) else None
     if plain:
@@ -124,14 +135,16 @@ def message(cls: type[M]) -> type[M]:
     made.lane = "bulk" if arrays else "control"
     known = REGISTRY.get(made.kind)
     if known is not None and known.__module__ != made.__module__:
-        raise TypeError(f"two messages are called {made.kind}: in {known.__module__} and in {made.__module__}")
+        raise TypeError(
+            f"two messages are called {made.kind}: in {known.__module__} and in {made.__module__}"
+        )
     REGISTRY[made.kind] = made
     return made
 
 
 def _package(module: str) -> str:
-    """What stands before a message's name. The classes of a script, or of a module run by `python -m`, are called
-    alike where it runs and where its roles do."""
+    """What stands before a message's name. The classes of a script, or of a module run by `python
+    -m`, are called alike where it runs and where its roles do."""
     if module == "__main__":
         spec = getattr(sys.modules[module], "__spec__", None)
         module = spec.name if spec is not None else SCRIPT
@@ -141,9 +154,10 @@ def _package(module: str) -> str:
 class Envelope(NamedTuple):
     """A message under way.
 
-    `id` counts the sender's envelopes; (`sender`, `incarnation`, `id`) names an envelope for ever. `reply_to`
-    names the actor that waits for an answer ("" after a tell); an answer carries the asked id in `answers`
-    (0 otherwise). `step` is the iteration the message belongs to, -1 for none.
+    `id` counts the sender's envelopes; (`sender`, `incarnation`, `id`) names an envelope for ever.
+    `reply_to` names the actor that waits for an answer ("" after a tell); an answer carries the
+    asked id in `answers` (0 otherwise). `step` is the iteration the message belongs to, -1 for
+    none.
     """
 
     message: Message
@@ -158,7 +172,10 @@ class Envelope(NamedTuple):
     def __repr__(self) -> str:
         about = f" answers {self.answers}" if self.answers else " ask" if self.reply_to else ""
         step = f" step {self.step}" if self.step >= 0 else ""
-        return f"<{self.sender}.{self.incarnation}#{self.id} -> {self.receiver}{about}{step} {self.message!r}>"
+        return (
+            f"<{self.sender}.{self.incarnation}#{self.id} -> {self.receiver}{about}{step} "
+            f"{self.message!r}>"
+        )
 
 
 @message
@@ -182,13 +199,14 @@ class Save(Message):
 
 @message
 class HandOver(Message):
-    """To the lead actor: save what there is after what is under way, and end, so that another run goes on from there.
-    Answered with HandedOver, or refused in words: then this one goes on."""
+    """To the lead actor: save what there is after what is under way, and end, so that another run
+    goes on from there. Answered with HandedOver, or refused in words: then this one goes on."""
 
 
 @message
 class HandedOver(Message):
-    """All is saved in this `file` of the run directory, and nothing more is done; `at` says in words where."""
+    """All is saved in this `file` of the run directory, and nothing more is done; `at` says in
+    words where."""
 
     file: str
     at: str
@@ -196,13 +214,14 @@ class HandedOver(Message):
 
 @message
 class GetHolders(Message):
-    """To the lead actor, after a death: who has all that a run goes on from, each of them alike? Answered with
-    Holders."""
+    """To the lead actor, after a death: who has all that a run goes on from, each of them alike?
+    Answered with Holders."""
 
 
 @message
 class Holders(Message):
-    """These `actors`; none: nobody has all of it, and `why`. `facts` are what only the lead knows of it."""
+    """These `actors`; none: nobody has all of it, and `why`. `facts` are what only the lead knows
+    of it."""
 
     actors: tuple[str, ...]
     facts: Json
@@ -216,14 +235,16 @@ class GetReached(Message):
 
 @message
 class Reached(Message):
-    """Answer: so many steps of the run are done here, each of them wholly; of two holders the one with more goes on."""
+    """Answer: so many steps of the run are done here, each of them wholly; of two holders the one
+    with more goes on."""
 
     steps: int
 
 
 @message
 class KeepState(Message):
-    """To the holder that has come furthest: let another run begin where you are. Answered with KeptState.
+    """To the holder that has come furthest: let another run begin where you are. Answered with
+    KeptState.
 
     `facts` are those of Holders.
     """
@@ -233,8 +254,8 @@ class KeepState(Message):
 
 @message
 class KeptState(Message):
-    """Answer: all is in this `file` of the holder's memory, as long as it lives; whoever opens it keeps it. `at` says
-    in words where that is."""
+    """Answer: all is in this `file` of the holder's memory, as long as it lives; whoever opens it
+    keeps it. `at` says in words where that is."""
 
     file: str
     at: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-MAX_DEPTH = 16  # of nested lists and dicts in the plain values: whoever shows or walks them recurses
+# of nested lists and dicts in the plain values: whoever shows or walks them recurses
+MAX_DEPTH = 16
 NESTS = (list, tuple, dict)
 
 
@@ -16,4 +17,8 @@ def deeper(value: Any, levels: int) -> bool:
 
 def shown(value: Any) -> str:
     """What came, for an error."""
-    return "values nested too deep to show" if type(value) in NESTS and deeper(value, MAX_DEPTH) else f"{value!r:.60}"
+    return (
+        "values nested too deep to show"
+        if type(value) in NESTS and deeper(value, MAX_DEPTH)
+        else f"{value!r:.60}"
+    )

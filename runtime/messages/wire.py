@@ -1,13 +1,15 @@
 """Envelope <-> frames, without sockets: one msgpack header, then one frame per array, which *is* its memory.
 
 Header (a flat msgpack array, at most MAX_HEADER_BYTES):
-    [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values, array descriptors]
-    an array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is preceded by its count.
-    A frame whose bytes do not lie in the order of the dimensions has a third item, [axes] from the outermost in.
-    An array in memory that the receiver shares has no frame but, as third item, its offset there, and, if it is not
-    contiguous, a fourth, [strides] in bytes.
-Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing. What is right is
-recognised by comparing types as whole lists; only what is not is looked at piece by piece, to say what is wrong.
+    [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values, array
+    descriptors] an array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is
+    preceded by its count. A frame whose bytes do not lie in the order of the dimensions has a third
+    item, [axes] from the outermost in. An array in memory that the receiver shares has no frame
+    but, as third item, its offset there, and, if it is not contiguous, a fourth, [strides] in
+    bytes.
+Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
+What is right is recognised by comparing types as whole lists; only what is not is looked at piece
+by piece, to say what is wrong.
 """
 
 from __future__ import annotations
@@ -18,22 +20,42 @@ from typing import Any
 import msgpack
 
 from runtime.errors import MessageError
-from runtime.messages.arrays import Borrow, Frame, Lend, decode_arrays, encode_arrays, nothing, nowhere
+from runtime.messages.arrays import (
+    Borrow,
+    Frame,
+    Lend,
+    decode_arrays,
+    encode_arrays,
+    nothing,
+    nowhere,
+)
 from runtime.messages.message import REGISTRY, Envelope, Message
 from runtime.messages.nesting import MAX_DEPTH, NESTS, deeper
 
 PROTOCOL = 2
-MAX_HEADER_BYTES = 64 * 1024  # a Directory of 400 processes fits; a header of training is about 150 bytes
+# a Directory of 400 processes fits; a header of training is about 150 bytes
+MAX_HEADER_BYTES = 64 * 1024
 _PLACES = {
-    "protocol": int, "kind": str, "id": int, "sender": str, "incarnation": int, "receiver": str, "reply_to": str,
-    "answers": int, "step": int, "plain": list, "arrays": list,
-}  # fmt: skip
+    "protocol": int,
+    "kind": str,
+    "id": int,
+    "sender": str,
+    "incarnation": int,
+    "receiver": str,
+    "reply_to": str,
+    "answers": int,
+    "step": int,
+    "plain": list,
+    "arrays": list,
+}
 _TYPES = list(_PLACES.values())
-_pack = msgpack.Packer().pack  # making one takes as long as using it; messages are encoded on one thread, the loop's
+# making one takes as long as using it; messages are encoded on one thread, the loop's
+_pack = msgpack.Packer().pack
 
 
 def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
-    """Frames of an envelope. Arrays without gaps are referenced, not copied; do not write to them afterwards."""
+    """Frames of an envelope. Arrays without gaps are referenced, not copied; do not write to them
+    afterwards."""
     body = envelope.message
     values = body.plain_values()
     if list(map(type, values)) != body.plain_types:
@@ -43,11 +65,15 @@ def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
     if body.array_fields:
         encode_arrays(body, lend, descriptors, frames)
     try:
-        head = _pack((PROTOCOL, body.kind, *envelope[1:], values, descriptors))  # one by one: 0.25 us more
+        # one by one: 0.25 us more
+        head = _pack((PROTOCOL, body.kind, *envelope[1:], values, descriptors))
     except (TypeError, ValueError, OverflowError) as error:
         raise MessageError("bad_type", f"{body.kind} cannot be encoded: {error}") from None
     if len(head) > MAX_HEADER_BYTES:
-        raise MessageError("too_large", f"header of {body.kind} has {len(head)} bytes, at most {MAX_HEADER_BYTES}")
+        raise MessageError(
+            "too_large",
+            (f"header of {body.kind} has {len(head)} bytes, at most {MAX_HEADER_BYTES}"),
+        )
     frames[0] = head
     return frames
 
@@ -56,13 +82,19 @@ def _check_plain(body: Message, values: tuple[Any, ...]) -> None:
     """A wrong value must fail here, at its author, not at the receiver, whose asker would wait."""
     for field, value in zip(body.plain_fields, values, strict=True):
         if not field.fits(value):
-            raise MessageError("bad_type", f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}")
+            raise MessageError(
+                "bad_type",
+                (f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}"),
+            )
         if type(value) is dict and deeper(value, MAX_DEPTH - 1):
-            raise MessageError("bad_type", f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
+            raise MessageError(
+                "bad_type", (f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
+            )
 
 
 def decode(frames: Sequence[Any], borrow: Borrow = nothing) -> Envelope:
-    """Envelope of received frames (bytes-like). Its arrays are read-only views of the frames or of shared memory."""
+    """Envelope of received frames (bytes-like). Its arrays are read-only views of the frames or of
+    shared memory."""
     head = _header(frames)
     kind = REGISTRY.get(head[1])
     if kind is None:
@@ -94,7 +126,9 @@ def _header(frames: Sequence[Any]) -> list[Any]:
         raise MessageError("bad_header", "no frames")
     raw = frames[0]
     if not 0 < len(raw) <= MAX_HEADER_BYTES:
-        raise MessageError("bad_header", f"header has {len(raw)} bytes, expected 1 to {MAX_HEADER_BYTES}")
+        raise MessageError(
+            "bad_header", (f"header has {len(raw)} bytes, expected 1 to {MAX_HEADER_BYTES}")
+        )
     try:
         head = msgpack.unpackb(raw, strict_map_key=True, max_bin_len=0, max_ext_len=0)
     except Exception as error:  # noqa: BLE001  # msgpack raises its own kinds, ValueError, and UnicodeDecodeError
@@ -112,20 +146,30 @@ def _check_places(head: Any) -> None:
         if type(value) in NESTS:
             _check_depth(value)
     if head[0] != PROTOCOL:
-        raise MessageError("wrong_version", f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")
+        raise MessageError(
+            "wrong_version", (f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")
+        )
     for (name, expected), value in zip(_PLACES.items(), head, strict=True):
         if type(value) is not expected:
-            raise MessageError("bad_header", f"{name} is {type(value).__name__}, expected {expected.__name__}")
+            raise MessageError(
+                "bad_header", (f"{name} is {type(value).__name__}, expected {expected.__name__}")
+            )
 
 
 def _plain(kind: type[Message], values: list[Any]) -> list[Any]:
     _check_depth(values)
     if len(values) != len(kind.plain_fields):
-        raise MessageError("bad_header", f"{kind.kind} has {len(kind.plain_fields)} plain fields, found {values!r:.60}")
+        raise MessageError(
+            "bad_header",
+            (f"{kind.kind} has {len(kind.plain_fields)} plain fields, found {values!r:.60}"),
+        )
     found: list[Any] = []
     for field, raw in zip(kind.plain_fields, values, strict=True):
         value = tuple(raw) if isinstance(raw, list) else raw
         if not field.fits(value):
-            raise MessageError("bad_type", f"{kind.kind}.{field.name} is {raw!r:.60}, expected {field.annotation}")
+            raise MessageError(
+                "bad_type",
+                (f"{kind.kind}.{field.name} is {raw!r:.60}, expected {field.annotation}"),
+            )
         found.append(value)
     return found

@@ -1,7 +1,7 @@
 """Charts as SVG. The only file that imports matplotlib, when the first chart is drawn.
 
-A chart is a `figure` that takes the width it is given. Beside the SVG stands what the page's script needs to tell the
-values under the pointer: the points, and where the axes lie in the drawing.
+A chart is a `figure` that takes the width it is given. Beside the SVG stands what the page's script
+needs to tell the values under the pointer: the points, and where the axes lie in the drawing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d", "#dc2626")
-INK, GRID = "#334155", "#e2e8f0"
-WIDTH, HEIGHT = 5.5, 3.2  # inches of 72 units of the drawing
+INK = "#334155"
+GRID = "#e2e8f0"
+WIDTH = 5.5  # inches of 72 units of the drawing
+HEIGHT = 3.2
 WAITING = "#cbd5e1"
-GANTT_WIDTH, ROW = 13.0, 0.3  # inches; a row of the Gantt chart
+GANTT_WIDTH = 13.0  # inches; a row of the Gantt chart
+ROW = 0.3
 MOST_DOTS = 100  # of a curve; more run into each other
-DECADES = 100.0  # greatest to least value from which on an axis is logarithmic, where that is allowed
+# greatest to least value from which on an axis is logarithmic, where that is allowed
+DECADES = 100.0
 STYLE: Any = {  # any: matplotlib's own type names every setting there is
     "svg.fonttype": "none",
     "font.size": 9.5,
@@ -59,7 +63,8 @@ STYLE: Any = {  # any: matplotlib's own type names every setting there is
 
 @dataclass(frozen=True)
 class Curve:
-    """`xs` in order. Where `dots`, each value has a mark; `broken` lines are those of other kinds of values."""
+    """`xs` in order. Where `dots`, each value has a mark; `broken` lines are those of other kinds
+    of values."""
 
     label: str
     xs: Sequence[float]
@@ -71,7 +76,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """`marks`: x, and what happened there; the first of a kind is named. `steep`: the values may span decades."""
+    """`marks`: x, and what happened there; the first of a kind is named. `steep`: the values may
+    span decades."""
 
     title: str
     across: str
@@ -108,12 +114,21 @@ def _lines(chart: Chart, points: Sequence[tuple[Curve, list[float], list[float]]
     _scale(axes, chart, [y for _, _, ys in points for y in ys])
     named = set[str]()
     for x, said in chart.marks:
-        axes.axvline(x, color="#94a3b8", linestyle=":", linewidth=1.2, label="_" if said in named else _plain(said))
+        axes.axvline(
+            x,
+            color="#94a3b8",
+            linestyle=":",
+            linewidth=1.2,
+            label="_" if said in named else _plain(said),
+        )
         named.add(said)
     axes.set_xlabel(chart.across)
     if len(points) + len(named) > 1:
         axes.legend(loc="best")
-    hover = [{"label": curve.label, "colour": curve.colour, "xs": xs, "ys": ys} for curve, xs, ys in points]
+    hover = [
+        {"label": curve.label, "colour": curve.colour, "xs": xs, "ys": ys}
+        for curve, xs, ys in points
+    ]
     return _told(figure, axes, chart, hover)
 
 
@@ -137,7 +152,10 @@ def _told(figure: Figure, axes: Axes, chart: Chart, hover: Iterable[dict[str, An
         "across": chart.across,
         "curves": [{**one, "xs": _short(one["xs"]), "ys": _short(one["ys"])} for one in hover],
     }
-    return f"<figure class=chart data-chart={quoteattr(json.dumps(place, separators=(',', ':')))}>{svg}</figure>"
+    return (
+        "<figure class=chart "
+        f"data-chart={quoteattr(json.dumps(place, separators=(',', ':')))}>{svg}</figure>"
+    )
 
 
 def _short(numbers: Iterable[float]) -> list[float]:
@@ -145,8 +163,8 @@ def _short(numbers: Iterable[float]) -> list[float]:
 
 
 def bars(chart: Gantt) -> str:
-    """The Gantt chart: a row for each actor, time across; what it computes lies over what it waits for. ConvoyError
-    says what to install."""
+    """The Gantt chart: a row for each actor, time across; what it computes lies over what it waits
+    for. ConvoyError says what to install."""
     with _styled():
         return _bars(chart)
 
@@ -162,7 +180,9 @@ def _bars(chart: Gantt) -> str:
         for actor, place in rows.items():
             mine = lengths.get((kind, actor), [])
             label = _plain(kind) or "waits for others"
-            axes.broken_barh(mine, (place - 0.38, 0.76), facecolors=colour, label=label, linewidth=0)
+            axes.broken_barh(
+                mine, (place - 0.38, 0.76), facecolors=colour, label=label, linewidth=0
+            )
     axes.set_yticks(list(rows.values()), labels=[_plain(actor) for actor in rows])
     axes.invert_yaxis()
     axes.set_xlabel("ms")
@@ -173,7 +193,8 @@ def _bars(chart: Gantt) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names as they are: matplotlib takes what stands between dollars as a formula, and hides what begins with _."""
+    """Names as they are: matplotlib takes what stands between dollars as a formula, and hides what
+    begins with _."""
     return text.replace("$", r"\$").lstrip("_")
 
 
@@ -201,10 +222,14 @@ def _figure(width: float, height: float, title: str) -> tuple[Figure, Axes]:
 def _svg(figure: Figure, title: str) -> str:
     """As an element that takes the width of what it stands in."""
     written = io.StringIO()
-    figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    figure.savefig(
+        written, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+    )
     text = written.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     head, _, body = text.partition(">")
     head = re.sub(r' (width|height|xmlns|xmlns:xlink)="[^"]*"', "", head)
-    return f'<svg role="img" aria-label={quoteattr(title)}{head.removeprefix("<svg")}>{body.strip()}'
+    return (
+        f'<svg role="img" aria-label={quoteattr(title)}{head.removeprefix("<svg")}>{body.strip()}'
+    )

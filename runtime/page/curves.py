@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runtime.page.charts import COLOURS, Chart, Curve, drawn
+from runtime.page.run_history import RunHistory
 from runtime.page.series import Series
-from runtime.page.story import Story
-from runtime.records.reading import is_number
+from runtime.records.journal_reading import is_number
 
 ACROSS = "iteration"
-UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))  # from so many seconds on
-PROGRESS, TEST, PREDICTION = "progress", "test", "prediction"
+# from so many seconds on
+UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))
+PROGRESS = "progress"
+TEST = "test"
+PREDICTION = "prediction"
 LOSS = "loss"
 # fields of a progress report -> title, and how it is drawn
 KNOWN = {
@@ -21,15 +24,15 @@ KNOWN = {
     "exposed_seconds": ("Exposed communication of an iteration, s", "from zero"),
 }
 
-Found = tuple[Story, str, Series]  # a run, the kind of event that told it
+Found = tuple[RunHistory, str, Series]  # a run, the kind of event that told it
 
 
-def figures(stories: Sequence[Story]) -> list[str]:
+def figures(stories: Sequence[RunHistory]) -> list[str]:
     """Each as HTML. ConvoyError says what to install."""
     return [figure for chart in _charts(stories) if (figure := drawn(chart))]
 
 
-def _charts(stories: Sequence[Story]) -> Iterator[Chart]:
+def _charts(stories: Sequence[RunHistory]) -> Iterator[Chart]:
     losses = list(_found(stories, LOSS, (PROGRESS, TEST)))
     yield _chart(stories, "Loss over iterations", losses, steep=True)
     yield _chart(stories, "Loss over time", losses, time=True, steep=True)
@@ -49,7 +52,7 @@ def _charts(stories: Sequence[Story]) -> Iterator[Chart]:
     yield from _predicted(stories)
 
 
-def _predicted(stories: Sequence[Story]) -> Iterator[Chart]:
+def _predicted(stories: Sequence[RunHistory]) -> Iterator[Chart]:
     told = [
         (story, kind, Series(series.iterations, series.seconds, series.values))
         for kind in ("predicted_seconds", "measured_seconds")
@@ -57,14 +60,26 @@ def _predicted(stories: Sequence[Story]) -> Iterator[Chart]:
     ]
     curves, (unit, second) = [], _time(stories)
     for story, kind, series in told:
-        at = [index for index, value in enumerate(series.values) if value > 0]  # 0: not measured yet
-        xs, ys = [series.seconds[index] / second for index in at], [series.values[index] for index in at]
-        said, colour = kind.partition("_")[0], _colour(stories, story, kind.startswith("measured"))
-        curves.append(Curve(_label(stories, story, said), xs, ys, colour, kind.startswith("predicted"), dots=True))
+        # 0: not measured yet
+        at = [index for index, value in enumerate(series.values) if value > 0]
+        xs = [series.seconds[index] / second for index in at]
+        ys = [series.values[index] for index in at]
+        said = kind.partition("_")[0]
+        colour = _colour(stories, story, kind.startswith("measured"))
+        curves.append(
+            Curve(
+                _label(stories, story, said),
+                xs,
+                ys,
+                colour,
+                kind.startswith("predicted"),
+                dots=True,
+            )
+        )
     yield Chart("Seconds of an iteration, predicted and measured", unit, curves, from_zero=True)
 
 
-def _found(stories: Sequence[Story], name: str, events: Sequence[str]) -> Iterator[Found]:
+def _found(stories: Sequence[RunHistory], name: str, events: Sequence[str]) -> Iterator[Found]:
     """Series of a field, by run; those of further test nets too."""
     for story in stories:
         for (kind, field), series in sorted(story.series.items(), key=lambda told: told[0]):
@@ -72,12 +87,17 @@ def _found(stories: Sequence[Story], name: str, events: Sequence[str]) -> Iterat
                 yield story, kind, series
 
 
-def _names(stories: Sequence[Story], event: str) -> set[str]:
-    return {field for story in stories for kind, field in story.series if kind.partition(" ")[0] == event}
+def _names(stories: Sequence[RunHistory], event: str) -> set[str]:
+    return {
+        field
+        for story in stories
+        for kind, field in story.series
+        if kind.partition(" ")[0] == event
+    }
 
 
 def _chart(
-    stories: Sequence[Story],
+    stories: Sequence[RunHistory],
     title: str,
     found: Sequence[Found],
     *,
@@ -93,31 +113,44 @@ def _chart(
         said = {PROGRESS: "training"}.get(kind, kind) if several or len(stories) == 1 else ""
         xs = [at / second for at in series.seconds] if time else series.iterations
         colour = _colour(stories, story, several and tests)
-        curves.append(Curve(_label(stories, story, said), xs, series.values, colour, several and tests, dots=tests))
+        curves.append(
+            Curve(
+                _label(stories, story, said),
+                xs,
+                series.values,
+                colour,
+                several and tests,
+                dots=tests,
+            )
+        )
     marks = _marks(stories[0], second if time else None) if len(stories) == 1 else ()
     return Chart(title, unit if time else ACROSS, curves, steep, steps, marks, from_zero)
 
 
-def _time(stories: Sequence[Story]) -> tuple[str, float]:
+def _time(stories: Sequence[RunHistory]) -> tuple[str, float]:
     """The unit of the time axes, and its seconds."""
     longest = max(story.offset + story.seconds for story in stories)
     return next((unit, second) for least, unit, second in UNITS if longest >= least)
 
 
-def _colour(stories: Sequence[Story], story: Story, second: bool) -> str:
+def _colour(stories: Sequence[RunHistory], story: RunHistory, second: bool) -> str:
     """One for each run; with one run only a second for what is broken."""
     number = int(second) if len(stories) == 1 else stories.index(story)
     return COLOURS[number % len(COLOURS)]
 
 
-def _label(stories: Sequence[Story], story: Story, said: str) -> str:
+def _label(stories: Sequence[RunHistory], story: RunHistory, said: str) -> str:
     return said if len(stories) == 1 else f"{story.label} {said}".strip()
 
 
-def _marks(story: Story, second: float | None) -> list[tuple[float, str]]:
-    """Where a run went on, where its groups or rates changed: times, in units of so many seconds, or iterations."""
+def _marks(story: RunHistory, second: float | None) -> list[tuple[float, str]]:
+    """Where a run went on, where its groups or rates changed: times, in units of so many seconds,
+    or iterations."""
     found = [
-        ((float(event["t"]) + story.offset) / second if second else float(event["iteration"]), "groups or rates change")
+        (
+            (float(event["t"]) + story.offset) / second if second else float(event["iteration"]),
+            "groups or rates change",
+        )
         for event in story.decisions
         if event["event"] == "regrouped" and is_number(event.get("iteration"))
     ]

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runtime.page.run_history import RunHistory, read
 from runtime.page.series import Series
-from runtime.page.story import Story, read
 from runtime.records.files import Damaged, Missing
-from runtime.records.identity import identity_of
-from runtime.records.reading import is_path
+from runtime.records.journal_reading import is_path
+from runtime.records.run_identity import identity_of
 from runtime.records.runs import run_with
 
 MOST = 100  # runs in a row
 
 
-def whole(directory: Path, *, lives: bool) -> Story:
-    """The story of a run with the curves of those before it. Damaged if it has no journal that can be read."""
+def whole(directory: Path, *, lives: bool) -> RunHistory:
+    """The story of a run with the curves of those before it. Damaged if it has no journal that can
+    be read."""
     story = read(directory, lives=lives)
-    line, seen = [story], {directory.resolve()}
+    line = [story]
+    seen = {directory.resolve()}
     while len(line) < MOST and (before := _before(line[-1])) is not None:
         if before.resolve() in seen:
             break
@@ -25,10 +27,14 @@ def whole(directory: Path, *, lives: bool) -> Story:
         try:
             line.append(read(before, lives=False))
         except Missing:
-            story.notes.append(f"it goes on from {before.name}, which is not there any more: its curves begin here")
+            story.notes.append(
+                f"it goes on from {before.name}, which is not there any more: its curves begin here"
+            )
             break
         except Damaged as error:
-            story.damaged.append(f"it goes on from {before.name}, and its curves begin here: {error}")
+            story.damaged.append(
+                f"it goes on from {before.name}, and its curves begin here: {error}"
+            )
             break
         story.damaged += line[-1].damaged
     earlier = line[-1]
@@ -38,9 +44,10 @@ def whole(directory: Path, *, lives: bool) -> Story:
     return story
 
 
-def _before(story: Story) -> Path | None:
-    """The directory of the run that it continues, by the id in its run.json; in those of earlier versions, of the run
-    whose checkpoint it began with, or which it follows: it died, or was scaled."""
+def _before(story: RunHistory) -> Path | None:
+    """The directory of the run that it continues, by the id in its run.json; in those of earlier
+    versions, of the run whose checkpoint it began with, or which it follows: it died, or was
+    scaled."""
     said = _said_before(story)
     try:
         identity = identity_of(story.directory)
@@ -55,16 +62,19 @@ def _before(story: Story) -> Path | None:
     return found.directory if found is not None else said
 
 
-def _said_before(story: Story) -> Path | None:
+def _said_before(story: RunHistory) -> Path | None:
     """The directory of the run before, as the journal names it."""
     checkpoint = story.last.get("resumed", {}).get("checkpoint")
     if is_path(checkpoint):
         return Path(checkpoint).parent
-    after = next((story.last[name].get("after") for name in ("restart", "scaled") if name in story.last), None)
+    after = next(
+        (story.last[name].get("after") for name in ("restart", "scaled") if name in story.last),
+        None,
+    )
     return story.directory.parent / Path(after).name if is_path(after) else None
 
 
-def _join(earlier: Story, later: Story) -> None:
+def _join(earlier: RunHistory, later: RunHistory) -> None:
     """`later` tells from now on what `earlier` told before it."""
     later.offset = earlier.offset + earlier.seconds
     later.forerunners = [*earlier.forerunners, earlier.name]

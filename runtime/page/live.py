@@ -1,9 +1,9 @@
 """The report of a run that goes on, as a page of `up`.
 
-A request is answered at once with the page that was made last; if that is old, a child process makes the next one
-meanwhile, the first at once and further ones behind the run. So neither the event loop of `up` nor its pages wait for a
-chart, and a run that nobody looks at pays nothing. Whoever may read the page is known by the server, or by a token
-where that knows nobody.
+A request is answered at once with the page that was made last; if that is old, a child process
+makes the next one meanwhile, the first at once and further ones behind the run. So neither the
+event loop of `up` nor its pages wait for a chart, and a run that nobody looks at pays nothing.
+Whoever may read the page is known by the server, or by a token where that knows nobody.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from urllib.parse import parse_qs
 
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
-from runtime.text import bounded
+from runtime.terminal_text import bounded
 
-# Of further pages: a process that always runs leaves them a tenth of a core. On two cores that four processes wanted, a
-# page took 15 s as they do, 60 s with 10, 70 to 120 s with 19: too long for somebody who waits for the first.
+# Of further pages: a process that always runs leaves them a tenth of a core. On two cores that four
+# processes wanted, a page took 15 s as they do, 60 s with 10, 70 to 120 s with 19: too long for
+# somebody who waits for the first.
 NICE = 10
 EVERY = 5  # seconds from one page to the next, and so often a browser asks
-FILE, ERRORS = ".report.html", ".report.errors"  # in the run directory, while it lives
+FILE = ".report.html"  # in the run directory, while it lives
+ERRORS = ".report.errors"
 HTML, PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
 # nothing but what stands in the page itself, and itself again
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src "
+    "data:; connect-src 'self'"
+)
 HEADERS = [
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", POLICY),
@@ -43,11 +48,15 @@ WAIT = (
 
 
 class LivePage:
-    """An application for `runtime.serving.server`, called by its thread. `program`: the run's own, which may be
-    imported. `token`: what must be given as ?token=, "" if nothing. `now` counts seconds."""
+    """An application for `runtime.serving.http_server`, called by its thread. `program`: the run's
+    own, which may be imported. `token`: what must be given as ?token=, "" if nothing. `now` counts
+    seconds."""
 
     def __init__(self, directory: Path, program: str, token: str, now: Callable[[], float]) -> None:
-        self._directory, self._program, self._token, self._now = directory, program, token, now
+        self._directory = directory
+        self._program = program
+        self._token = token
+        self._now = now
         self._page = b""
         self._error = ""
         self._asked = float("-inf")
@@ -101,7 +110,8 @@ class LivePage:
     def _take(self, code: int) -> None:
         try:
             if code == 0:
-                self._page, self._error = (self._directory / FILE).read_bytes(), ""
+                self._page = (self._directory / FILE).read_bytes()
+                self._error = ""
             else:
                 said = bounded((self._directory / ERRORS).read_text(errors="replace"))
                 self._error = said or f"the report could not be made: exit code {code}\n"
@@ -109,9 +119,20 @@ class LivePage:
             self._error = f"the report could not be read: {reason(error)}\n"
 
     def _make(self) -> None:
-        command = [sys.executable, "-m", "runtime", "report", str(self._directory), "-o", str(self._directory / FILE)]
+        command = [
+            sys.executable,
+            "-m",
+            "runtime",
+            "report",
+            str(self._directory),
+            "-o",
+            str(self._directory / FILE),
+        ]
         into = self._directory / ERRORS
-        with suppress(OSError), os.fdopen(open_file(into, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as errors:
+        with (
+            suppress(OSError),
+            os.fdopen(open_file(into, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as errors,
+        ):
             # a full disk: the last page stays
             child = self._child = subprocess.Popen(
                 [*command, f"--program={self._program}", "--refresh", str(EVERY)],

@@ -1,4 +1,5 @@
-"""The report: one HTML page with everything in it. A template says how it looks, `facts` what stands in it."""
+"""The report: one HTML page with everything in it. A template says how it looks, `facts` what
+stands in it."""
 
 from __future__ import annotations
 
@@ -9,17 +10,18 @@ from pathlib import Path
 
 from runtime.errors import ConvoyError
 from runtime.page.curves import figures
-from runtime.page.facts import facts
-from runtime.page.story import Story
+from runtime.page.report_facts import facts
+from runtime.page.run_history import RunHistory
 from runtime.plan.forecast import shown
 
 HERE = Path(__file__).parent
 STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
-def page(stories: Sequence[Story], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
-    """The whole document. `refresh`: seconds after which it fetches itself again; 0: never. `trusted`: programs that
-    may be imported to be asked of their runs. ConvoyError says what to install."""
+def page(stories: Sequence[RunHistory], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
+    """The whole document. `refresh`: seconds after which it fetches itself again; 0: never.
+    `trusted`: programs that may be imported to be asked of their runs. ConvoyError says what to
+    install."""
     try:
         import jinja2
         from markupsafe import Markup
@@ -28,9 +30,15 @@ def page(stories: Sequence[Story], *, refresh: int = 0, trusted: Collection[str]
         raise ConvoyError(f"{text}: pip install 'convoy-runtime[report]'") from None
     short_names(stories)
     templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
-    templates.filters |= {"short": short, "bytes": lambda size: "" if size is None else shown(int(size))}
+    templates.filters |= {
+        "short": short,
+        "bytes": lambda size: "" if size is None else shown(int(size)),
+    }
     curves = [Markup(figure) for figure in figures(stories)]  # noqa: S704  # made by `charts`, which escapes
     runs = [facts(story, stories, trusted) for story in stories]
     for run in runs:
@@ -47,8 +55,9 @@ def page(stories: Sequence[Story], *, refresh: int = 0, trusted: Collection[str]
     )
 
 
-def short_names(stories: Sequence[Story]) -> None:
-    """Give each a label for legends: its name without the day and the time, if that tells them apart."""
+def short_names(stories: Sequence[RunHistory]) -> None:
+    """Give each a label for legends: its name without the day and the time, if that tells them
+    apart."""
     names = [story.name for story in stories]
     short = [STAMP.sub("", name) for name in names]
     if len(set(short)) == len(names):

@@ -17,7 +17,8 @@ def _numbers() -> array[float]:
 
 @dataclass
 class Series:
-    """Values in the order of their iterations; `seconds` since the run began, or its first forerunner."""
+    """Values in the order of their iterations; `seconds` since the run began, or its first
+    forerunner."""
 
     iterations: array[float] = field(default_factory=_numbers)
     seconds: array[float] = field(default_factory=_numbers)
@@ -27,7 +28,8 @@ class Series:
         return len(self.values)
 
     def add(self, iteration: float, seconds: float, value: float) -> None:
-        """A further value. What was told of this iteration, or of later ones, was undone: the run went back."""
+        """A further value. What was told of this iteration, or of later ones, was undone: the run
+        went back."""
         self.cut(iteration)
         self.iterations.append(iteration)
         self.seconds.append(seconds)
@@ -42,7 +44,8 @@ class Series:
             del numbers[keep:]
 
     def after(self, earlier: Series, offset: float) -> Series:
-        """This, behind what an earlier run told until where this one began; that began `offset` seconds before."""
+        """This, behind what an earlier run told until where this one began; that began `offset`
+        seconds before."""
         whole = Series(earlier.iterations[:], earlier.seconds[:], earlier.values[:])
         if len(self):
             whole.cut(self.iterations[0])
@@ -53,9 +56,11 @@ class Series:
 
 
 def thinned(xs: Numbers, ys: Numbers, most: int = MOST_POINTS) -> tuple[list[float], list[float]]:
-    """At most so many points: the least and the greatest of every stretch, the first and the last of all. What is no
-    number is left out."""
-    points = [index for index in range(len(ys)) if math.isfinite(ys[index]) and math.isfinite(xs[index])]
+    """At most so many points: the least and the greatest of every stretch, the first and the last
+    of all. What is no number is left out."""
+    points = [
+        index for index in range(len(ys)) if math.isfinite(ys[index]) and math.isfinite(xs[index])
+    ]
     if len(points) > most:
         width = math.ceil(len(points) / max(1, (most - 2) // 2))
         kept = {points[0], points[-1]}

@@ -1,7 +1,8 @@
-"""The keys of a run, made anew for each: what each of its processes is given, see `transport/keys.py`.
+"""The keys of a run, made anew for each: what each of its processes is given, see
+`transport/keys.py`.
 
-A pair per process, not one for the run: a key that is stolen lets its thief be that process and no other, and who a
-message is from is whose key it was sealed with.
+A pair per process, not one for the run: a key that is stolen lets its thief be that process and no
+other, and who a message is from is whose key it was sealed with.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from runtime.transport.zeromq import key_pair
 
 
 def credentials(placement: Placement, *, encrypted: bool) -> dict[str, Keys]:
-    """For every process and the supervisor, which knows all of them; the others know the supervisor and those that they
-    exchange messages with."""
-    secret, names = secrets.token_urlsafe(32), [spec.name for spec in placement.processes]
+    """For every process and the supervisor, which knows all of them; the others know the supervisor
+    and those that they exchange messages with."""
+    secret = secrets.token_urlsafe(32)
+    names = [spec.name for spec in placement.processes]
     if not encrypted:
         return dict.fromkeys([SUPERVISOR, *names], Keys(secret))
     pairs = {name: key_pair() for name in (SUPERVISOR, *names)}

@@ -1,4 +1,5 @@
-"""What a program can say of a topology before anything starts: memory of each actor, bytes on each link.
+"""What a program can say of a topology before anything starts: memory of each actor, bytes on each
+link.
 
 Plain data for `plan` to show; a program offers it as `forecast(topology) -> Forecast`. How it knows is its business.
 """
@@ -30,9 +31,11 @@ def shown(size: int | None) -> str:
     """Bytes for people, in decimal units of three digits: "1.23 MB"; "?" if they are not known."""
     if size is None:
         return "?"
-    value, unit = float(size), "B"
+    value = float(size)
+    unit = "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if value < 999.5:
             break
-        value, unit = value / 1000, larger
+        value = value / 1000
+        unit = larger
     return f"{value:.0f} {unit}" if unit == "B" or value >= 99.95 else f"{value:.3g} {unit}"

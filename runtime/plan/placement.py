@@ -1,9 +1,10 @@
 """Puts actors into processes, processes on machines and cores, as the configuration says.
 
-What no [[process]] names lives on the first machine, but for actors whose options say `spread`, such as workers: these
-are spread over all machines of `placement.spread`, in blocks, so that neighbours by rank are neighbours: in proportion
-to the machines' cores where all of them say how many they have, evenly otherwise. Whose options name an actor `beside`
-which it shall live is on that one's machine.
+What no [[process]] names lives on the first machine, but for actors whose options say `spread`,
+such as workers: these are spread over all machines of `placement.spread`, in blocks, so that
+neighbours by rank are neighbours: in proportion to the machines' cores where all of them say how
+many they have, evenly otherwise. Whose options name an actor `beside` which it shall live is on
+that one's machine.
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 
-from runtime.config.hosts import matching
+from runtime.config.hostfile import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
-from runtime.plan.files import Files
-from runtime.plan.topology import Group, Placement, ProcessRule, ProcessSpec, Topology, blocks, group_into_processes
+from runtime.plan.machine_files import Files
+from runtime.plan.topology import (
+    Group,
+    Placement,
+    ProcessRule,
+    ProcessSpec,
+    Topology,
+    blocks,
+    group_into_processes,
+)
 
 MOST_NAMED = 5  # machines in a warning
 
 
 def place(topology: Topology, config: ClusterConfig) -> Placement:
-    """The placement of a topology. ConfigError with every rule that fits no actor or names a process twice, and
-    what is pinned to cores that are not there."""
+    """The placement of a topology. ConfigError with every rule that fits no actor or names a
+    process twice, and what is pinned to cores that are not there."""
     names = [machine.name for machine in config.machine]
     together = config.placement.processes == "one"
     rules = list(_rules(config, names))
@@ -39,8 +48,11 @@ def place(topology: Topology, config: ClusterConfig) -> Placement:
     specs = []
     for name, machine, actors in groups:
         settings = machines[machine]
-        port = settings.port + 2 * position[name] if settings.port else 0  # two lanes, two ports per process
-        specs.append(ProcessSpec(name, machine, actors, _threads(settings, config, len(here[machine])), port))
+        # two lanes, two ports per process
+        port = settings.port + 2 * position[name] if settings.port else 0
+        specs.append(
+            ProcessSpec(name, machine, actors, _threads(settings, config, len(here[machine])), port)
+        )
     return Placement(topology, _pinned(specs, config))
 
 
@@ -55,10 +67,16 @@ def _rules(config: ClusterConfig, names: Sequence[str]) -> list[ProcessRule]:
 
 def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) -> list[Group]:
     """With a machine for those that have none yet."""
-    first, order = config.machine[0].name, {machine.name: machine for machine in config.machine}
+    first = config.machine[0].name
+    order = {machine.name: machine for machine in config.machine}
     chosen = [order[name] for name in matching(config.placement.spread, order)]
-    kinds = {actor.name: actor.role for actor in topology.actors if getattr(actor.options, "spread", False)}
-    alike: defaultdict[str, list[str]] = defaultdict(list)  # role -> the processes with an actor of it
+    kinds = {
+        actor.name: actor.role
+        for actor in topology.actors
+        if getattr(actor.options, "spread", False)
+    }
+    # role -> the processes with an actor of it
+    alike: defaultdict[str, list[str]] = defaultdict(list)
     for process, machine, actors in groups:
         role = next((kinds[actor] for actor in actors if actor in kinds), None)
         if not machine and role is not None:
@@ -71,23 +89,38 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
         for one, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
             homes |= dict.fromkeys(processes[low:high], one.name)
     homes = {process: homes.get(process, first) for process, _, _ in groups}
-    at = {actor: machine or homes[process] for process, machine, actors in groups for actor in actors}
-    near = {actor.name: at[beside] for actor in topology.actors if (beside := getattr(actor.options, "beside", ""))}
+    at = {
+        actor: machine or homes[process] for process, machine, actors in groups for actor in actors
+    }
+    near = {
+        actor.name: at[beside]
+        for actor in topology.actors
+        if (beside := getattr(actor.options, "beside", ""))
+    }
     return [
-        (process, machine or next((near[actor] for actor in actors if actor in near), homes[process]), actors)
+        (
+            process,
+            machine or next((near[actor] for actor in actors if actor in near), homes[process]),
+            actors,
+        )
         for process, machine, actors in groups
     ]
 
 
 def cores_of(machine: Machine, config: ClusterConfig) -> int | None:
-    """How many cores it has: as it says; where it says nothing, this machine's if it is this one, else None."""
+    """How many cores it has: as it says; where it says nothing, this machine's if it is this one,
+    else None."""
     return machine.cores or ((os.cpu_count() or 1) if config.is_here(machine) else None)
 
 
 def unknown(placement: Placement, config: ClusterConfig) -> str:
     """What a plan cannot know of machines that are not this one; "" if there are none."""
     used = {spec.machine for spec in placement.processes}
-    there = [machine for machine in config.machine if machine.name in used and not config.is_here(machine)]
+    there = [
+        machine
+        for machine in config.machine
+        if machine.name in used and not config.is_here(machine)
+    ]
     if not there:
         return ""
     cores = "" if all(machine.cores for machine in there) else "cores, "
@@ -119,7 +152,10 @@ def _pinned(specs: Sequence[ProcessSpec], config: ClusterConfig) -> tuple[Proces
         crowd = crowds[machine.name]
         wanted = [spec for spec in crowd if any(_fits(spec, pattern) for pattern in machine.pin)]
         found = [*_unmatched(machine, crowd), *_too_many(machine, wanted, free, config)]
-        problems |= {f"{config.raw.place(('machine', machine.entry, 'pin'))}: {text}": None for text in found}
+        problems |= {
+            (f"{config.raw.place(('machine', machine.entry, 'pin'))}: {text}"): None
+            for text in found
+        }
         first = 0
         for spec in wanted if not found else ():
             if config.is_here(machine):
@@ -135,11 +171,18 @@ def _pinned(specs: Sequence[ProcessSpec], config: ClusterConfig) -> tuple[Proces
     return tuple(own.get(spec.name, spec) for spec in specs)
 
 
-def _too_many(machine: Machine, wanted: Sequence[ProcessSpec], free: Sequence[int], config: ClusterConfig) -> list[str]:
+def _too_many(
+    machine: Machine, wanted: Sequence[ProcessSpec], free: Sequence[int], config: ClusterConfig
+) -> list[str]:
     """What is wrong with the number of cores that pinned processes would get."""
     there = len(free) if config.is_here(machine) else machine.cores
     if any(not spec.threads for spec in wanted):
-        return [f"how many cores each process gets is not known: say threads, or cores, of machine '{machine.name}'"]
+        return [
+            (
+                "how many cores each process gets is not known: say threads, or cores, of "
+                f"machine '{machine.name}'"
+            )
+        ]
     count = sum(spec.threads for spec in wanted)
     if there is None or count <= there:
         return []
@@ -173,34 +216,51 @@ def files_of(config: ClusterConfig) -> dict[str, Files]:
     """Of the machines that say where their files lie."""
     base = str(config.raw.path.resolve().parent)
     return {
-        machine.name: Files(base, "" if config.is_here(machine) else machine.directory or "", machine.data or "")
+        machine.name: Files(
+            base, "" if config.is_here(machine) else machine.directory or "", machine.data or ""
+        )
         for machine in config.machine
         if machine.directory or machine.data
     }
 
 
 def data_here(config: ClusterConfig) -> str:
-    """Where relative sources of data begin on this machine: as a [[machine]] here says, else beside cluster.toml."""
-    here = next((machine for machine in config.machine if machine.data and config.is_here(machine)), None)
-    return Files(str(config.raw.path.resolve().parent), data=here.data or "" if here else "").data_root
+    """Where relative sources of data begin on this machine: as a [[machine]] here says, else beside
+    cluster.toml."""
+    here = next(
+        (machine for machine in config.machine if machine.data and config.is_here(machine)), None
+    )
+    return Files(
+        str(config.raw.path.resolve().parent), data=here.data or "" if here else ""
+    ).data_root
 
 
 def idle(placement: Placement, config: ClusterConfig) -> list[str]:
-    """What to tell of machines that nothing is placed on, a line for each entry of the file that has some."""
+    """What to tell of machines that nothing is placed on, a line for each entry of the file that
+    has some."""
     used = {spec.machine for spec in placement.processes}
     entries: defaultdict[int, list[str]] = defaultdict(list)
     for machine in config.machine:
         entries[machine.entry].append(machine.name)
-    unused = {entry: [name for name in names if name not in used] for entry, names in entries.items()}
+    unused = {
+        entry: [name for name in names if name not in used] for entry, names in entries.items()
+    }
     return [
-        f"{config.raw.place(('machine', entry))}: nothing is placed on {_some(names, len(entries[entry]))}"
+        (
+            f"{config.raw.place(('machine', entry))}: nothing is placed on "
+            f"{_some(names, len(entries[entry]))}"
+        )
         for entry, names in unused.items()
         if names
     ]
 
 
 def _some(names: Sequence[str], of: int) -> str:
-    return f"machine '{names[0]}'" if of == 1 else f"{len(names)} of its {of} machines: {_listed(names)}"
+    return (
+        f"machine '{names[0]}'"
+        if of == 1
+        else (f"{len(names)} of its {of} machines: {_listed(names)}")
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,7 +1,9 @@
-"""The program of a topology, where its actors live: an importable module, or the script that laid the topology out.
+"""The program of a topology, where its actors live: an importable module, or the script that laid
+the topology out.
 
-A script's own module is `__main__`, which no other process can import: there it is loaded by its path, under the name
-SCRIPT, as `multiprocessing` does it. So a script keeps what starts a run under `if __name__ == "__main__":`.
+A script's own module is `__main__`, which no other process can import: there it is loaded by its
+path, under the name SCRIPT, as `multiprocessing` does it. So a script keeps what starts a run under
+`if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT, Message
 from runtime.options import typed
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.topology import ActorSpec, Topology
 
 Role = Callable[..., Actor]
@@ -34,7 +36,8 @@ MAIN = "__main__"
 GUARD = 'keep that under `if __name__ == "__main__":`'
 
 _loading: list[str] = []  # scripts that are being loaded for their roles
-_failed: dict[str, BaseException] = {}  # and those that could not be: the first error tells more than the second
+# and those that could not be: the first error tells more than the second
+_failed: dict[str, BaseException] = {}
 
 
 def main_program() -> str:
@@ -43,11 +46,15 @@ def main_program() -> str:
     ConfigError if it has neither, as in a notebook.
     """
     main = sys.modules[MAIN]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    spec = getattr(main, "__spec__", None)
+    file = getattr(main, "__file__", None)
     if spec is not None:
         return str(spec.name)
     if file is None or not Path(file).is_file():
-        text = "the topology's program is __main__, which has no file here: its roles cannot reach other processes; "
+        text = (
+            "the topology's program is __main__, which has no file here: its roles cannot "
+            "reach other processes; "
+        )
         text += "write them into a module, or run the actors in this process with processes='here'"
         raise ConfigError([f"topology: {text}"])
     return str(Path(file).resolve())
@@ -59,7 +66,8 @@ def is_script(program: str) -> bool:
 
 
 def import_program(program: str) -> ModuleType:
-    """The program's module, imported by its name or, a script, by its path; what its import raises comes through."""
+    """The program's module, imported by its name or, a script, by its path; what its import raises
+    comes through."""
     if not is_script(program):
         return importlib.import_module(program)
     known = sys.modules.get(SCRIPT)
@@ -71,7 +79,8 @@ def import_program(program: str) -> ModuleType:
 
 
 def program_here(program: str) -> ModuleType | None:
-    """The program as this process has it already, perhaps as the script that runs; None if it has not."""
+    """The program as this process has it already, perhaps as the script that runs; None if it has
+    not."""
     with suppress(ConfigError):
         if program == main_program():
             return sys.modules[MAIN]
@@ -107,11 +116,14 @@ def roles_of(module: ModuleType) -> Mapping[str, Role]:
     roles = getattr(module, "ROLES", None)
     if isinstance(roles, dict):
         return roles
-    raise ConfigError([f"program '{module.__name__}' has no ROLES, a table of role names and actor classes"])
+    raise ConfigError(
+        [(f"program '{module.__name__}' has no ROLES, a table of role names and actor classes")]
+    )
 
 
 def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
-    """The class of an actor: of the program's roles, else an entry point of the group `convoy.roles`.
+    """The class of an actor: of the program's roles, else an entry point of the group
+    `convoy.roles`.
 
     ConfigError if there is none.
     """
@@ -119,11 +131,14 @@ def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
     if callable(found):
         return found
     known = ", ".join(sorted([*roles, *extensions.names(GROUP)]))
-    raise ConfigError([f"actor '{spec.name}': the program has no role '{spec.role}'; its roles are {known}"])
+    raise ConfigError(
+        [(f"actor '{spec.name}': the program has no role '{spec.role}'; its roles are {known}")]
+    )
 
 
 def options_of(role: Role, spec: ActorSpec) -> Any:
-    """An actor's options as its role declares them. ConfigError names the actor, the role and the key."""
+    """An actor's options as its role declares them. ConfigError names the actor, the role and the
+    key."""
     kind = getattr(role, "Options", None)
     try:
         if kind is not None:
@@ -134,15 +149,21 @@ def options_of(role: Role, spec: ActorSpec) -> Any:
     return spec.options
 
 
-def vocabulary_of(roles: Mapping[str, Role], topology: Topology) -> dict[str, Collection[type[Message]]]:
+def vocabulary_of(
+    roles: Mapping[str, Role], topology: Topology
+) -> dict[str, Collection[type[Message]]]:
     """Actor -> the messages that it understands. Who is made by a function is missing: it may be anybody."""
     found = {spec.name: role_of(roles, spec) for spec in topology.actors}
-    return {name: role.handlers for name, role in found.items() if isinstance(role, type) and issubclass(role, Actor)}
+    return {
+        name: role.handlers
+        for name, role in found.items()
+        if isinstance(role, type) and issubclass(role, Actor)
+    }
 
 
 def made_of(roles: Mapping[str, Role], spec: ActorSpec, files: Files | None = None) -> Actor:
-    """A new actor, with options of its own; those that have a method `at` as they are on a machine with these `files`.
-    ConfigError as `role_of` and `options_of`."""
+    """A new actor, with options of its own; those that have a method `at` as they are on a machine
+    with these `files`. ConfigError as `role_of` and `options_of`."""
     role = role_of(roles, spec)
     options = options_of(role, spec)
     if files is not None and (at := getattr(options, "at", None)) is not None:
@@ -156,15 +177,18 @@ def actor_of(module: ModuleType, spec: ActorSpec, files: Files | None = None) ->
 
 
 def checked(topology: Topology) -> Topology:
-    """The topology with all options as its program's roles declare them. ConfigError with every mistake in them, or if
-    the program cannot be imported."""
+    """The topology with all options as its program's roles declare them. ConfigError with every
+    mistake in them, or if the program cannot be imported."""
     try:
         roles = roles_of(import_program(topology.program))
     except ImportError as error:
-        raise ConfigError([f"topology: program '{topology.program}' cannot be imported: {error}"]) from None
+        raise ConfigError(
+            [(f"topology: program '{topology.program}' cannot be imported: {error}")]
+        ) from None
     actors: list[ActorSpec] = []
     problems: list[str] = []
-    made: dict[tuple[str, int], Any] = {}  # many actors may share one object, which can name all of them
+    # many actors may share one object, which can name all of them
+    made: dict[tuple[str, int], Any] = {}
     for spec in topology.actors:
         try:
             key = spec.role, id(spec.options)

@@ -1,4 +1,5 @@
-"""Which roads the processes of a run take: which of its machines are other hosts, and what that asks of their links."""
+"""Which roads the processes of a run take: which of its machines are other hosts, and what that
+asks of their links."""
 
 from __future__ import annotations
 
@@ -14,15 +15,16 @@ if TYPE_CHECKING:
 
 Transport = Literal["ipc", "tcp", "both"]
 OPEN = (  # told at each start
-    "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
+    "links.encryption is 'none': whoever is on the network between the machines can read all "
+    "that processes send, and "
     "take part in the run"
 )
 
 
 @dataclass(frozen=True)
 class Roads:
-    """`far`: the machines that are other hosts and have processes. `transport`: Unix sockets, TCP, or Unix sockets
-    within each host and TCP between them. `encrypted`: what leaves a host is."""
+    """`far`: the machines that are other hosts and have processes. `transport`: Unix sockets, TCP,
+    or Unix sockets within each host and TCP between them. `encrypted`: what leaves a host is."""
 
     far: tuple[Machine, ...]
     transport: Transport
@@ -41,9 +43,11 @@ class Roads:
 
 
 def roads_of(placement: Placement, config: ClusterConfig) -> Roads:
-    """What [links] and the machines that are used make of it. Namespaces stand for hosts; where TCP was asked for,
-    nothing is shared with or within them, so that all that is sent can be seen on the wire."""
-    links, used = config.links, {spec.machine for spec in placement.processes}
+    """What [links] and the machines that are used make of it. Namespaces stand for hosts; where TCP
+    was asked for, nothing is shared with or within them, so that all that is sent can be seen on
+    the wire."""
+    links = config.links
+    used = {spec.machine for spec in placement.processes}
     far = tuple(machine for machine in config.machine if machine.name in used and is_far(machine))
     auto: Transport = "both" if far else "ipc"
     transport: Transport = auto if links.transport == "auto" else links.transport

@@ -1,4 +1,5 @@
-"""Is there room for a plan? What its actors will hold against what the machine has: decided before anything starts."""
+"""Is there room for a plan? What its actors will hold against what the machine has: decided before
+anything starts."""
 
 from __future__ import annotations
 
@@ -11,15 +12,31 @@ MOST_NAMED = 3
 
 
 def warned(held: Mapping[str, int], total: int | None, available: int | None) -> list[str]:
-    """What to tell of actors that hold so many bytes in all, at least, on a machine that has `total` bytes, of which
-    `available` are not in use; None where that is not known. ConfigError if they can never fit."""
+    """What to tell of actors that hold so many bytes in all, at least, on a machine that has
+    `total` bytes, of which `available` are not in use; None where that is not known. ConfigError if
+    they can never fit."""
     needed = sum(held.values())
     largest = sorted(held, key=lambda actor: -held[actor])[:MOST_NAMED]
-    told = f"the actors will hold {shown(needed)} at least ({', '.join(f'{who} {shown(held[who])}' for who in largest)}"
+    told = (
+        f"the actors will hold {shown(needed)} at least "
+        f"({', '.join(f'{who} {shown(held[who])}' for who in largest)}"
+    )
     told += ", ...)" if len(held) > MOST_NAMED else ")"
     if total is not None and needed > total:
         mend = "use a smaller batch or net, or fewer workers; `plan` shows what each holds"
-        raise ConfigError([f"memory: {told}, but this machine (or its control group) has {shown(total)}: {mend}"])
+        raise ConfigError(
+            [
+                (
+                    f"memory: {told}, but this machine (or its control group) has "
+                    f"{shown(total)}: {mend}"
+                )
+            ]
+        )
     if available is not None and needed > available:
-        return [f"memory: {told}, but only {shown(available)} of this machine are free now: the kernel may kill roles"]
+        return [
+            (
+                f"memory: {told}, but only {shown(available)} of this machine are free now: "
+                "the kernel may kill roles"
+            )
+        ]
     return []

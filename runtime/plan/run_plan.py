@@ -20,13 +20,14 @@ from runtime.machine.addresses import is_loopback, own
 from runtime.machine.files import replace
 from runtime.messages.message import Lane
 from runtime.options import plain
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.topology import Placement
 from runtime.records import files
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
-WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)  # of what is no plan
+# of what is no plan
+WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
 SAID = "said.toml"  # beside it, of a run that was scaled: what cluster.toml said before
 MACHINE = "machine"  # as metrics_address: that of the process's machine
 _TCP = re.compile(r"(?:tcp|curve)://(.+):\d+")
@@ -40,9 +41,11 @@ def key_file(socket_directory: str | Path, process: str) -> Path:
 @dataclass(frozen=True)
 class RunPlan:
     """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`, `scheme`: see Roads;
-    `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
+    `shared_memory`: processes of one host read one another's arrays in place;
+    `record_service_times`: each process
     leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it;
-    `metrics_ports`: see `metrics_port`; `metrics_names`: by which pages may be called, see serving.hosts; `files`:
+    `metrics_ports`: see `metrics_port`; `metrics_names`: by which pages may be called, see
+    serving.hosts; `files`:
     machine -> where its files lie, if not as here; `trace`: from the first moment on; `observe`: count and serve
     metrics."""
 
@@ -72,12 +75,14 @@ class RunPlan:
         if self.transport == "ipc":
             return (near,)
         spec = next(spec for spec in self.placement.processes if spec.name == process)
-        port, address = str(spec.port + (lane == "bulk")) if spec.port else "*", self.address(spec.machine)
+        port = str(spec.port + (lane == "bulk")) if spec.port else "*"
+        address = self.address(spec.machine)
         far = f"{'tcp' if is_loopback(address) else self.scheme}://{address}:{port}"
         return (far,) if self.transport == "tcp" else (near, far)
 
     def address(self, machine: str) -> str:
-        """The number that this machine's processes listen at, picked on it. LaunchError names machine and host."""
+        """The number that this machine's processes listen at, picked on it. LaunchError names
+        machine and host."""
         up = next((found[1] for at in self.supervisor.control if (found := _TCP.match(at))), "")
         try:
             return own(self.addresses[machine], up)
@@ -85,12 +90,14 @@ class RunPlan:
             raise LaunchError(f"machine '{machine}' (host {platform.node()}): {error}") from None
 
     def metrics_port(self, process: str) -> int:
-        """Where a process serves its metrics; 0: at any free port. Those of one machine count up from `metrics_ports`,
-        in the order of the plan; machines with a loopback address are one."""
+        """Where a process serves its metrics; 0: at any free port. Those of one machine count up
+        from `metrics_ports`, in the order of the plan; machines with a loopback address are one."""
         if not self.metrics_ports:
             return 0
         homes = {spec.name: self._loopback_of(spec.machine) for spec in self.placement.processes}
-        return self.metrics_ports + [name for name in homes if homes[name] == homes[process]].index(process)
+        return self.metrics_ports + [name for name in homes if homes[name] == homes[process]].index(
+            process
+        )
 
     def _loopback_of(self, machine: str) -> str:
         """Machines that share one have one name here."""
@@ -98,13 +105,17 @@ class RunPlan:
         return machine if own_stack else ""
 
     def key_file(self, process: str) -> Path:
-        """Where the Keys of a process lie on its host: in the private folder, never in the run directory."""
+        """Where the Keys of a process lie on its host: in the private folder, never in the run
+        directory."""
         return key_file(self.socket_directory, process)
 
     def write(self, directory: Path) -> None:
         """Write the plan into the run directory."""
         names = [field.name for field in dataclasses.fields(self) if field.name != "placement"]
-        data = {"placement": self.placement.to_data(), **{name: plain(getattr(self, name)) for name in names}}
+        data = {
+            "placement": self.placement.to_data(),
+            **{name: plain(getattr(self, name)) for name in names},
+        }
         replace(directory / FILE, json.dumps(data, indent=1).encode())
 
     @staticmethod
@@ -113,12 +124,18 @@ class RunPlan:
         path = directory / FILE
         data = files.read_json(path)
         if data.get("clock") == "virtual":
-            raise files.Damaged(path, "found the plan of a run on the virtual clock, which no process hosts")
+            raise files.Damaged(
+                path, ("found the plan of a run on the virtual clock, which no process hosts")
+            )
         try:
             kinds = get_type_hints(RunPlan)
             if unknown := sorted(data.keys() - kinds):
                 raise ValueError(f"unknown {', '.join(unknown)}")
-            told = {name: msgspec.convert(said, kinds[name]) for name, said in data.items() if name != "placement"}
+            told = {
+                name: msgspec.convert(said, kinds[name])
+                for name, said in data.items()
+                if name != "placement"
+            }
             plan = RunPlan(Placement.from_data(data["placement"]), **told)
             if not plan.supervisor.control or not plan.supervisor.bulk:
                 raise ValueError("the addresses of `up` are missing")
@@ -128,8 +145,8 @@ class RunPlan:
 
 
 def placement_in(directory: Path) -> Placement | None:
-    """The actors of the run in this directory, and where they live; None of a run whose actors live on the loop of a
-    script. Damaged."""
+    """The actors of the run in this directory, and where they live; None of a run whose actors live
+    on the loop of a script. Damaged."""
     path = directory / FILE
     try:
         return Placement.from_data(files.read_json(path)["placement"])

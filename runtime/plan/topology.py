@@ -1,7 +1,9 @@
-"""A topology: which actors there are, who talks to whom, who leads; and its placement into processes and machines.
+"""A topology: which actors there are, who talks to whom, who leads; and its placement into
+processes and machines.
 
-A program's `plan(...)` returns a Topology; `place` turns it into a Placement by the rules of cluster.toml; both
-are plain data that travel to the role processes as JSON. Nothing is started here.
+A program's `plan(...)` returns a Topology; `place` turns it into a Placement by the rules of
+cluster.toml; both are plain data that travel to the role processes as JSON. Nothing is started
+here.
 """
 
 from __future__ import annotations
@@ -21,17 +23,20 @@ import msgspec
 from runtime.errors import ConfigError
 from runtime.options import plain
 
-SUPERVISOR = "supervisor"  # the actor that leads every run's processes; no program's actor is called so
+# the actor that leads every run's processes; no program's actor is called so
+SUPERVISOR = "supervisor"
 Link = tuple[str, str]  # two actors, the sender first where that matters
 
 
 @dataclass(frozen=True)
 class ActorSpec:
-    """An actor to be: its unique name, its role (a key of the program's ROLES, or the name of an entry point in the
-    group `convoy.roles`) and its options: the role's `Options`, or the same as plain data.
+    """An actor to be: its unique name, its role (a key of the program's ROLES, or the name of an
+    entry point in the group `convoy.roles`) and its options: the role's `Options`, or the same as
+    plain data.
 
-    Actors that name the same `process` share it, unless cluster.toml says otherwise.
-    `emulated`: its array work takes the time that a profile says, {"profile": path or "" for no time, "seed": number}.
+    Actors that name the same `process` share it, unless cluster.toml says otherwise. `emulated`:
+    its array work takes the time that a profile says, {"profile": path or "" for no time, "seed":
+    number}.
     """
 
     name: str
@@ -43,7 +48,8 @@ class ActorSpec:
 
 @dataclass(frozen=True)
 class Topology:
-    """Actors, the pairs of actors that talk (in either direction), and the actor whose end ends the run."""
+    """Actors, the pairs of actors that talk (in either direction), and the actor whose end ends the
+    run."""
 
     program: str
     actors: tuple[ActorSpec, ...]
@@ -55,10 +61,13 @@ class Topology:
         problems = [f"topology: two actors are called '{name}'" for name in _repeated(names)]
         ends = {name for link in self.links for name in link}
         problems += [
-            f"topology: no actor is called '{name}', but a link names it" for name in sorted(ends - set(names))
+            (f"topology: no actor is called '{name}', but a link names it")
+            for name in sorted(ends - set(names))
         ]
         problems += [
-            f"topology: an actor is called '{name}', which is kept for the runtime" for name in names if _kept(name)
+            (f"topology: an actor is called '{name}', which is kept for the runtime")
+            for name in names
+            if _kept(name)
         ]
         if self.lead not in names:
             problems.append(f"topology: no actor is called '{self.lead}', but it is to lead")
@@ -72,9 +81,10 @@ class Topology:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A process to be: on which machine, with which actors, how many BLAS threads (0: its share of the machine's cores)
-    and which TCP port (0 = any), and the cores that it stays on (none: all). On a machine whose cores are not known
-    here it is the `first_core` of as many as it has threads; see `cores.settled`."""
+    """A process to be: on which machine, with which actors, how many BLAS threads (0: its share of
+    the machine's cores) and which TCP port (0 = any), and the cores that it stays on (none: all).
+    On a machine whose cores are not known here it is the `first_core` of as many as it has threads;
+    see `cores.settled`."""
 
     name: str
     machine: str
@@ -102,13 +112,16 @@ class Placement:
         return {actor: process.name for process in self.processes for actor in process.actors}
 
     def neighbours(self, process: str) -> dict[str, tuple[str, ...]]:
-        """The processes that `process` exchanges messages with (itself too, if so), with their actors."""
+        """The processes that `process` exchanges messages with (itself too, if so), with their
+        actors."""
         return self._neighbours.get(process, {})
 
     @cached_property
     def _neighbours(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Of all processes at once, in the order of the processes: each of thousands is asked for."""
-        home, actors = self.process_of(), {spec.name: spec.actors for spec in self.processes}
+        """Of all processes at once, in the order of the processes: each of thousands is asked
+        for."""
+        home = self.process_of()
+        actors = {spec.name: spec.actors for spec in self.processes}
         order = {name: number for number, name in enumerate(actors)}
         wanted: defaultdict[str, set[str]] = defaultdict(set)
         for a, b in self.topology.links:
@@ -124,12 +137,24 @@ class Placement:
         return json.dumps(self.to_data(), indent=1)
 
     def to_data(self) -> dict[str, Any]:
-        """The same as plain data. Options that actors share stand there once: those of a thousand may name all."""
+        """The same as plain data. Options that actors share stand there once: those of a thousand
+        may name all."""
         shared: dict[int, int] = {}  # id -> number among `options`
-        numbers = [shared.setdefault(id(actor.options), len(shared)) for actor in self.topology.actors]
-        options = {number: actor.options for number, actor in zip(numbers, self.topology.actors, strict=True)}
+        numbers = [
+            shared.setdefault(id(actor.options), len(shared)) for actor in self.topology.actors
+        ]
+        options = {
+            number: actor.options
+            for number, actor in zip(numbers, self.topology.actors, strict=True)
+        }
         actors = [
-            {"name": a.name, "role": a.role, "options": number, "process": a.process, "emulated": plain(a.emulated)}
+            {
+                "name": a.name,
+                "role": a.role,
+                "options": number,
+                "process": a.process,
+                "emulated": plain(a.emulated),
+            }
             for number, a in zip(numbers, self.topology.actors, strict=True)
         ]
         topology: dict[str, Any] = {
@@ -137,7 +162,10 @@ class Placement:
             "lead": self.topology.lead,
             "links": self.topology.links,
         }
-        topology |= {"actors": actors, "options": [plain(options[number]) for number in range(len(options))]}
+        topology |= {
+            "actors": actors,
+            "options": [plain(options[number]) for number in range(len(options))],
+        }
         return {"topology": topology, "processes": [plain(spec) for spec in self.processes]}
 
     @staticmethod
@@ -150,8 +178,15 @@ class Placement:
         """Read what `to_data` made. ValueError, TypeError or KeyError if that did not make it."""
         topology = data["topology"]
         options = topology["options"]
-        actors = tuple(ActorSpec(**{**actor, "options": options[actor["options"]]}) for actor in topology["actors"])
-        if not all(isinstance(text, str) for actor in actors for text in (actor.name, actor.role, actor.process)):
+        actors = tuple(
+            ActorSpec(**{**actor, "options": options[actor["options"]]})
+            for actor in topology["actors"]
+        )
+        if not all(
+            isinstance(text, str)
+            for actor in actors
+            for text in (actor.name, actor.role, actor.process)
+        ):
             raise ValueError("an actor whose name, role or process is no text")
         try:
             found = Topology(
@@ -163,15 +198,18 @@ class Placement:
         except ConfigError as error:
             raise ValueError(error.problems[0]) from None
         placement = Placement(found, msgspec.convert(data["processes"], tuple[ProcessSpec, ...]))
-        if sorted(name for spec in placement.processes for name in spec.actors) != sorted(a.name for a in actors):
+        if sorted(name for spec in placement.processes for name in spec.actors) != sorted(
+            a.name for a in actors
+        ):
             raise ValueError("the processes do not host each actor once")
         return placement
 
 
 @dataclass(frozen=True)
 class ProcessRule:
-    """From cluster.toml: actors whose names match one of `actors` share the process `name` on `machine`; or, where
-    several `machines` are named, the processes `name-machine`, one on each, with a share of them."""
+    """From cluster.toml: actors whose names match one of `actors` share the process `name` on
+    `machine`; or, where several `machines` are named, the processes `name-machine`, one on each,
+    with a share of them."""
 
     name: str
     machine: str
@@ -186,17 +224,22 @@ Group = tuple[str, str, tuple[str, ...]]  # process, machine, actors
 def group_into_processes(
     topology: Topology, rules: Iterable[ProcessRule], default_machine: str, together: bool
 ) -> list[Group]:
-    """Rules first, in order; the rest in the process that each names, or one process each, or all `together` in one.
-    Those that no rule takes are on the `default_machine`. ConfigError."""
+    """Rules first, in order; the rest in the process that each names, or one process each, or all
+    `together` in one. Those that no rule takes are on the `default_machine`. ConfigError."""
     names = [actor.name for actor in topology.actors]
     left = dict.fromkeys(names)
     groups: list[Group] = []
     problems: list[str] = []
     for rule in rules:
-        taken = tuple(name for name in left if any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.actors))
+        taken = tuple(
+            name
+            for name in left
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.actors)
+        )
         if not taken:
             problems.append(
-                f"{rule.where}: no actor left matches {list(rule.actors)}; the actors are {', '.join(names)}"
+                f"{rule.where}: no actor left matches {list(rule.actors)}; the actors are "
+                f"{', '.join(names)}"
             )
         for name in taken:
             del left[name]
@@ -210,11 +253,16 @@ def group_into_processes(
                 homes.setdefault(actor.process or actor.name, []).append(actor.name)
         groups.extend((home, default_machine, tuple(members)) for home, members in homes.items())
     problems += [
-        f"process '{name}': two processes would be called '{name}' (a process without a rule has its actor's name, "
+        f"process '{name}': two processes would be called '{name}' (a process without a rule "
+        "has its actor's name, "
         "or 'convoy'); choose another name"
         for name in _repeated([name for name, _, _ in groups])
     ]
-    problems += [f"process '{name}': this name is kept for the runtime" for name, _, _ in groups if _kept(name)]
+    problems += [
+        (f"process '{name}': this name is kept for the runtime")
+        for name, _, _ in groups
+        if _kept(name)
+    ]
     if problems:
         raise ConfigError(problems)
     return groups
@@ -230,8 +278,8 @@ def _shared_out(rule: ProcessRule, taken: tuple[str, ...]) -> list[Group]:
 
 
 def blocks(count: int, weights: Sequence[int]) -> list[int]:
-    """Where to cut `count` things in a row so that each of them with a weight gets its part: len(weights) + 1 cuts,
-    which differ from the exact ones by less than one."""
+    """Where to cut `count` things in a row so that each of them with a weight gets its part:
+    len(weights) + 1 cuts, which differ from the exact ones by less than one."""
     whole = sum(weights)
     return [0, *(count * up_to // whole for up_to in itertools.accumulate(weights))]
 

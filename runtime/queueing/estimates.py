@@ -1,4 +1,5 @@
-"""Means of what a simulation measured, with their confidence: a figure without it proves nothing."""
+"""Means of what a simulation measured, with their confidence: a figure without it proves
+nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ class Estimate:
 
 
 def batch_means(values: Sequence[float]) -> Estimate:
-    """Of a series whose neighbours depend on each other: BATCHES long stretches hardly do. ValueError if it has fewer
-    values. (Law and Kelton, Simulation Modeling and Analysis, on batch means.)"""
+    """Of a series whose neighbours depend on each other: BATCHES long stretches hardly do.
+    ValueError if it has fewer values. (Law and Kelton, Simulation Modeling and Analysis, on batch
+    means.)"""
     size = len(values) // BATCHES
     if not size:
         raise ValueError(f"found {len(values)} values, expected {BATCHES} at least")

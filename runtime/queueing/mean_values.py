@@ -1,9 +1,11 @@
-"""Closed networks of queues by mean value analysis: throughput, waiting and use of every station, without simulating.
+"""Closed networks of queues by mean value analysis: throughput, waiting and use of every station,
+without simulating.
 
-A job is a compute group that is always somewhere: computing, or waiting or being served at a station (the FC server, a
-link). Source: Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", JACM 27 (1980). Exact
-for stations that serve in order of arrival with exponential times, equal for all classes, and for any order and spread
-where service is shared (PS) or nobody waits. `variation` other than 1 is the approximation named at `Station`.
+A job is a compute group that is always somewhere: computing, or waiting or being served at a
+station (the FC server, a link). Source: Reiser and Lavenberg, "Mean-value analysis of closed
+multichain queuing networks", JACM 27 (1980). Exact for stations that serve in order of arrival with
+exponential times, equal for all classes, and for any order and spread where service is shared (PS)
+or nobody waits. `variation` other than 1 is the approximation named at `Station`.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Station:
-    """`servers` work side by side; None: as many as there are jobs, nobody waits. `variation` is the squared
-    coefficient of variation of a service time (0: no spread, 1: exponential): a job that arrives finds the one in
-    service with (1 + variation) / 2 of its time to go. Exact for M/G/1, an approximation here (Reiser 1979)."""
+    """`servers` work side by side; None: as many as there are jobs, nobody waits. `variation` is
+    the squared coefficient of variation of a service time (0: no spread, 1: exponential): a job
+    that arrives finds the one in service with (1 + variation) / 2 of its time to go. Exact for
+    M/G/1, an approximation here (Reiser 1979)."""
 
     name: str
     servers: int | None = 1
@@ -27,8 +30,9 @@ class Station:
 
 @dataclass(frozen=True)
 class Solution:
-    """`throughput`: cycles a second, per class. Of each station: `use` (mean number of busy servers), `waiting` (mean
-    number of jobs there, in service or not), `seconds` that a cycle spends there, per class."""
+    """`throughput`: cycles a second, per class. Of each station: `use` (mean number of busy
+    servers), `waiting` (mean number of jobs there, in service or not), `seconds` that a cycle
+    spends there, per class."""
 
     throughput: Mapping[str, float]
     use: Mapping[str, float]
@@ -42,43 +46,60 @@ class Solution:
 
 
 def solve(stations: Sequence[Station], demands: Mapping[str, float], jobs: int) -> Solution:
-    """`jobs` equal jobs; `demands`: seconds of service that a cycle needs at each station. Exact for one class, also
-    where a station has several servers (marginal probabilities). ValueError for demands that are no demands."""
+    """`jobs` equal jobs; `demands`: seconds of service that a cycle needs at each station. Exact
+    for one class, also where a station has several servers (marginal probabilities). ValueError for
+    demands that are no demands."""
     _check(stations, {"": demands}, {"": jobs})
     waiting = dict.fromkeys(demands, 0.0)
-    busy = {station.name: [1.0] + [0.0] * ((station.servers or 1) - 1) for station in stations}  # P(n jobs there)
-    throughput, use, seconds = 0.0, dict.fromkeys(demands, 0.0), dict.fromkeys(demands, 0.0)
+    # P(n jobs there)
+    busy = {station.name: [1.0] + [0.0] * ((station.servers or 1) - 1) for station in stations}
+    throughput = 0.0
+    use = dict.fromkeys(demands, 0.0)
+    seconds = dict.fromkeys(demands, 0.0)
     for population in range(1, jobs + 1):
         for station in stations:
             seconds[station.name] = _residence(station, demands[station.name], waiting, use, busy)
         throughput = population / sum(seconds.values()) if any(seconds.values()) else math.inf
         for station in stations:
-            name, demand = station.name, demands[station.name]
+            name = station.name
+            demand = demands[station.name]
             waiting[name], use[name] = throughput * seconds[name], throughput * demand
             if station.servers and station.servers > 1:
                 busy[name] = _marginal(busy[name], station.servers, use[name], population)
-    return Solution({"": throughput}, use, waiting, {("", name): value for name, value in seconds.items()})
+    return Solution(
+        {"": throughput}, use, waiting, {("", name): value for name, value in seconds.items()}
+    )
 
 
 def solve_classes(
     stations: Sequence[Station], demands: Mapping[str, Mapping[str, float]], jobs: Mapping[str, int]
 ) -> Solution:
-    """Several classes of jobs, as groups of unequal devices: `demands` and `jobs` per class. Every station has one
-    server, or serves all. Exact; its work is the product of all (jobs + 1), so at most 2 ** 20 of these. ValueError."""
+    """Several classes of jobs, as groups of unequal devices: `demands` and `jobs` per class. Every
+    station has one server, or serves all. Exact; its work is the product of all (jobs + 1), so at
+    most 2 ** 20 of these. ValueError."""
     _check(stations, demands, jobs)
     if math.prod(count + 1 for count in jobs.values()) > 1 << 20:
-        raise ValueError("too many combinations of jobs for exact mean values: simulate it (events)")
+        raise ValueError(
+            "too many combinations of jobs for exact mean values: simulate it (events)"
+        )
     if any(station.servers not in (1, None) for station in stations):
-        raise ValueError("several classes at a station with several servers have no exact mean values here")
+        raise ValueError(
+            "several classes at a station with several servers have no exact mean values here"
+        )
     classes = list(jobs)
-    queues: dict[tuple[int, ...], dict[str, float]] = {tuple(0 for _ in classes): {s.name: 0.0 for s in stations}}
-    uses: dict[tuple[int, ...], dict[str, float]] = {tuple(0 for _ in classes): {s.name: 0.0 for s in stations}}
+    queues: dict[tuple[int, ...], dict[str, float]] = {
+        tuple(0 for _ in classes): {s.name: 0.0 for s in stations}
+    }
+    uses: dict[tuple[int, ...], dict[str, float]] = {
+        tuple(0 for _ in classes): {s.name: 0.0 for s in stations}
+    }
     throughput: dict[str, float] = {}
     seconds: dict[tuple[str, str], float] = {}
     for population in itertools.product(*(range(jobs[name] + 1) for name in classes)):
         if not any(population):
             continue
-        throughput, seconds = {}, {}
+        throughput = {}
+        seconds = {}
         for place, (name, count) in enumerate(zip(classes, population, strict=True)):
             if not count:
                 continue
@@ -88,15 +109,22 @@ def solve_classes(
                 seconds[name, station.name] = _found(station, demand, queues[fewer], uses[fewer])
             throughput[name] = count / sum(seconds[name, station.name] for station in stations)
         rates = {
-            s.name: [(throughput[n], seconds[n, s.name], demands[n][s.name]) for n in throughput] for s in stations
+            s.name: [(throughput[n], seconds[n, s.name], demands[n][s.name]) for n in throughput]
+            for s in stations
         }
-        queues[population] = {s.name: sum(rate * spent for rate, spent, _ in rates[s.name]) for s in stations}
-        uses[population] = {s.name: sum(rate * demand for rate, _, demand in rates[s.name]) for s in stations}
+        queues[population] = {
+            s.name: sum(rate * spent for rate, spent, _ in rates[s.name]) for s in stations
+        }
+        uses[population] = {
+            s.name: sum(rate * demand for rate, _, demand in rates[s.name]) for s in stations
+        }
     last = tuple(jobs.values())
     return Solution(throughput, uses[last], queues[last], seconds)
 
 
-def _check(stations: Sequence[Station], demands: Mapping[str, Mapping[str, float]], jobs: Mapping[str, int]) -> None:
+def _check(
+    stations: Sequence[Station], demands: Mapping[str, Mapping[str, float]], jobs: Mapping[str, int]
+) -> None:
     names = {station.name for station in stations}
     if len(names) < len(stations):
         raise ValueError("two stations have one name")
@@ -104,19 +132,34 @@ def _check(stations: Sequence[Station], demands: Mapping[str, Mapping[str, float
         raise ValueError("every class needs demands and jobs")
     for name, wanted in demands.items():
         if wanted.keys() != names:
-            raise ValueError(f"class '{name}': found demands at {sorted(wanted)}, expected them at {sorted(names)}")
-        if any(not math.isfinite(value) or value < 0 for value in wanted.values()) or not any(wanted.values()):
-            raise ValueError(f"class '{name}': demands are finite seconds >= 0, and one at least is more than 0")
+            raise ValueError(
+                f"class '{name}': found demands at {sorted(wanted)}, expected "
+                f"them at {sorted(names)}"
+            )
+        if any(not math.isfinite(value) or value < 0 for value in wanted.values()) or not any(
+            wanted.values()
+        ):
+            raise ValueError(
+                f"class '{name}': demands are finite seconds >= 0, and one at least is more than 0"
+            )
         if jobs[name] < 0 or not any(jobs.values()):
-            raise ValueError(f"class '{name}': found {jobs[name]} jobs, expected a number >= 0, and one job at least")
+            raise ValueError(
+                f"class '{name}': found {jobs[name]} jobs, expected a number >= "
+                "0, and one job at least"
+            )
     for station in stations:
         if (station.servers is not None and station.servers < 1) or station.variation < 0:
-            raise ValueError(f"station '{station.name}': expected servers >= 1 and a variation >= 0")
+            raise ValueError(
+                f"station '{station.name}': expected servers >= 1 and a variation >= 0"
+            )
 
 
-def _found(station: Station, demand: float, waiting: Mapping[str, float], use: Mapping[str, float]) -> float:
-    """Seconds a job spends at a station with one server: its own service, that of those it finds waiting, and the rest
-    of the one in service. A job finds what a network with one job less has on average (the arrival theorem)."""
+def _found(
+    station: Station, demand: float, waiting: Mapping[str, float], use: Mapping[str, float]
+) -> float:
+    """Seconds a job spends at a station with one server: its own service, that of those it finds
+    waiting, and the rest of the one in service. A job finds what a network with one job less has on
+    average (the arrival theorem)."""
     if station.servers is None:
         return demand
     in_service = use[station.name]
@@ -135,7 +178,10 @@ def _residence(
     servers = station.servers
     if servers is None or servers == 1:
         return _found(station, demand, waiting, use)
-    free = sum((servers - count - 1) * share for count, share in enumerate(busy[station.name][: servers - 1]))
+    free = sum(
+        (servers - count - 1) * share
+        for count, share in enumerate(busy[station.name][: servers - 1])
+    )
     return demand / servers * (1.0 + waiting[station.name] + free)
 
 

@@ -1,7 +1,9 @@
-"""The files of a run directory, read in one way: only regular files, of bounded size, and what is wrong with one is
-told in one way. A file may be half-written, damaged, or something else under its name.
+"""The files of a run directory, read in one way: only regular files, of bounded size, and what is
+wrong with one is told in one way. A file may be half-written, damaged, or something else under its
+name.
 
-    runs/x/plan.json: it is damaged: not JSON (line 3, column 5); expected the plan of a run; `status` works without it
+    runs/x/plan.json: it is damaged: not JSON (line 3, column 5); expected the plan of a run;
+    `status` works without it
 
 A reader that can do without the file catches Damaged, and tells its text.
 """
@@ -20,15 +22,15 @@ from typing import Any
 from runtime import regular
 from runtime.errors import ConfigError, ConvoyError
 from runtime.reasons import reason
-from runtime.text import bounded
+from runtime.terminal_text import bounded
 
 LONGEST = 16 << 20  # bytes of a line: a longer one is damaged
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A file of every run directory. `what` it should be; `most` bytes; `mend`: what a person can do, or what works
-    without the file."""
+    """A file of every run directory. `what` it should be; `most` bytes; `mend`: what a person can
+    do, or what works without the file."""
 
     what: str
     mend: str
@@ -37,21 +39,35 @@ class Kind:
 
 KINDS = {
     "run.json": Kind("the identity of a run", "the run goes by what its journal says"),
-    "config.toml": Kind("the configuration of a run", "a copy of its cluster.toml can take the place"),
-    "said.toml": Kind("what cluster.toml said before the run was scaled", "without it the run counts as not scaled"),
+    "config.toml": Kind(
+        "the configuration of a run", ("a copy of its cluster.toml can take the place")
+    ),
+    "said.toml": Kind(
+        ("what cluster.toml said before the run was scaled"),
+        "without it the run counts as not scaled",
+    ),
     "plan.json": Kind(
         "the plan of a run by this version of Convoy",
         "`ps`, `status`, `events`, `logs`, `report` and `down` work without it",
         256 << 20,
     ),
     "versions.json": Kind("the versions that a run used", "nothing else needs it"),
-    "tuning.json": Kind("the record of a run with a tuner", "the record of another run can take its place", 64 << 20),
+    "tuning.json": Kind(
+        "the record of a run with a tuner",
+        ("the record of another run can take its place"),
+        64 << 20,
+    ),
     "events.jsonl": Kind("the journal of a run", "only the journal says what happened in the run"),
     "usage.jsonl": Kind("what each process of a run has done", "the report works without it"),
     "trace.json": Kind("the trace of a run", "the report works without it"),
-    "clocks.json": Kind("the clocks of a traced run", "without it the parts of a trace cannot be joined: remove them"),
+    "clocks.json": Kind(
+        "the clocks of a traced run",
+        ("without it the parts of a trace cannot be joined: remove them"),
+    ),
 }
-_LOCK = Kind("the lock of an `up`", "remove it if no `up` runs on any host that shares the folder", 2048)
+_LOCK = Kind(
+    "the lock of an `up`", ("remove it if no `up` runs on any host that shares the folder"), 2048
+)
 _OTHER = Kind("a file of a run", "the other files work without it")
 
 
@@ -61,7 +77,8 @@ def kind_of(path: Path) -> Kind:
 
 
 class Damaged(ConfigError):
-    """A file of a run directory cannot be read, or is not what its name says. `is_others`: it is another user's."""
+    """A file of a run directory cannot be read, or is not what its name says. `is_others`: it is
+    another user's."""
 
     is_others = False
 
@@ -75,13 +92,16 @@ class Missing(Damaged):
 
 
 def damaged(path: Path, why: str | Exception, like: str = "") -> Damaged:
-    """The error of a file whose content is not what its name says. `why` may be the error of who tried to read it."""
-    return Damaged(path, f"it is damaged: {f'no {why} in it' if isinstance(why, KeyError) else why}", like)
+    """The error of a file whose content is not what its name says. `why` may be the error of who
+    tried to read it."""
+    return Damaged(
+        path, (f"it is damaged: {f'no {why} in it' if isinstance(why, KeyError) else why}"), like
+    )
 
 
 def read_bytes(path: Path, like: str = "") -> bytes:
-    """The whole file; `like`: the name of the file in a run directory that it is, where it has another. Damaged,
-    Missing."""
+    """The whole file; `like`: the name of the file in a run directory that it is, where it has
+    another. Damaged, Missing."""
     try:
         return regular.read_bytes(path, kind_of(Path(like) if like else path).most)
     except OSError as error:
@@ -141,7 +161,8 @@ class LeftOut:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._count, self._first = 0, ""
+        self._count = 0
+        self._first = ""
 
     def __repr__(self) -> str:
         return f"<{self._count} lines left out of {self._path}>"
@@ -159,8 +180,8 @@ class LeftOut:
 
 
 class Lines:
-    """The lines of a file that may grow. A line that is longer than LONGEST is given without its middle and end, so
-    it is damaged for whoever reads it."""
+    """The lines of a file that may grow. A line that is longer than LONGEST is given without its
+    middle and end, so it is damaged for whoever reads it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -183,7 +204,8 @@ class Lines:
                 file.seek(self._at)
                 while line := file.readline(LONGEST):
                     begin = line
-                    while len(line) == LONGEST and not line.endswith(b"\n"):  # go on to the end of the line
+                    # go on to the end of the line
+                    while len(line) == LONGEST and not line.endswith(b"\n"):
                         line = file.readline(LONGEST)
                     if not line.endswith(b"\n") and not last:
                         return

@@ -1,8 +1,10 @@
-"""The file of a lock of `up`, `.up-ID.lock` next to the run directories: what it says, and whether it is held.
+"""The file of a lock of `up`, `.up-ID.lock` next to the run directories: what it says, and whether
+it is held.
 
-Its owner holds an flock on it, and writes into it who holds it, which run is the present one, and every two seconds the
-time. A process on the same kernel asks the flock; a process on another host of a shared file system reads the time. A
-file `.up-ID.end` beside it asks `up` to end, from wherever the folder is reached.
+Its owner holds an flock on it, and writes into it who holds it, which run is the present one, and
+every two seconds the time. A process on the same kernel asks the flock; a process on another host
+of a shared file system reads the time. A file `.up-ID.end` beside it asks `up` to end, from
+wherever the folder is reached.
 
     .up-ID.lock   {"up": ID, "host": .., "boot": .., "pid": .., "run": .., "state": .., "renewed": ..}
     .up-ID.end    {"now": false}
@@ -22,15 +24,20 @@ from runtime.records import files
 RENEW_SECONDS = 2.0
 SIZE = 2048  # bytes of the file, always: it is written in one piece
 LONGEST_NAME = 255  # bytes of a file's name
-LOCK, END, NEW = ".lock", ".end", ".new"
-RUNNING, BETWEEN, CHOOSING = "running", "between two runs", "choosing a preset"  # what `up` is at
+LOCK = ".lock"
+END = ".end"
+NEW = ".new"
+RUNNING = "running"  # what `up` is at
+BETWEEN = "between two runs"
+CHOOSING = "choosing a preset"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What the file of a lock says: the host and the process that hold it, the name of the present run directory, what
-    `up` is at, and when that was renewed, in seconds since 1970. `inode`: of the file, as its holder sees it; a process
-    that sees another one looks through another mount, where the flock may not count."""
+    """What the file of a lock says: the host and the process that hold it, the name of the present
+    run directory, what `up` is at, and when that was renewed, in seconds since 1970. `inode`: of
+    the file, as its holder sees it; a process that sees another one looks through another mount,
+    where the flock may not count."""
 
     up: str
     host: str
@@ -54,8 +61,15 @@ def read(path: Path) -> Holder:
         holder = Holder(**said)
         texts = (holder.up, holder.host, holder.boot, holder.run, holder.state, holder.inode)
         renewed = float(holder.renewed)
-        whole = all(isinstance(text, str) and text.isprintable() for text in texts) and math.isfinite(renewed)
-        whole = whole and type(holder.pid) is int and path == path_of(path.parent, holder.up) and _is_name(holder.run)
+        whole = all(
+            isinstance(text, str) and text.isprintable() for text in texts
+        ) and math.isfinite(renewed)
+        whole = (
+            whole
+            and type(holder.pid) is int
+            and path == path_of(path.parent, holder.up)
+            and _is_name(holder.run)
+        )
     except (TypeError, ValueError, OverflowError):
         whole = False
     if not whole:
@@ -77,7 +91,8 @@ def is_same(path: Path, holder: Holder) -> bool:
 
 
 def is_held(path: Path) -> bool | None:
-    """Whether a process holds the flock of this file, as far as this kernel knows; None if nobody can ask."""
+    """Whether a process holds the flock of this file, as far as this kernel knows; None if nobody
+    can ask."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -93,7 +108,8 @@ def is_held(path: Path) -> bool | None:
 def is_locked(descriptor: int) -> bool | None:
     """The same of a file that is open, also if it has been removed."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that ask never take each other for an `up`
+        # shared: two that ask never take each other for an `up`
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     except BlockingIOError:
         return True
@@ -104,4 +120,8 @@ def is_locked(descriptor: int) -> bool | None:
 
 def _is_name(run: str) -> bool:
     """Whether this can be the name of a folder, or is empty."""
-    return not {"/", "\0"} & {*run} and run not in (".", "..") and len(os.fsencode(run)) <= LONGEST_NAME
+    return (
+        not {"/", "\0"} & {*run}
+        and run not in (".", "..")
+        and len(os.fsencode(run)) <= LONGEST_NAME
+    )

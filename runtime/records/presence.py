@@ -21,10 +21,11 @@ from pathlib import Path
 from runtime.machine.boot import boot_id
 from runtime.records import lock_file
 from runtime.records.files import Damaged, Missing
-from runtime.records.identity import identity_of
+from runtime.records.run_identity import identity_of
 
 FRESH_SECONDS = 15.0  # since the last renewal of a lock that lives
-WATCHED_SECONDS = 600.0  # by so much two hosts' clocks may differ: so long a lock is watched before it counts as silent
+# by so much two hosts' clocks may differ: so long a lock is watched before it counts as silent
+WATCHED_SECONDS = 600.0
 LOOK_SECONDS = 0.25
 UNREADABLE = "its lock is damaged"  # what a holder is at whose lock cannot be read
 
@@ -73,11 +74,13 @@ class Presence:
 
 
 def presence_of(directory: Path) -> Presence | None:
-    """The presence of the `up` that made this run directory; where run.json is damaged, of the one whose present run
-    it is. OSError if the directory is another user's; Damaged if its lock is damaged and nobody here holds it. May take
-    seconds, where the clocks of two hosts differ."""
-    identity, whole = identity_of(directory), directory.resolve()
-    if identity is not None and identity.up:  # a link may lead to a run directory that was moved away
+    """The presence of the `up` that made this run directory; where run.json is damaged, of the one
+    whose present run it is. OSError if the directory is another user's; Damaged if its lock is
+    damaged and nobody here holds it. May take seconds, where the clocks of two hosts differ."""
+    identity = identity_of(directory)
+    whole = directory.resolve()
+    # a link may lead to a run directory that was moved away
+    if identity is not None and identity.up:
         beside = directory.absolute().parent
         found_beside = None if beside == whole.parent else presence_by(beside, identity.up)
         return found_beside or presence_by(whole.parent, identity.up)
@@ -100,7 +103,8 @@ def unheard(text: str) -> None:
 
 
 def presences(folder: Path, damaged: Callable[[str], None] = unheard) -> list[Presence]:
-    """Of each `up` whose runs are in this folder; `damaged` hears of locks that cannot be read. OSError."""
+    """Of each `up` whose runs are in this folder; `damaged` hears of locks that cannot be read.
+    OSError."""
     locks = _watched(sorted(folder.glob(f".up-*{lock_file.LOCK}")))
     for lock in locks:
         if lock.damage is not None:
@@ -109,8 +113,8 @@ def presences(folder: Path, damaged: Callable[[str], None] = unheard) -> list[Pr
 
 
 class _Lock:
-    """A lock that is looked at until it leaves no doubt. `found`: what is known by now; `damage`: why it cannot be
-    read."""
+    """A lock that is looked at until it leaves no doubt. `found`: what is known by now; `damage`:
+    why it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -128,13 +132,16 @@ class _Lock:
         try:
             self._is_whole(lock_file.read(self._path))
         except Missing:
-            self.found, self.damage, self.is_sure = None, None, True
+            self.found = None
+            self.damage = None
+            self.is_sure = True
         except Damaged as error:
             self._is_damaged(error)
 
     def _is_whole(self, now: lock_file.Holder) -> None:
         self.damage = None
-        before, self._first = self._first, self._first or now
+        before = self._first
+        self._first = self._first or now
         held = lock_file.is_held(self._path)
         age = time.time() - now.renewed
         self.is_sure = True
@@ -145,12 +152,17 @@ class _Lock:
         elif 0 <= age <= FRESH_SECONDS or (before is not None and before.renewed != now.renewed):
             self.found = Presence(Sign.ELSEWHERE, now, self._path.parent)
         else:
-            restarted = now.host == platform.node()  # and not a host of the same name, which would renew it
-            self.is_sure = abs(age) > WATCHED_SECONDS and not restarted  # else the clocks of two hosts may differ
-            self.found = None if restarted else Presence(Sign.SILENT, now, self._path.parent, max(0.0, age))
+            # and not a host of the same name, which would renew it
+            restarted = now.host == platform.node()
+            # else the clocks of two hosts may differ
+            self.is_sure = abs(age) > WATCHED_SECONDS and not restarted
+            self.found = (
+                None if restarted else Presence(Sign.SILENT, now, self._path.parent, max(0.0, age))
+            )
 
     def _is_damaged(self, error: Damaged) -> None:
-        self.found, self.damage = None, error
+        self.found = None
+        self.damage = error
         if error.is_others or not _is_regular(self._path):
             self.damage = None if error.is_others else error
             self.is_sure = True
@@ -161,7 +173,8 @@ class _Lock:
 
 
 def _watched(paths: Sequence[Path]) -> list[_Lock]:
-    """A look at each lock. Those that leave a doubt are watched together until their holders must have renewed them."""
+    """A look at each lock. Those that leave a doubt are watched together until their holders must
+    have renewed them."""
     locks = [_Lock(path) for path in paths]
     until = time.monotonic() + 2 * lock_file.RENEW_SECONDS
     while (doubtful := [lock for lock in locks if not lock.is_sure]) and time.monotonic() < until:

@@ -1,4 +1,5 @@
-"""The runs of a folder, in the order in which they began: the one place that says which run is the newest."""
+"""The runs of a folder, in the order in which they began: the one place that says which run is the
+newest."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.records import reading
-from runtime.records.identity import Identity, identity_of
+from runtime.records import journal_reading
+from runtime.records.run_identity import Identity, identity_of
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,9 @@ class KnownRun:
 
 
 def runs_in(folder: Path) -> list[KnownRun]:
-    """The runs of a folder, the newest last; a run directory that is another user's is left out, and so is a link, such
-    as `latest`. OSError if the folder cannot be read; an empty list if there is none."""
+    """The runs of a folder, the newest last; a run directory that is another user's is left out,
+    and so is a link, such as `latest`. OSError if the folder cannot be read; an empty list if there
+    is none."""
     try:
         paths = [path for path in folder.iterdir() if not path.is_symlink()]
     except (FileNotFoundError, NotADirectoryError):
@@ -30,14 +32,14 @@ def runs_in(folder: Path) -> list[KnownRun]:
 
 
 def _order(run: KnownRun) -> tuple[float, float, int, str]:
-    """By the begin. Of copies of one run directory the one that was written last comes last, then the one with the
-    shortest name: copies are called X.bak."""
+    """By the begin. Of copies of one run directory the one that was written last comes last, then
+    the one with the shortest name: copies are called X.bak."""
     return run.identity.began, _written(run.directory), -len(run.directory.name), run.directory.name
 
 
 def _written(directory: Path) -> float:
     try:
-        return (directory / reading.FILE).stat().st_mtime
+        return (directory / journal_reading.FILE).stat().st_mtime
     except OSError:
         return 0.0
 
@@ -48,9 +50,9 @@ def runs_named(folder: Path, name: str) -> list[KnownRun]:
 
 
 def run_directory(said: Path, folder: Path) -> Path | None:
-    """The directory of the run that a person named: a path, the name of a run directory in `folder`, or the name of a
-    run there, of which the newest is meant. A folder of this name that is not a run directory comes last. OSError if
-    the folder cannot be read."""
+    """The directory of the run that a person named: a path, the name of a run directory in
+    `folder`, or the name of a run there, of which the newest is meant. A folder of this name that
+    is not a run directory comes last. OSError if the folder cannot be read."""
     folders = [path for path in (said, folder / said) if path.is_dir()]
     for path in folders:
         if _identity(path) is not None:
@@ -65,9 +67,10 @@ def run_with(folder: Path, run_id: str) -> KnownRun | None:
 
 
 def next_begin(folder: Path, clock: float) -> tuple[float, KnownRun | None]:
-    """The begin of a run that is made now, in seconds since 1970: what the clock says, unless a run of the folder began
-    later by its own record. Then the clock was set back, or another host's is ahead: the new run begins right after
-    that one, which is given too, so that the newest run is the one that was started last."""
+    """The begin of a run that is made now, in seconds since 1970: what the clock says, unless a run
+    of the folder began later by its own record. Then the clock was set back, or another host's is
+    ahead: the new run begins right after that one, which is given too, so that the newest run is
+    the one that was started last."""
     runs = runs_in(folder)
     if not runs or runs[-1].identity.began < clock:
         return clock, None

@@ -11,11 +11,13 @@ from pathlib import Path
 from runtime.records.files import Damaged
 from runtime.records.lock_file import LOCK, NEW, is_held, is_same, read
 
-LEFT_SECONDS = 600.0  # after its last change a file that no kernel can be asked about counts as left
+# after its last change a file that no kernel can be asked about counts as left
+LEFT_SECONDS = 600.0
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left: locks of this kernel that no process holds, then files beside no lock."""
+    """Remove what killed processes left: locks of this kernel that no process holds, then files
+    beside no lock."""
     for is_left in (_is_left_lock, _is_left_part):
         for path in folder.glob(".up-*"):
             with contextlib.suppress(OSError):
@@ -34,7 +36,8 @@ def _is_left_lock(path: Path) -> bool:
 
 
 def _is_left_part(path: Path) -> bool:
-    """A lock that is being made has no name yet: that part is left if it is old, and nobody holds it."""
+    """A lock that is being made has no name yet: that part is left if it is old, and nobody holds
+    it."""
     if path.suffix == LOCK or path.with_suffix(LOCK).exists():
         return False
     return path.suffix != NEW or (_is_old(path) and is_held(path) is False)

@@ -1,6 +1,8 @@
-"""The lock that `up` holds from its first run to its last, next to the run directories. `lock_file` has its format.
+"""The lock that `up` holds from its first run to its last, next to the run directories. `lock_file`
+has its format.
 
-A thread of its own keeps it: whoever looks on sees that `up` lives, also while its event loop is busy.
+A thread of its own keeps it: whoever looks on sees that `up` lives, also while its event loop is
+busy.
 """
 
 from __future__ import annotations
@@ -30,15 +32,19 @@ LISTEN_SECONDS = 0.25
 
 
 class UpLock:
-    """Entered, it holds the lock of one `up` in a folder of runs. `on_wish(now)` is called in the thread of the lock as
-    long as somebody asks for the end; `tell` hears in words what goes wrong. OSError if the folder takes no file."""
+    """Entered, it holds the lock of one `up` in a folder of runs. `on_wish(now)` is called in the
+    thread of the lock as long as somebody asks for the end; `tell` hears in words what goes wrong.
+    OSError if the folder takes no file."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
-        self._folder, self._tell = folder.absolute(), tell  # the working directory of a script may change
+        self._folder = folder.absolute()  # the working directory of a script may change
+        self._tell = tell
         self.on_wish: Callable[[bool], None] = lambda now: None
         self._holder = Holder(secrets.token_hex(8), platform.node(), boot_id(), os.getpid())
         self._path = path_of(self._folder, self.up)
-        self._writing, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
+        self._writing = threading.Lock()
+        self._news = threading.Event()
+        self._over = threading.Event()
         self._complained = False
 
     def __repr__(self) -> str:
@@ -58,7 +64,10 @@ class UpLock:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if os.getpid() != self._holder.pid:  # a forked child of a script: the lock is its parent's
             return
@@ -95,10 +104,12 @@ class UpLock:
             self._tell(f"{self._folder}: {reason(error)}: {alone}")
 
     def says(self, state: str, run: str | None = None) -> None:
-        """What `up` is at from now on; `run`: the directory of the present run, where it is another. The thread of the
-        lock writes it down at once."""
+        """What `up` is at from now on; `run`: the directory of the present run, where it is
+        another. The thread of the lock writes it down at once."""
         with self._writing:
-            self._holder = replace(self._holder, state=state, run=self._holder.run if run is None else run)
+            self._holder = replace(
+                self._holder, state=state, run=self._holder.run if run is None else run
+            )
         self._news.set()
 
     # -- in its thread
@@ -114,13 +125,14 @@ class UpLock:
                 self.on_wish(wished)
 
     def _renew(self) -> None:
-        """Each time through a descriptor of its own: closing that is what shows the time to other hosts of a network
-        file system. A lock that somebody has removed is made again."""
+        """Each time through a descriptor of its own: closing that is what shows the time to other
+        hosts of a network file system. A lock that somebody has removed is made again."""
         try:
             try:
                 descriptor = owned.open_file(self._path, os.O_WRONLY)
             except FileNotFoundError:
-                before, self._descriptor = self._descriptor, self._made()
+                before = self._descriptor
+                self._descriptor = self._made()
                 forks.close(before)
                 return
             try:
@@ -131,7 +143,10 @@ class UpLock:
         except OSError as error:
             if not self._complained:
                 self._complained = True
-                text = f"{self._path}: {reason(error)}: it is not renewed, and other hosts may take this run for over"
+                text = (
+                    f"{self._path}: {reason(error)}: it is not renewed, and other hosts "
+                    "may take this run for over"
+                )
                 self._tell(text)
 
     def _content(self) -> bytes:

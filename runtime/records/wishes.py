@@ -1,4 +1,5 @@
-"""Wishes that an `up` ends: a file `.up-ID.end` beside its lock, which reaches it wherever its folder is reached."""
+"""Wishes that an `up` ends: a file `.up-ID.end` beside its lock, which reaches it wherever its
+folder is reached."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from runtime.records.lock_file import END, SIZE, path_of
 
 
 def wish_of(folder: Path, up: str) -> bool | None:
-    """Whether somebody who may write to the files of this `up` wants it to end: False: well, True: at once."""
+    """Whether somebody who may write to the files of this `up` wants it to end: False: well, True:
+    at once."""
     try:
         descriptor = owned.open_file(path_of(folder, up, END), os.O_RDONLY)
     except OSError:

@@ -1,4 +1,5 @@
-"""A run that began with what another had in memory: how long that took, and when it is on a disk."""
+"""A run that began with what another had in memory: how long that took, and when it is on a
+disk."""
 
 from __future__ import annotations
 
@@ -18,8 +19,13 @@ SAVED = "checkpoint"  # a lead's event: what the run began with is not needed an
 class Healed:
     """Of one run, which begins with `memory`: that stays open until the run has saved itself."""
 
-    def __init__(self, memory: Memory, run: Run, directory: RunDirectory, console: RunConsole) -> None:
-        self._memory, self._run, self._directory, self._console = memory, run, directory, console
+    def __init__(
+        self, memory: Memory, run: Run, directory: RunDirectory, console: RunConsole
+    ) -> None:
+        self._memory = memory
+        self._run = run
+        self._directory = directory
+        self._console = console
         self._task: asyncio.Task[None] | None = None
         self._open = True
 

@@ -1,9 +1,11 @@
-"""A run that survives, and that can be scaled: a whole run after the other, to signals and clients one.
+"""A run that survives, and that can be scaled: a whole run after the other, to signals and clients
+one.
 
     run 1 -> RoleDied -> (its program: where it goes on) -> run 2 -> ... -> a good end, or too many restarts
     run 1 -> Scale -> (its lead: all is saved) -> run 2, with other workers or on other machines
 
-Each has a run directory of its own. A run that was scaled and cannot begin is followed by one that is as before.
+Each has a run directory of its own. A run that was scaled and cannot begin is followed by one that
+is as before.
 """
 
 from __future__ import annotations
@@ -17,17 +19,17 @@ from typing import Any
 
 from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.launcher import Early
-from runtime.cluster.operators.card import FILE, Cards
+from runtime.cluster.operators.operator_key import FILE, OperatorKeys
 from runtime.config.file import dump
 from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
 from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
-from runtime.records.identity import identity_of
 from runtime.records.lock_file import BETWEEN, RUNNING
+from runtime.records.run_identity import identity_of
 from runtime.records.up_lock import UpLock
-from runtime.recovery.following import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.healed import Healed
+from runtime.recovery.next_run import NOT_HEALED, RESTART, goes_on, healed, scaled, without
 from runtime.recovery.restarts import Restart, Restarts
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
@@ -41,9 +43,9 @@ SCALED = "scaled"  # the event
 
 @dataclass(frozen=True)
 class Next:
-    """The run that is to follow the present one, its directory, what its journal begins with; the `wish` that it is
-    scaled by; is it another than the present one, so that this one may follow if it cannot begin? what of the present
-    one is in `memory`, for it."""
+    """The run that is to follow the present one, its directory, what its journal begins with; the
+    `wish` that it is scaled by; is it another than the present one, so that this one may follow if
+    it cannot begin? what of the present one is in `memory`, for it."""
 
     checked: Checked
     directory: RunDirectory
@@ -55,8 +57,9 @@ class Next:
 
 
 class Restarting:
-    """A run and those that follow it, shown on `console`, with processes that are born in `early`. `directory`: that of
-    the first. `lock`: of this `up`, which learns which run is the present one."""
+    """A run and those that follow it, shown on `console`, with processes that are born in `early`.
+    `directory`: that of the first. `lock`: of this `up`, which learns which run is the present
+    one."""
 
     def __init__(
         self,
@@ -66,22 +69,27 @@ class Restarting:
         directory: RunDirectory,
         lock: UpLock | None = None,
     ) -> None:
-        self._checked, self._console = checked, console
+        self._checked = checked
+        self._console = console
         self._whole = checked.loaded.config  # with all its machines
         self._said = dump(checked.loaded.config, checked.loaded.options)
         recovery = checked.loaded.config.recovery
-        self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
+        self._restarts = Restarts(
+            recovery.restarts, recovery.window_seconds, recovery.backoff_seconds
+        )
         self._reachable = recovery.machines == "reachable"
-        self._cards = Cards()
+        self._cards = OperatorKeys()
         self._deaths = 0  # after which it began anew, one after another
         gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
-        self._early, self._lock = early, lock
+        self._early = early
+        self._lock = lock
         self._run = self._made(directory)
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
         self._next: Next | None = None
         self._healed: Healed | None = None  # what the present run began with, until it has saved it
-        self._before: tuple[Checked, Path] | None = None  # what the present run was scaled from, until it has begun
+        # what the present run was scaled from, until it has begun
+        self._before: tuple[Checked, Path] | None = None
 
     def __repr__(self) -> str:
         return f"<{self._restarts!r}: {self._run!r}>"
@@ -101,7 +109,9 @@ class Restarting:
                 return error
             if self._lock is not None:
                 self._lock.says(BETWEEN)
-            following = await self._scaled() or await self._as_before(error) or await self._anew(error)
+            following = (
+                await self._scaled() or await self._as_before(error) or await self._anew(error)
+            )
             if following is None:
                 return error
             await self._begin(following)
@@ -118,14 +128,17 @@ class Restarting:
         if self._run.report_url:
             self._console.say(f"report     {self._run.report_url} shows the run in a browser")
         if self._run.operators_at:
-            self._console.say(f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}")
+            self._console.say(
+                f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}"
+            )
         return await self._run.ended()
 
     # -- what follows
 
     async def _scaled(self) -> Next | None:
         """What was asked for, if something was: the run before has saved where it goes on."""
-        found, self._next = self._next, None
+        found = self._next
+        self._next = None
         if found is not None:
             self._before = (self._checked, self._run.directory) if found.other else None
             self._restarts.followed()
@@ -133,20 +146,26 @@ class Restarting:
         return found
 
     async def _as_before(self, error: ConvoyError | None) -> Next | None:
-        """A run that was scaled and could not begin: again as it was, from what the one before it had saved."""
-        before, self._before = self._before, None
+        """A run that was scaled and could not begin: again as it was, from what the one before it
+        had saved."""
+        before = self._before
+        self._before = None
         if before is None or error is None or self._run.has_begun:
             return None
         checked, directory = before
         text = f"as it was: the run could not be scaled: {str(error).splitlines()[0]}"
         fields = {"after": self._run.directory.name, "why": text}
-        return await self._going_on(Next(checked, self._directory_of(checked, directory), SCALED, fields), directory)
+        return await self._going_on(
+            Next(checked, self._directory_of(checked, directory), SCALED, fields), directory
+        )
 
     async def _anew(self, error: ConvoyError | None) -> Next | None:
         """After a death, as far as recovery.restarts goes."""
         if error is None:
             return None
-        restart = self._restarts.after(error, asyncio.get_running_loop().time(), began=self._run.has_begun)
+        restart = self._restarts.after(
+            error, asyncio.get_running_loop().time(), began=self._run.has_begun
+        )
         if restart is None:
             if self._restarts.why_not:
                 self._console.warn(self._restarts.why_not)
@@ -157,21 +176,27 @@ class Restarting:
             self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
             if await self._ends_within(restart.seconds):
                 return None
-        after, healing = self._run.directory, self._run.healing
+        after = self._run.directory
+        healing = self._run.healing
         fields = {"count": restart.text, "after": after.name}
         memory = healing.memory if healing is not None else None
         if healing is not None and memory is None and healing.why:
             fields["why"] = f"{NOT_HEALED}{healing.why}"
-        found = Next(self._checked, self._directory_of(self._checked, after), RESTART, fields, memory=memory)
+        found = Next(
+            self._checked, self._directory_of(self._checked, after), RESTART, fields, memory=memory
+        )
         return await self._going_on(found, after)
 
     async def _going_on(self, found: Next, directory: Path) -> Next | None:
-        """The same from where the run in this directory, or its memory, has come to; None: somebody wants the end
-        meanwhile."""
-        saved, memory = found.event == SCALED, found.memory
+        """The same from where the run in this directory, or its memory, has come to; None: somebody
+        wants the end meanwhile."""
+        saved = found.event == SCALED
+        memory = found.memory
         try:
             if memory is not None:
-                checked, told = await asyncio.to_thread(healed, found.checked, memory.path, directory)
+                checked, told = await asyncio.to_thread(
+                    healed, found.checked, memory.path, directory
+                )
             else:
                 left = self._checked.loaded.options
                 checked, told = await asyncio.to_thread(
@@ -179,7 +204,10 @@ class Restarting:
                 )
         except ConfigError as error:  # its net or data are no more what they were
             await self._drop(found)
-            text = f"{directory}: all is saved there, and nothing can go on from it; mend this, then up --resume"
+            text = (
+                f"{directory}: all is saved there, and nothing can go on from it; mend "
+                "this, then up --resume"
+            )
             raise ConfigError([text, *error.problems]) from None
         if self._over.is_set():
             await self._drop(found)
@@ -194,8 +222,10 @@ class Restarting:
                 found.memory.close()
 
     async def _keep(self, healed: Healed | None) -> None:
-        """What the present run began with: what the one before began with is not needed any more."""
-        before, self._healed = self._healed, healed
+        """What the present run began with: what the one before began with is not needed any
+        more."""
+        before = self._healed
+        self._healed = healed
         if before is not None:
             await before.forget()
 
@@ -220,27 +250,38 @@ class Restarting:
         self._run = self._made(found.directory)
         if found.memory is not None:
             await self._keep(Healed(found.memory, self._run, found.directory, self._console))
-        gc.collect()  # a run that has ended is a circle of 0.25 MB, and `up` seldom looks for circles by itself
+        # a run that has ended is a circle of 0.25 MB, and `up` seldom looks for circles by itself
+        gc.collect()
 
     def _made(self, directory: RunDirectory) -> Run:
-        checked, console = self._checked, self._console
+        checked = self._checked
+        console = self._console
         if self._lock is not None:
             self._lock.says(RUNNING, directory.path.name)
         return Run(
-            checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
-            early=self._early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
-        )  # fmt: skip
+            checked.placement,
+            checked.loaded.config,
+            options=checked.loaded.options,
+            console=lambda: console,
+            early=self._early,
+            directory=directory,
+            restarts=self._deaths,
+            scale=self.scale,
+            cards=self._cards,
+        )
 
     def _directory_of(self, checked: Checked, before: Path) -> RunDirectory:
         """A directory for the run that follows the one in `before`."""
         known = identity_of(before)
         continues = "" if known is None else known.id
-        config, now = checked.loaded.config, asyncio.get_running_loop().time
+        config = checked.loaded.config
+        now = asyncio.get_running_loop().time
         return directory_of(config, now, up=self._lock, continues=continues)
 
     async def _goes_on_without(self, error: ConvoyError) -> bool:
-        """Leave out machines that cannot take part, if that is wanted and possible. Those that fell silent are not
-        tried again: their hosts have answered nobody for as long as a link may be silent."""
+        """Leave out machines that cannot take part, if that is wanted and possible. Those that fell
+        silent are not tried again: their hosts have answered nobody for as long as a link may be
+        silent."""
         absent = sorted({error.machine} if isinstance(error, Absent) else error.silent)
         if not self._reachable or not absent:
             return False
@@ -263,8 +304,8 @@ class Restarting:
     # -- what clients want
 
     async def scale(self, wish: Scale) -> Scaled:
-        """Let the present run save and end, and go on with other workers or on other machines. ConvoyError in words if
-        that cannot be: then the present run goes on."""
+        """Let the present run save and end, and go on with other workers or on other machines.
+        ConvoyError in words if that cannot be: then the present run goes on."""
         if self._scaling or self._next is not None:
             raise ConfigError(["the run is being scaled already: ask again when it has begun"])
         if wish.leaving:
@@ -278,9 +319,11 @@ class Restarting:
             except BaseException:
                 await self._drop(found)
                 raise
-            # from here on the present run ends: nothing may fail or wait before what follows is known
+            # from here on the present run ends: nothing may fail or wait before what follows is
+            # known
             found.fields.update(at=saved.at, after=self._run.directory.name)
-            self._next, self._was_scaled = found, True
+            self._next = found
+            self._was_scaled = True
         finally:
             self._scaling = False
         for warning in checked.warnings:
@@ -301,14 +344,18 @@ class Restarting:
             return Scale(without=(machine,))
         if self._restarts.most:
             return Scale()  # the next one waits until it is back, or another in its place
-        raise ConvoyError("recovery.machines is 'all' and recovery.restarts 0: the run ends with it")
+        raise ConvoyError(
+            "recovery.machines is 'all' and recovery.restarts 0: the run ends with it"
+        )
 
     async def _handed_over(self) -> HandedOver:
         lead = self._run.placement.topology.lead
         try:
             return await self._run.ask(lead, HandOver(), HandedOver)
         except Refused as refused:
-            raise ConvoyError(str(refused).partition(f" of {SUPERVISOR}: ")[2] or str(refused)) from None
+            raise ConvoyError(
+                str(refused).partition(f" of {SUPERVISOR}: ")[2] or str(refused)
+            ) from None
 
     # -- what is left, and what signals do to a run
 

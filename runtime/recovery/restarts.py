@@ -1,4 +1,5 @@
-"""When a run that ended begins anew: a plain decision, as supervisors have it (a limit of restarts within a time).
+"""When a run that ended begins anew: a plain decision, as supervisors have it (a limit of restarts
+within a time).
 
 what ended it        begins anew?
 a good end, Ctrl-C   no
@@ -30,20 +31,27 @@ class Restarts:
     waits for `backoff` seconds, and twice as long each time."""
 
     def __init__(self, most: int, window: float, backoff: float) -> None:
-        self.most, self._window, self._backoff = most, window, backoff
+        self.most = most
+        self._window = window
+        self._backoff = backoff
         self._when: deque[float] = deque()
-        self._runs, self._in_vain = 1, 0
+        self._runs = 1
+        self._in_vain = 0
         self.why_not = ""  # of a run that could have begun anew, once it does not
 
     def __repr__(self) -> str:
-        return f"<run {self._runs}, {len(self._when)} of {self.most} restarts within {self._window:g} s>"
+        return (
+            f"<run {self._runs}, {len(self._when)} of {self.most} restarts within "
+            f"{self._window:g} s>"
+        )
 
     def followed(self) -> None:
         """Another run follows that is no restart: what keeps it from beginning may be over soon."""
         self._runs += 1
 
     def after(self, error: ConvoyError, now: float, *, began: bool) -> Restart | None:
-        """A run has ended so at loop time `now`; had everybody begun? None: that was the end of the run."""
+        """A run has ended so at loop time `now`; had everybody begun? None: that was the end of the
+        run."""
         curable = isinstance(error, RoleDied) or (isinstance(error, LaunchError) and self._runs > 1)
         if not curable or not self.most:
             return None
@@ -51,7 +59,8 @@ class Restarts:
             self._when.popleft()
         if len(self._when) >= self.most:
             self.why_not = (
-                f"the run does not begin anew: it did {self.most} times within {self._window:g} s (recovery.restarts)"
+                f"the run does not begin anew: it did {self.most} times within "
+                f"{self._window:g} s (recovery.restarts)"
             )
             return None
         self._when.append(now)

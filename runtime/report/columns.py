@@ -1,5 +1,5 @@
-"""Lines that fit a terminal: a table whose columns give way, sparklines, bars, times. Cells are counted as the terminal
-draws them: a Chinese character takes two."""
+"""Lines that fit a terminal: a table whose columns give way, sparklines, bars, times. Cells are
+counted as the terminal draws them: a Chinese character takes two."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from runtime.text import one_line
+from runtime.terminal_text import one_line
 
 GAP = 2  # between columns
 WHOLE = "max_iter"  # of `iteration`
-PER_SECOND, SECONDS = re.compile("_per_second$"), re.compile("_seconds$")
+PER_SECOND = re.compile("_per_second$")
+SECONDS = re.compile("_seconds$")
 TICKS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
 class Column:
-    """`least`: it is no use narrower; `rank`: of those that are left out where there is no room, the highest goes
-    first; 0 stays. Of a `name` the middle is cut out: its end tells it from others."""
+    """`least`: it is no use narrower; `rank`: of those that are left out where there is no room,
+    the highest goes first; 0 stays. Of a `name` the middle is cut out: its end tells it from
+    others."""
 
     title: str
     right: bool = False
@@ -33,12 +35,18 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Collection[Sequence[str]], width: int) -> list[str]:
-    """The titles and the rows, each `width` cells at most. The widest columns give way first, down to their least."""
+    """The titles and the rows, each `width` cells at most. The widest columns give way first, down
+    to their least."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     shown = list(range(len(columns)))
-    while sum(_least(columns[at]) + GAP for at in shown) - GAP > width and any(columns[at].rank for at in shown):
+    while sum(_least(columns[at]) + GAP for at in shown) - GAP > width and any(
+        columns[at].rank for at in shown
+    ):
         shown.remove(max(shown, key=lambda at: columns[at].rank))
-    widths = {at: max(cell_len(text) for text in (columns[at].title, *(row[at] for row in cells))) for at in shown}
+    widths = {
+        at: max(cell_len(text) for text in (columns[at].title, *(row[at] for row in cells)))
+        for at in shown
+    }
     while sum(widths.values()) + GAP * (len(shown) - 1) > width:
         wide = [at for at in shown if widths[at] > _least(columns[at])]
         if not wide:
@@ -59,7 +67,11 @@ def _fitted(text: str, width: int, column: Column) -> str:
     """In exactly so many cells."""
     if column.name and cell_len(text) > width:
         head = set_cell_size(text, width // 2 - 1)
-        tail = next(text[at:] for at in range(len(text) + 1) if cell_len(text[at:]) <= width - cell_len(head) - 1)
+        tail = next(
+            text[at:]
+            for at in range(len(text) + 1)
+            if cell_len(text[at:]) <= width - cell_len(head) - 1
+        )
         text = f"{head}…{tail}"
     text = cut(text, width)
     return " " * (width - cell_len(text)) + text if column.right else set_cell_size(text, width)
@@ -83,14 +95,16 @@ def packed(parts: Iterable[str], width: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The course of values in `width` characters, the newest at the right: each stands for the mean of its share."""
+    """The course of values in `width` characters, the newest at the right: each stands for the mean
+    of its share."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite or width < 1:
         return ""
     count = min(width, len(finite))
     cuts = [len(finite) * at // count for at in range(count + 1)]
     means = [sum(finite[first:last]) / (last - first) for first, last in pairwise(cuts)]
-    low, high = min(means), max(means)
+    low = min(means)
+    high = max(means)
     step = (high - low) / (len(TICKS) - 1)
     return "".join(TICKS[round((mean - low) / step) if step > 0 else 0] for mean in means)
 
@@ -116,7 +130,8 @@ def brief(value: object) -> str:
 
 
 def spoken(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for `work_seconds`."""
+    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for
+    `work_seconds`."""
     whole = fields.get(WHOLE) if "iteration" in fields else None
     for name, value in fields.items():
         if name == "iteration" and whole is not None:

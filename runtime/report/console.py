@@ -1,6 +1,7 @@
 """What a person sees of a run: a live table on a terminal, plain lines in a file or pipe.
 
-It shows any program's events by their fields and any actor's state; it knows nothing of what they mean.
+It shows any program's events by their fields and any actor's state; it knows nothing of what they
+mean.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
 from runtime.reasons import reason
 from runtime.report.columns import spoken
-from runtime.report.patient import Patient, patient
-from runtime.report.picture import HEADLINE, PREDICTION, Picture
+from runtime.report.nonblocking_stream import NonblockingStream, nonblocking
+from runtime.report.run_state import HEADLINE, PREDICTION, RunState
 from runtime.report.screen import final, screen
-from runtime.text import one_line, printable
+from runtime.terminal_text import one_line, printable
 
-ECHO = 2  # cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
+# cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
+ECHO = 2
 QUIET = frozenset(
     {"process", "link lost", PREDICTION, "unsaved", "resumed"}
 )  # no lines: told in the journal only, in the table, as a warning, or before the run
@@ -35,11 +37,12 @@ IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines either, where there is o
 
 
 class RunConsole:
-    """Shows a run. `live` forces the table on or off; by default it is on where stdout is a terminal."""
+    """Shows a run. `live` forces the table on or off; by default it is on where stdout is a
+    terminal."""
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
         self.console = console or Console(file=self._stdout(), highlight=False, soft_wrap=True)
-        self._picture = Picture()
+        self._picture = RunState()
         self._now: Callable[[], float] = lambda: 0.0
         self._warned: set[str] = set()
         self._wanted = self.console.is_terminal if live is None else live
@@ -49,7 +52,7 @@ class RunConsole:
 
     def _stdout(self) -> TextIO:
         """A run never waits for who looks at it."""
-        return patient(sys.stdout)
+        return nonblocking(sys.stdout)
 
     def open(self) -> None:
         """Show the table, if it is wanted."""
@@ -58,12 +61,14 @@ class RunConsole:
             self._live.start()
 
     def expect(self, actors: Mapping[str, str], now: Callable[[], float]) -> None:
-        """A run begins, with these actors in these processes. `now`: seconds since, from any thread."""
+        """A run begins, with these actors in these processes. `now`: seconds since, from any
+        thread."""
         self._now = now
-        self._picture = Picture(actors)
+        self._picture = RunState(actors)
 
     def say(self, line: str) -> None:
-        """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""
+        """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so,
+        and no more comes."""
         try:
             self.console.print(Text(printable(line)))
         except SystemExit:  # rich ends the program when a pipe is closed
@@ -81,8 +86,8 @@ class RunConsole:
         print(f"{WARNING}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Headline events update the table (or are a line where there is none); others are lines. What several
-        processes warn of is told once."""
+        """Headline events update the table (or are a line where there is none); others are lines.
+        What several processes warn of is told once."""
         if event == WARNING:
             self._warn(fields.get("process", actor), str(fields.get("text")))
             return
@@ -106,7 +111,8 @@ class RunConsole:
 
     def close(self) -> None:
         """In place of the table leave the values that the run ended with."""
-        live, self._live = self._live, None
+        live = self._live
+        self._live = None
         if live is not None:
             self._is_over = True
             with suppress(OSError):  # stdout is gone, which `say` tells
@@ -115,8 +121,9 @@ class RunConsole:
         self.settle()
 
     def settle(self) -> None:
-        """All that was said is with whoever reads it, or they are told on stderr that they read too little."""
-        if not isinstance(self.console.file, Patient) or self.console.quiet:
+        """All that was said is with whoever reads it, or they are told on stderr that they read too
+        little."""
+        if not isinstance(self.console.file, NonblockingStream) or self.console.quiet:
             return
         try:
             missed = self.console.file.settle()
@@ -124,10 +131,13 @@ class RunConsole:
             self._unheard(error)
         else:
             if missed:
-                self._unheard(OSError(errno.EAGAIN, f"nobody reads it, and {missed} lines are not shown"))
+                self._unheard(
+                    OSError(errno.EAGAIN, (f"nobody reads it, and {missed} lines are not shown"))
+                )
 
     def table(self) -> Group:
-        """The live view: how far the run is, what it learns, what is predicted, who does what, who waits for whom."""
+        """The live view: how far the run is, what it learns, what is predicted, who does what, who
+        waits for whom."""
         width, height = self.console.size
         width -= ECHO
         if self._is_over:
@@ -136,8 +146,8 @@ class RunConsole:
 
 
 class Teller(RunConsole):
-    """What a command tells that does nothing else: it ends with whoever reads it. BrokenPipeError when he has gone;
-    ConvoyError when stdout takes nothing more for another reason."""
+    """What a command tells that does nothing else: it ends with whoever reads it. BrokenPipeError
+    when he has gone; ConvoyError when stdout takes nothing more for another reason."""
 
     def __init__(self) -> None:
         super().__init__(live=False)

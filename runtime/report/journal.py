@@ -1,7 +1,8 @@
-"""The journal of a run, events.jsonl, and the files beside it: each line is written whole or not at all.
+"""The journal of a run, events.jsonl, and the files beside it: each line is written whole or not at
+all.
 
-A disk that is full or broken ends no run: what cannot be written is told once, counted, and the count journalled as
-soon as there is room again.
+A disk that is full or broken ends no run: what cannot be written is told once, counted, and the
+count journalled as soon as there is room again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ MISSED = "missed"  # the line that stands for those that could not be written
 
 
 class Journal:
-    """Writes to a new file that only its owner may read. `tell` hears in words of what is lost. OSError if the file
-    cannot be made."""
+    """Writes to a new file that only its owner may read. `tell` hears in words of what is lost.
+    OSError if the file cannot be made."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
-        self._path, self._tell = path, tell
+        self._path = path
+        self._tell = tell
         self._file = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._size = 0
         self.missed = 0
@@ -31,7 +33,9 @@ class Journal:
     def __repr__(self) -> str:
         return f"<journal {self._path}: {self._size} bytes, {self.missed} events missed>"
 
-    def write(self, stamp: Mapping[str, float], actor: str, event: str, fields: Mapping[str, Any]) -> None:
+    def write(
+        self, stamp: Mapping[str, float], actor: str, event: str, fields: Mapping[str, Any]
+    ) -> None:
         """Append an event; `stamp` says when it was, and stands first."""
         text = json.dumps({**stamp, "actor": actor, "event": event, **fields}) + "\n"
         if self.missed:
@@ -46,7 +50,10 @@ class Journal:
         except OSError as error:
             self.missed += 1
             if self.missed == 1:
-                self._tell(f"{self._path}: {reason(error)}: events are not journalled until it can be written again")
+                self._tell(
+                    f"{self._path}: {reason(error)}: events are not journalled until "
+                    "it can be written again"
+                )
         else:
             self.missed = 0
 
@@ -57,7 +64,9 @@ class Journal:
         try:
             os.close(self._file)
         except OSError as error:
-            self._tell(f"{self._path}: {reason(error)} when it was closed: its last events may be missing")
+            self._tell(
+                f"{self._path}: {reason(error)} when it was closed: its last events may be missing"
+            )
 
     def _append(self, data: bytes) -> None:
         done = 0

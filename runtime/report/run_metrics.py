@@ -1,4 +1,5 @@
-"""How a run stands, as metrics on the page of `up`: whoever reads them can tell what has finished from what died."""
+"""How a run stands, as metrics on the page of `up`: whoever reads them can tell what has finished
+from what died."""
 
 from __future__ import annotations
 
@@ -11,14 +12,18 @@ from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.plan.topology import SUPERVISOR
-from runtime.report.course import ENDS, RESULTS, STATES, Course
+from runtime.report.run_phase import ENDS, RESULTS, STATES, RunPhase
 
-CAUSES: dict[type[ConvoyError], str] = {RoleDied: "died", ProgramFailed: "program", LaunchError: "launch"}
+CAUSES: dict[type[ConvoyError], str] = {
+    RoleDied: "died",
+    ProgramFailed: "program",
+    LaunchError: "launch",
+}
 
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
-class RunState:
+class RunStateMetrics:
     """How a run stands, and how it has ended, by the events of it: plain decisions.
 
     `outcome`, `cause` and `by` are known at the end:
@@ -31,8 +36,9 @@ class RunState:
     """
 
     def __init__(self, lead: str) -> None:
-        self._lead, self._asked = lead, ""
-        self._course = Course()
+        self._lead = lead
+        self._asked = ""
+        self._course = RunPhase()
         self.outcome = self.cause = self.by = ""
 
     def __repr__(self) -> str:
@@ -55,18 +61,27 @@ class RunState:
     def failed(self, error: ConvoyError) -> None:
         """What ended it; the first counts."""
         if not self.outcome:
-            cause = next((name for kind, name in CAUSES.items() if isinstance(error, kind)), "error")
-            self.outcome, self.cause, self.by = "failed", cause, error.by or SUPERVISOR
+            cause = next(
+                (name for kind, name in CAUSES.items() if isinstance(error, kind)), "error"
+            )
+            self.outcome = "failed"
+            self.cause = cause
+            self.by = error.by or SUPERVISOR
 
     def ended(self) -> None:
         """It is over; nothing has ended it but who wanted that."""
         if self.outcome:
             return
         if self._course.result == "continued":
-            self.outcome, self.cause, self.by = "continued", "scaled", SUPERVISOR
+            self.outcome = "continued"
+            self.cause = "scaled"
+            self.by = SUPERVISOR
         else:
-            self.outcome, self.by = "finished", self._asked or self._lead
-            self.cause = "asked" if self._asked else "schedule" if self._course.last_word else "ended"
+            self.outcome = "finished"
+            self.by = self._asked or self._lead
+            self.cause = (
+                "asked" if self._asked else "schedule" if self._course.last_word else "ended"
+            )
 
 
 class RunMetrics:
@@ -74,17 +89,29 @@ class RunMetrics:
     `restarts`: see Site; `facts` are shown as labels."""
 
     def __init__(
-        self, metrics: Metrics, lead: str, stages: Callable[[], Mapping[str, str]], restarts: int, facts: dict[str, str]
+        self,
+        metrics: Metrics,
+        lead: str,
+        stages: Callable[[], Mapping[str, str]],
+        restarts: int,
+        facts: dict[str, str],
     ) -> None:
-        self._state, self._stages = RunState(lead), stages
+        self._state = RunStateMetrics(lead)
+        self._stages = stages
         me = {"role": SUPERVISOR, "actor": SUPERVISOR}
         self._warnings = metrics.counter("warnings", "Warnings told of the run.", **me)
-        metrics.gauge("run_restarts", "Runs that died one after another before this one began.", **me).set(restarts)
+        metrics.gauge(
+            "run_restarts", ("Runs that died one after another before this one began."), **me
+        ).set(restarts)
         metrics.info("run", "The run.", **me, **facts)
         labels = tuple(me)
-        metrics.reading("run_state", "1 for the state that the run is in.", (*labels, "state"), self._states)
+        metrics.reading(
+            "run_state", "1 for the state that the run is in.", (*labels, "state"), self._states
+        )
         text = "How the run ended, and by whom; there is none before."
-        metrics.reading("run_outcome_info", text, (*labels, "outcome", "cause", "by"), self._outcome)
+        metrics.reading(
+            "run_outcome_info", text, (*labels, "outcome", "cause", "by"), self._outcome
+        )
         text = "Processes of the run by where they are in their life."
         metrics.reading("run_processes", text, (*labels, "stage"), self._processes)
 
@@ -117,7 +144,10 @@ class RunMetrics:
 
     def _outcome(self) -> Samples:
         if self._state.outcome:
-            yield (SUPERVISOR, SUPERVISOR, self._state.outcome, self._state.cause, self._state.by), 1.0
+            yield (
+                (SUPERVISOR, SUPERVISOR, self._state.outcome, self._state.cause, self._state.by),
+                1.0,
+            )
 
     def _processes(self) -> Samples:
         counted = Counter(self._stages().values())

@@ -9,7 +9,8 @@
     service-times.json  how long array work took, if `run.record_service_times`
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
 
-Nothing here is needed to run; deleting a run directory loses its history only. Only its owner may look into it.
+Nothing here is needed to run; deleting a run directory loses its history only. Only its owner may
+look into it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine.files import replace
 from runtime.reasons import reason
-from runtime.records.identity import Identity, identity_of
-from runtime.records.reading import FILE
+from runtime.records.journal_reading import FILE
+from runtime.records.run_identity import Identity, identity_of
 from runtime.records.runs import next_begin
-from runtime.report import table, usage
+from runtime.report import log_table, usage
 from runtime.report.journal import Journal
 from runtime.report.usage import Usage
 
@@ -37,15 +38,17 @@ RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
 
 
 class RunDirectory:
-    """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what cannot be made.
+    """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what
+    cannot be made.
 
-    `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time of the day, and runs
-    repeat themselves to the byte. What is not `observed` has no files beside its journal. `on_trouble` hears in
-    words what of the journal is lost.
+    `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time
+    of the day, and runs repeat themselves to the byte. What is not `observed` has no files beside
+    its journal. `on_trouble` hears in words what of the journal is lost.
 
-    `up`: the id of the lock that holds while the run lives. `continues`: the id of the run that this one follows; the
-    event `resumed` says it too, of the checkpoint that the run began with. `clock_behind`: a warning, if a run of the
-    folder began later than now. The folder's name is for people.
+    `up`: the id of the lock that holds while the run lives. `continues`: the id of the run that
+    this one follows; the event `resumed` says it too, of the checkpoint that the run began with.
+    `clock_behind`: a warning, if a run of the folder began later than now. The folder's name is for
+    people.
     """
 
     def __init__(
@@ -70,9 +73,11 @@ class RunDirectory:
         except OSError as error:
             text = f"run.directory {below}: no run directory can be made there: {reason(error)}"
             raise LaunchError(f"{text} ({error.filename})") from None
-        self._now, self._began, self._made = now, now(), time.monotonic()
+        self._now = now
+        self._began = now()
+        self._made = time.monotonic()
         self._virtual = virtual
-        self._refused: set[str] = set() if observed else {table.FILE, usage.FILE}
+        self._refused: set[str] = set() if observed else {log_table.FILE, usage.FILE}
         self._table: Journal | None = None
         self._lines: Journal | None = None  # of the usage
         self._usage = Usage(self._use)
@@ -83,7 +88,8 @@ class RunDirectory:
         return time.monotonic() - self._made
 
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
-        """Write a file of the run: text as it is, anything else as JSON. LaunchError if it cannot be written."""
+        """Write a file of the run: text as it is, anything else as JSON. LaunchError if it cannot
+        be written."""
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
         try:
             replace(self.path / name, text.encode())
@@ -91,17 +97,17 @@ class RunDirectory:
             raise LaunchError(f"{self.path / name}: cannot be written: {reason(error)}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Append to events.jsonl; `t` is seconds since the run began, `unix_seconds` those since 1970. Progress and
-        tests are rows of log.csv, too."""
+        """Append to events.jsonl; `t` is seconds since the run began, `unix_seconds` those since
+        1970. Progress and tests are rows of log.csv, too."""
         stamp = {"t": self._since()}
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
         self._journal.write(stamp, actor, event, fields)
-        if event in table.EVENTS:
+        if event in log_table.EVENTS:
             if self._table is None:
-                self._table = self._beside(table.FILE, table.header())
+                self._table = self._beside(log_table.FILE, log_table.header())
             if self._table is not None:
-                self._table.append(table.row(stamp, event, fields))
+                self._table.append(log_table.row(stamp, event, fields))
         if event == RESUMED:
             self._continue_from(fields.get("checkpoint"))
 
@@ -140,20 +146,26 @@ class RunDirectory:
         began, before = next_begin(below, clock)
         self.clock_behind = ""
         if before is not None:
-            ahead = f"{before.directory.name} began {before.identity.began - clock:.0f} s later than it is now"
+            ahead = (
+                f"{before.directory.name} began {before.identity.began - clock:.0f} s "
+                "later than it is now"
+            )
             mend = "this run is recorded as begun right after that; set the clock if it is wrong"
             self.clock_behind = f"by the clock of this host {ahead}: {mend}"
         return began
 
     def _continue_from(self, checkpoint: object) -> None:
-        """Record the run whose checkpoint this one began with, if the checkpoint lies in a run directory."""
+        """Record the run whose checkpoint this one began with, if the checkpoint lies in a run
+        directory."""
         try:
             before = identity_of(Path(checkpoint).parent) if isinstance(checkpoint, str) else None
             if before is not None and before.id not in ("", self.identity.id):
                 self.identity = dataclasses.replace(self.identity, continues=before.id)
                 self.identity.write(self.path)
         except OSError as error:
-            self.on_trouble(f"{self.path}: {error.strerror}: it is not recorded which run this one continues")
+            self.on_trouble(
+                f"{self.path}: {error.strerror}: it is not recorded which run this one continues"
+            )
 
     def _since(self) -> float:
         return round(self._now() - self._began, 6)

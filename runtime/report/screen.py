@@ -1,4 +1,5 @@
-"""The live table as lines: as many as there is room for, each as wide as the terminal at most. Plain decisions.
+"""The live table as lines: as many as there is room for, each as wide as the terminal at most.
+Plain decisions.
 
 iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
 loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first moment on:
@@ -17,10 +18,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from runtime.report.columns import Column, bar, brief, clock, cut, packed, sparkline, spoken, table
-from runtime.report.picture import CURVES, Picture
+from runtime.report.run_state import CURVES, RunState
 
 HEAD = 6  # lines above the actors' titles, with the empty one
-PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)  # what a `progress` has that stands elsewhere
+# what a `progress` has that stands elsewhere
+PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)
 COLUMNS = (
     Column("actor", least=12, name=True),
     Column("process", rank=2, name=True),
@@ -31,30 +33,33 @@ COLUMNS = (
 )
 
 
-def screen(picture: Picture, now: float, width: int, height: int) -> list[str]:
+def screen(picture: RunState, now: float, width: int, height: int) -> list[str]:
     """Of a picture at `now`: as many lines as `height_of` says."""
     rows = height_of(picture, height) - HEAD - 1
     lines = [cut(line, width) for line in _head(picture, now, width)]
     names = picture.chosen(rows if len(picture.actors) <= rows else rows - 1)
     seen = [(name, picture.actors[name]) for name in names]
-    cells = [(name, at.process, at.doing, at.waits, str(at.handled), str(at.inbox)) for name, at in seen]
+    cells = [
+        (name, at.process, at.doing, at.waits, str(at.handled), str(at.inbox)) for name, at in seen
+    ]
     lines += ["", *table(COLUMNS, cells, width)]
     if others := picture.others(names):
         lines.append(cut(others, width))
     return lines
 
 
-def height_of(picture: Picture, height: int) -> int:
-    """Lines of the table on a terminal of `height`: all actors, if there is room; two are left for what is told."""
+def height_of(picture: RunState, height: int) -> int:
+    """Lines of the table on a terminal of `height`: all actors, if there is room; two are left for
+    what is told."""
     return max(HEAD + 3, min(HEAD + 1 + len(picture.actors), height - 2))
 
 
-def final(picture: Picture, now: float, width: int) -> list[str]:
+def final(picture: RunState, now: float, width: int) -> list[str]:
     """What stays when the run is over: the values that it ended with."""
     return [cut(line, width) for line in _head(picture, now, width) if line.strip()]
 
 
-def _head(picture: Picture, now: float, width: int) -> Iterator[str]:
+def _head(picture: RunState, now: float, width: int) -> Iterator[str]:
     """HEAD - 1 lines."""
     yield _first(picture, now, width)
     for name in CURVES:
@@ -64,7 +69,7 @@ def _head(picture: Picture, now: float, width: int) -> Iterator[str]:
     yield picture.predicted
 
 
-def _first(picture: Picture, now: float, width: int) -> str:
+def _first(picture: RunState, now: float, width: int) -> str:
     done, last = picture.iterations
     elapsed = f"elapsed {clock(now)}"
     if picture.began is None and done is None and not picture.stage:
@@ -85,7 +90,7 @@ def _plain(fields: dict[str, Any]) -> Iterator[str]:
     return (f"{name} {brief(value)}" for name, value in fields.items())
 
 
-def _curve(picture: Picture, name: str, width: int) -> str:
+def _curve(picture: RunState, name: str, width: int) -> str:
     curve = picture.curves.get(name)
     if curve is None:
         return ""
@@ -93,7 +98,7 @@ def _curve(picture: Picture, name: str, width: int) -> str:
     return f"{text:<18} {sparkline(curve.values, min(60, width - max(18, len(text)) - 1))}"
 
 
-def _start(picture: Picture) -> str:
+def _start(picture: RunState) -> str:
     """What is being prepared: what most processes are at, or one of them."""
     processes = {seen.process for seen in list(picture.actors.values())}
     at = [what for what in list(picture.preparing.values()) if what]

@@ -1,7 +1,9 @@
-"""The numbers of progress reports and tests as TensorBoard reads them, for `tensorboard --logdir runs`.
+"""The numbers of progress reports and tests as TensorBoard reads them, for `tensorboard --logdir
+runs`.
 
-Written by tensorboardX's own writer, which is imported when a run asks for it. One file of the run directory; every
-number is there as soon as it is reported. A disk that is full or broken ends no run: it is told once.
+Written by tensorboardX's own writer, which is imported when a run asks for it. One file of the run
+directory; every number is there as soon as it is reported. A disk that is full or broken ends no
+run: it is told once.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ NO_CURVES = ("iteration", "max_iter", "elapsed_seconds")
 
 
 class TensorBoard:
-    """A watcher of a run. `tell` hears in words what is lost. LaunchError if tensorboardX is missing or the file cannot
-    be made."""
+    """A watcher of a run. `tell` hears in words what is lost. LaunchError if tensorboardX is
+    missing or the file cannot be made."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         try:
@@ -29,7 +31,8 @@ class TensorBoard:
         except ImportError:
             text = "run.tensorboard is true, but tensorboardX is not installed"
             raise LaunchError(f"{text}: pip install 'convoy-runtime[tensorboard]'") from None
-        self._path, self._tell = directory / FOLDER, tell
+        self._path = directory / FOLDER
+        self._tell = tell
         self._is_broken = False
         self._steps: dict[str, int] = {}
         try:

@@ -1,8 +1,10 @@
-"""What every process of a run has done so far, usage.jsonl beside the journal: work, waiting and bytes of each actor.
+"""What every process of a run has done so far, usage.jsonl beside the journal: work, waiting and
+bytes of each actor.
 
-A line is the totals of one process: {"t", "process", "actors": {actor: {"role", "handled", "steps", "waited_seconds":
-{peer: seconds}, "received_bytes": {peer: bytes of arrays}, "work": {label: [pieces, seconds, sum of squares]}}}}. They
-come from heartbeats. The longer a run goes on, the further lines are apart, so a run of days writes some hundred.
+A line is the totals of one process: {"t", "process", "actors": {actor: {"role", "handled", "steps",
+"waited_seconds": {peer: seconds}, "received_bytes": {peer: bytes of arrays}, "work": {label:
+[pieces, seconds, sum of squares]}}}}. They come from heartbeats. The longer a run goes on, the
+further lines are apart, so a run of days writes some hundred.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ SHARE = 0.05  # of the time since the run began
 
 
 class Usage:
-    """Collects what heartbeats say; `tell` gets a line when one is due. Times are seconds since the run began."""
+    """Collects what heartbeats say; `tell` gets a line when one is due. Times are seconds since the
+    run began."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
         self._tell = tell
-        self._totals: dict[str, dict[str, dict[str, Any]]] = {}  # process -> actor -> what it has done
+        # process -> actor -> what it has done
+        self._totals: dict[str, dict[str, dict[str, Any]]] = {}
         self._told: dict[str, float] = {}
         self._at: dict[str, float] = {}  # of which time the totals are
 
     def beat(self, process: str, heartbeat: Heartbeat, now: float) -> None:
-        """A process says what it does; once a second also for how long, which is when all of it is of one moment."""
+        """A process says what it does; once a second also for how long, which is when all of it is
+        of one moment."""
         if not heartbeat.work:
             return
         self.add(process, heartbeat.actors, heartbeat.work, heartbeat.received, now)
@@ -65,4 +70,11 @@ class Usage:
 
 
 def _nothing() -> dict[str, Any]:
-    return {"role": "", "handled": 0, "steps": 0, "waited_seconds": {}, "received_bytes": {}, "work": {}}
+    return {
+        "role": "",
+        "handled": 0,
+        "steps": 0,
+        "waited_seconds": {},
+        "received_bytes": {},
+        "work": {},
+    }

@@ -1,7 +1,7 @@
 """A run from its start to its end.
 
 run                                   the object: start, events, tell and ask, end
-house                                 where its actors live, whatever that is:
+execution                                 where its actors live, whatever that is:
 process_run  loop_run  virtual_run    processes, this event loop, virtual time
 pages                                 where `up` serves its pages, and by which names
 observation                           what a program makes of it while it goes on

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.warnings import kept_warnings
-from runtime.config import slurm
+from runtime.config import slurm_environment
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.config.unused import unused
@@ -24,23 +24,25 @@ from runtime.plan.roads import roads_of
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
 
 if TYPE_CHECKING:
-    from runtime.plan.choice import Choice
+    from runtime.plan.open_choice import Choice
     from runtime.report.console import RunConsole
 
 
 @dataclass(frozen=True)
 class Resume:
-    """A run shall go on from where `run`, a run directory or its name, has come to; None: where the last one has."""
+    """A run shall go on from where `run`, a run directory or its name, has come to; None: where the
+    last one has."""
 
     run: Path | None = None
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know.
-    `choice`: what its program leaves open until `up`; the rest is then about what is expected to be chosen. `resumed`:
-    what the run goes on from, and what it does not, a line each. `finished`: the checkpoint after which nothing is left
-    to do; its program has warned of that."""
+    """A configuration that was read, planned and placed without a mistake. `warnings`: what the
+    person should know. `choice`: what its program leaves open until `up`; the rest is then about
+    what is expected to be chosen. `resumed`: what the run goes on from, and what it does not, a
+    line each. `finished`: the checkpoint after which nothing is left to do; its program has warned
+    of that."""
 
     loaded: Loaded
     placement: Placement
@@ -51,13 +53,17 @@ class Checked:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the program has decided by itself, a line for each: no warning, but worth knowing."""
-        tell: Callable[[Topology], tuple[str, ...]] | None = getattr(self.loaded.program, "decided", None)
+        """What the program has decided by itself, a line for each: no warning, but worth
+        knowing."""
+        tell: Callable[[Topology], tuple[str, ...]] | None = getattr(
+            self.loaded.program, "decided", None
+        )
         return () if tell is None else tell(self.placement.topology)
 
     def tell(self, console: RunConsole) -> None:
-        """To whoever starts nothing: the warnings, what was decided, and what is known of the choice."""
-        for warning in (*self.warnings, *slurm.told(self.loaded.config)):
+        """To whoever starts nothing: the warnings, what was decided, and what is known of the
+        choice."""
+        for warning in (*self.warnings, *slurm_environment.told(self.loaded.config)):
             console.warn(warning)
         for note in self.notes:
             console.say(note)
@@ -74,9 +80,10 @@ def check(
     starts: bool = True,
     imported: Callable[[ClusterConfig], None] = lambda config: None,
 ) -> Checked:
-    """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
-    for whoever asked. `resume`: the run shall go on from another. `starts`: it shall run here, and what this machine
-    lacks is a mistake; who only plans may do so elsewhere. `imported`: called when the program is, before it plans."""
+    """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a
+    warning meanwhile is kept, for whoever asked. `resume`: the run shall go on from another.
+    `starts`: it shall run here, and what this machine lacks is a mistake; who only plans may do so
+    elsewhere. `imported`: called when the program is, before it plans."""
     with kept_warnings() as first:
         loaded = load_with_program(path, overrides)
     imported(loaded.config)
@@ -88,19 +95,30 @@ def check(
         choice = _choice(loaded)
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
-        placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
+        placement = placed(
+            checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config
+        )
         if starts and (lacking := _lacking(loaded, placement.topology)):
             raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
         warnings = (*first, *told, *idle(placement, loaded.config), *remarks)
-        return Checked(loaded, placement, warnings, choice, resumed, _finished(loaded, placement.topology))
+        return Checked(
+            loaded, placement, warnings, choice, resumed, _finished(loaded, placement.topology)
+        )
 
 
 def _restarts(loaded: Loaded) -> None:
     """A run that may begin anew needs a program that says where. ConfigError."""
     config = loaded.config
-    if config.recovery.restarts and config.simulation.clock == "real" and not hasattr(loaded.program, "resumed"):
-        text = f"program '{config.program}' does not say where a run goes on: expected 0, or resumed() in it"
+    if (
+        config.recovery.restarts
+        and config.simulation.clock == "real"
+        and not hasattr(loaded.program, "resumed")
+    ):
+        text = (
+            f"program '{config.program}' does not say where a run goes on: expected 0, or "
+            "resumed() in it"
+        )
         raise ConfigError([f"{config.raw.place(('recovery', 'restarts'))}: {text}"])
 
 
@@ -111,21 +129,32 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
     find = getattr(loaded.program, "resumed", None)
     if find is None:
         raise ConfigError(
-            [f"--resume: program '{loaded.config.program}' goes on from no other run: it has no resumed()"]
+            [
+                (
+                    f"--resume: program '{loaded.config.program}' goes on from no other run: "
+                    "it has "
+                    "no resumed()"
+                )
+            ]
         )
     options, told = find(loaded.config, loaded.options, resume.run)
     return dataclasses.replace(loaded, options=options), tuple(told)
 
 
 def _lacking(loaded: Loaded, topology: Topology) -> list[str]:
-    """What the machines lack that are known before a start, if the program tells it; a line each."""
-    tell: Callable[[ClusterConfig, Topology], list[str]] | None = getattr(loaded.program, "lacking", None)
+    """What the machines lack that are known before a start, if the program tells it; a line
+    each."""
+    tell: Callable[[ClusterConfig, Topology], list[str]] | None = getattr(
+        loaded.program, "lacking", None
+    )
     return [] if tell is None else tell(loaded.config, topology)
 
 
 def _finished(loaded: Loaded, topology: Topology) -> Path | None:
     """The checkpoint after which nothing is left to do, if the program tells it."""
-    tell: Callable[[Topology], tuple[str, Path] | None] | None = getattr(loaded.program, "finished", None)
+    tell: Callable[[Topology], tuple[str, Path] | None] | None = getattr(
+        loaded.program, "finished", None
+    )
     found = None if tell is None else tell(topology)
     return None if found is None else found[1]
 
@@ -137,8 +166,8 @@ def _choice(loaded: Loaded) -> Choice | None:
 
 
 def remarks_on_room(program: object, topology: Topology, config: ClusterConfig) -> list[str]:
-    """What to tell of memory, if the program says what its actors hold and they will live on this machine. ConfigError
-    if it can never be enough."""
+    """What to tell of memory, if the program says what its actors hold and they will live on this
+    machine. ConfigError if it can never be enough."""
     tell = getattr(program, "memory", None)
     if tell is None or config.launcher.kind != "local":
         return []
@@ -147,8 +176,8 @@ def remarks_on_room(program: object, topology: Topology, config: ClusterConfig) 
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:
-    """See `place`; and there must be something that starts the processes, and that encrypts their links where that is
-    wanted. ConfigError."""
+    """See `place`; and there must be something that starts the processes, and that encrypts their
+    links where that is wanted. ConfigError."""
     try:
         launcher_of(config.launcher.kind)
     except ConfigError as error:
@@ -157,11 +186,19 @@ def placed(topology: Topology, config: ClusterConfig) -> Placement:
     placement = place(topology, config)
     roads = roads_of(placement, config)
     if roads.encrypted:
-        from runtime.transport.zeromq import can_encrypt  # ZeroMQ takes a tenth of a second to import
+        # ZeroMQ takes a tenth of a second to import
+        from runtime.transport.zeromq import can_encrypt
 
         if not can_encrypt():
-            machine, where = roads.far[0], config.raw.place(("links", "encryption"))
-            why = f"machine '{machine.name}' at {machine.address} is another host, and this pyzmq cannot encrypt links"
-            mend = "(it was built without libsodium): install its wheel, or set links.encryption = 'none'"
+            machine = roads.far[0]
+            where = config.raw.place(("links", "encryption"))
+            why = (
+                f"machine '{machine.name}' at {machine.address} is another host, and this "
+                "pyzmq cannot encrypt links"
+            )
+            mend = (
+                "(it was built without libsodium): install its wheel, or set "
+                "links.encryption = 'none'"
+            )
             raise ConfigError([f"{where}: {why} {mend}"])
     return placement

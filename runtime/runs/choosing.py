@@ -1,6 +1,8 @@
-"""Before a run: what its program leaves open (`runtime.plan.choice`) is found out by short runs of their own.
+"""Before a run: what its program leaves open (`runtime.plan.open_choice`) is found out by short
+runs of their own.
 
-Each has its folder below the run directory, tells no events of its own, and is ended at once when enough is known.
+Each has its folder below the run directory, tells no events of its own, and is ended at once when
+enough is known.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from runtime.cluster.launcher import Early
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
-from runtime.plan.choice import Choice, Chosen, Trial
+from runtime.plan.open_choice import Choice, Chosen, Trial
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked, placed
@@ -23,24 +25,36 @@ FOLDER = "trials"  # below the run directory
 
 
 class Choosing:
-    """The trials of one run, with processes that are born in `early`. To signals it is a run that has not begun:
-    whatever ends it leaves nothing. `over`: somebody has ended it. `checked`: with what is still open."""
+    """The trials of one run, with processes that are born in `early`. To signals it is a run that
+    has not begun: whatever ends it leaves nothing. `over`: somebody has ended it. `checked`: with
+    what is still open."""
 
     has_begun = False
 
     def __init__(
-        self, checked: Checked, choice: Choice, directory: RunDirectory, watcher: Watcher, early: Early | None
+        self,
+        checked: Checked,
+        choice: Choice,
+        directory: RunDirectory,
+        watcher: Watcher,
+        early: Early | None,
     ) -> None:
-        self.checked, self._choice, self._directory, self._watcher = checked, choice, directory, watcher
+        self.checked = checked
+        self._choice = choice
+        self._directory = directory
+        self._watcher = watcher
         self._early = early
         self._run: Run | None = None  # the trial under way
         self.over = False
 
     def __repr__(self) -> str:
-        return f"<choosing by {len(self._choice.trials)} trials, {'over' if self.over else self._run}>"
+        return (
+            f"<choosing by {len(self._choice.trials)} trials, {'over' if self.over else self._run}>"
+        )
 
     async def settled(self) -> Checked:
-        """What was checked, with nothing left open. ConvoyError if no trial came to a good end: that of the first."""
+        """What was checked, with nothing left open. ConvoyError if no trial came to a good end:
+        that of the first."""
         for event in self._choice.told:
             self._watcher.event(SUPERVISOR, *event)
         errors = [await self._tried(trial) for trial in self._choice.trials if not self.over]
@@ -55,7 +69,9 @@ class Choosing:
     async def _tried(self, trial: Trial) -> ConvoyError | None:
         """Run a trial until enough is known of it; the error that ended it before."""
         config = self._config_of(trial)
-        self._run = run = Run(placed(trial.topology, config), config, options=trial.options, early=self._early)
+        self._run = run = Run(
+            placed(trial.topology, config), config, options=trial.options, early=self._early
+        )
         await run.start()
         enough = False
         with suppress(ConvoyError):  # it is the run's error
@@ -65,19 +81,26 @@ class Choosing:
                     await run.end_now()
         error = await run.ended()
         if not self.over:
-            self._watcher.event(SUPERVISOR, *trial.ended("" if error is None else str(error).splitlines()[0]))
+            self._watcher.event(
+                SUPERVISOR, *trial.ended("" if error is None else str(error).splitlines()[0])
+            )
         return error
 
     def _config_of(self, trial: Trial) -> ClusterConfig:
-        """That of the run, in a folder of its own; nobody else listens where the run's metrics are to be served."""
-        config, name = self.checked.loaded.config, re.sub(r"[^\w.-]", "-", trial.name)
+        """That of the run, in a folder of its own; nobody else listens where the run's metrics are
+        to be served."""
+        config = self.checked.loaded.config
+        name = re.sub(r"[^\w.-]", "-", trial.name)
         run = {
             "directory": str(self._directory.path / FOLDER),
             "name": name,
             "record_service_times": False,
             "tensorboard": False,
         }
-        changed = {"run": config.run.model_copy(update=run), "metrics": config.metrics.model_copy(update={"port": 0})}
+        changed = {
+            "run": config.run.model_copy(update=run),
+            "metrics": config.metrics.model_copy(update={"port": 0}),
+        }
         return config.model_copy(update=changed)
 
     # -- what signals do to a run

@@ -1,4 +1,5 @@
-"""What lets another run follow one: a client that wants other workers or machines, a machine that is told to go."""
+"""What lets another run follow one: a client that wants other workers or machines, a machine that
+is told to go."""
 
 from __future__ import annotations
 
@@ -23,25 +24,35 @@ async def not_scaled(wish: Scale) -> Scaled:
 
 
 class Continuing:
-    """Of one run. `scale` makes the one that follows, `save` has a checkpoint written, `tell` hears of the events."""
+    """Of one run. `scale` makes the one that follows, `save` has a checkpoint written, `tell` hears
+    of the events."""
 
     def __init__(
-        self, scale: Scaling, save: Callable[[], Awaitable[None]], tell: Callable[[str, str, dict[str, Any]], None]
+        self,
+        scale: Scaling,
+        save: Callable[[], Awaitable[None]],
+        tell: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
-        self._scale, self._save, self._tell = scale, save, tell
+        self._scale = scale
+        self._save = save
+        self._tell = tell
         self._tasks: set[asyncio.Task[Any]] = set()
         self.done = False  # another follows
 
     def __repr__(self) -> str:
-        return f"<continuing: {'done' if self.done else 'being done' if self._tasks else 'nobody asks'}>"
+        return (
+            "<continuing: "
+            f"{'done' if self.done else 'being done' if self._tasks else 'nobody asks'}>"
+        )
 
     async def scale(self, wish: Scale) -> Scaled:
-        """A client wants it. It may leave meanwhile: a run that hands over cannot go back. ConvoyError in words if it
-        cannot be."""
+        """A client wants it. It may leave meanwhile: a run that hands over cannot go back.
+        ConvoyError in words if it cannot be."""
         return await asyncio.shield(self._apart(self._scaled(wish), "scaling"))
 
     def machine_leaves(self, machine: str, seconds: float) -> None:
-        """A machine was told to go, and stays so many seconds at most: go on without it, or at least save."""
+        """A machine was told to go, and stays so many seconds at most: go on without it, or at
+        least save."""
         self._tell(SUPERVISOR, LEAVING, {"machine": machine, "seconds": seconds})
         self._apart(self._without(machine), f"leaving of {machine}")
 
@@ -61,7 +72,10 @@ class Continuing:
         try:
             await self._scaled(Scale(leaving=machine))
         except ConvoyError as why:
-            text = f"machine '{machine}' leaves, and the run cannot go on without it: {why}; what there is is saved"
+            text = (
+                f"machine '{machine}' leaves, and the run cannot go on without it: {why}; "
+                "what there is is saved"
+            )
             self._tell(SUPERVISOR, WARNING, {"text": text})
             await self._save()
 

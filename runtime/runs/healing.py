@@ -1,4 +1,5 @@
-"""After a death: the model of a process that lives is kept in the memory of `up`, and the next run begins with it.
+"""After a death: the model of a process that lives is kept in the memory of `up`, and the next run
+begins with it.
 
     a process died -> the lead names the holders -> those that live say how far they are -> the furthest keeps its state
                   \\-> another died meanwhile: the same again without it
@@ -19,7 +20,7 @@ from runtime.cluster.supervisor import TICK_SECONDS, Supervisor
 from runtime.errors import ConvoyError, RoleDied, Unsendable
 from runtime.messages.message import GetHolders, GetReached, Holders, KeepState, KeptState, Reached
 from runtime.plan.topology import Placement
-from runtime.transport import host
+from runtime.transport import host_identity
 
 ANSWER_SECONDS = 3.0  # for a process that lives: longer silence is a death
 STATE_SECONDS = 30.0  # for a state to be copied: 1 GB takes 3 s
@@ -27,8 +28,8 @@ STATE_SECONDS = 30.0  # for a state to be copied: 1 GB takes 3 s
 
 @dataclass(frozen=True)
 class Memory:
-    """A state that `holder` had, `at` words say where; open as `file` here, as long as it is not closed. `since`: loop
-    time of the death."""
+    """A state that `holder` had, `at` words say where; open as `file` here, as long as it is not
+    closed. `since`: loop time of the death."""
 
     holder: str
     at: str
@@ -57,10 +58,12 @@ def died_with(error: ConvoyError, placement: Placement) -> set[str]:
 
 
 class Healing:
-    """Of one run, before its processes are ended: `memory` is then what the next may begin with, or None: `why` not."""
+    """Of one run, before its processes are ended: `memory` is then what the next may begin with, or
+    None: `why` not."""
 
     def __init__(self, supervisor: Supervisor, placement: Placement) -> None:
-        self._supervisor, self._placement = supervisor, placement
+        self._supervisor = supervisor
+        self._placement = placement
         self._process_of = placement.process_of()
         self.memory: Memory | None = None
         self.why = ""
@@ -73,7 +76,8 @@ class Healing:
         """The run has ended so: whoever lives is still there. Ends within a bounded time."""
         if not isinstance(error, RoleDied) or not self._supervisor.began.is_set():
             return
-        since, lost = self._supervisor.now(), died_with(error, self._placement) | self._gone()
+        since = self._supervisor.now()
+        lost = died_with(error, self._placement) | self._gone()
         while self.memory is None:
             attempt = asyncio.create_task(self._kept(lost, since), name="healing")
             try:
@@ -85,7 +89,9 @@ class Healing:
                 return
             lost |= others
 
-    async def _without_another_death(self, attempt: asyncio.Task[None], lost: Collection[str]) -> set[str]:
+    async def _without_another_death(
+        self, attempt: asyncio.Task[None], lost: Collection[str]
+    ) -> set[str]:
         """Wait for an attempt; those that died before it was done."""
         while not attempt.done():
             await asyncio.wait([attempt], timeout=TICK_SECONDS)
@@ -103,10 +109,15 @@ class Healing:
             self.why = str(error)
 
     async def _asked(self, lost: Collection[str]) -> tuple[str, KeptState | None]:
-        lead, ask = self._placement.topology.lead, self._supervisor.ask
-        elsewhere = {hello.host for hello in self._supervisor.roll.greetings.values()} - {host.identity()}
+        lead = self._placement.topology.lead
+        ask = self._supervisor.ask
+        elsewhere = {hello.host for hello in self._supervisor.roll.greetings.values()} - {
+            host_identity.identity()
+        }
         if elsewhere or self._process_of[lead] in lost:
-            self.why = "other hosts cannot read this one's memory" if elsewhere else f"{lead} has died"
+            self.why = (
+                ("other hosts cannot read this one's memory") if elsewhere else f"{lead} has died"
+            )
             return "", None
         try:
             holders = await ask(lead, GetHolders(), Holders, timeout=ANSWER_SECONDS)
@@ -115,17 +126,23 @@ class Healing:
             return "", None
         living = [name for name in holders.actors if self._process_of[name] not in lost]
         answers = await asyncio.gather(*map(self._reached, living))
-        reached = {name: steps for name, steps in zip(living, answers, strict=True) if steps is not None}
+        reached = {
+            name: steps for name, steps in zip(living, answers, strict=True) if steps is not None
+        }
         if not reached:
             self.why = holders.why or f"none of {', '.join(holders.actors)} is left"
             return "", None
         holder = furthest(reached)
-        return holder, await ask(holder, KeepState(facts=holders.facts), KeptState, timeout=STATE_SECONDS)
+        return holder, await ask(
+            holder, KeepState(facts=holders.facts), KeptState, timeout=STATE_SECONDS
+        )
 
     async def _reached(self, name: str) -> int | None:
         """How far it is; None: it does not answer."""
         try:
-            return (await self._supervisor.ask(name, GetReached(), Reached, timeout=ANSWER_SECONDS)).steps
+            return (
+                await self._supervisor.ask(name, GetReached(), Reached, timeout=ANSWER_SECONDS)
+            ).steps
         except ConvoyError:
             return None
 

@@ -1,6 +1,8 @@
-"""A run whose actors all live on this event loop: in a notebook, where classes have no file that a process could load.
+"""A run whose actors all live on this event loop: in a notebook, where classes have no file that a
+process could load.
 
-No process can be lost or killed here and nothing watches for a hang; array work runs in one thread beside the loop.
+No process can be lost or killed here and nothing watches for a hang; array work runs in one thread
+beside the loop.
 """
 
 from __future__ import annotations
@@ -15,24 +17,27 @@ from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
 from runtime.plan.program import MAIN, actor_of, import_program
 from runtime.plan.topology import SUPERVISOR
-from runtime.runs.house import House, Site, Watchers
+from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.observation import Observation
 from runtime.simulation.cluster import Simulation
-from runtime.simulation.tracing import LoopTracing
+from runtime.simulation.loop_tracing import LoopTracing
 
 R = TypeVar("R", bound=Message)
 HERE = "here"  # the process's name
 
 
-class LoopHouse(House):
+class LoopExecution(Execution):
     """Real time. The script speaks in the name of the supervisor."""
 
     observes: type[Compute] = ThreadCompute  # where the program's observer works
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ExecutionContext) -> None:
         self.began = asyncio.Event()
-        self._site, self._lead = site, site.placement.topology.lead
-        self._outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
+        self._site = site
+        self._lead = site.placement.topology.lead
+        self._outcome: asyncio.Future[ConvoyError | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._script = Actor()
         self._watchers = Watchers(site.watcher)
         self._observation: Observation | None = None
@@ -78,14 +83,19 @@ class LoopHouse(House):
 
     def _observe(self) -> None:
         """Let the observer of the program, if it has one, hear of all work."""
-        self._observation = Observation(self._site, self._script.gauge, self.observes(), self._watchers.event)
+        self._observation = Observation(
+            self._site, self._script.gauge, self.observes(), self._watchers.event
+        )
         self._watchers.add(self._observation)
         self._cluster.on_work = self._worked
 
     def _trace(self) -> None:
-        site, wanted = self._site, self._site.config.run.trace
+        site = self._site
+        wanted = self._site.config.run.trace
         if wanted:
-            nodes = {spec.name: self._cluster.nodes[spec.name][0] for spec in site.placement.processes}
+            nodes = {
+                spec.name: self._cluster.nodes[spec.name][0] for spec in site.placement.processes
+            }
             self._tracing = LoopTracing(site.placement, nodes, site.directory.path, wanted)
 
     def _worked(self) -> None:

@@ -1,4 +1,5 @@
-"""What a configuration asks for, before a run is made of it: where its actors live, its run directory, its time."""
+"""What a configuration asks for, before a run is made of it: where its actors live, its run
+directory, its time."""
 
 from __future__ import annotations
 
@@ -13,29 +14,33 @@ from runtime.machine.loop import event_loop_factory
 from runtime.plan.topology import Placement
 from runtime.records.up_lock import UpLock
 from runtime.report.rundir import RunDirectory
-from runtime.runs.house import House, Site
-from runtime.runs.loop_run import LoopHouse
-from runtime.runs.process_run import ProcessHouse
+from runtime.runs.execution import Execution, ExecutionContext
+from runtime.runs.loop_run import LoopExecution
+from runtime.runs.process_run import ProcessExecution
 from runtime.simulation.clock import VirtualTimeLoop
 
 
-def house_of(
+def execution_of(
     placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
-) -> Callable[[Site], House]:
-    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError if [simulation] fits
-    no link or has no profile."""
+) -> Callable[[ExecutionContext], Execution]:
+    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError
+    if [simulation] fits no link or has no profile."""
     if config.simulation.clock == "virtual":
         from runtime.runs.virtual_run import planned
 
         return planned(placement, config)
-    return LoopHouse if here else partial(ProcessHouse, early=early)
+    return LoopExecution if here else partial(ProcessExecution, early=early)
 
 
 def directory_of(
-    config: ClusterConfig, now: Callable[[], float], *, up: UpLock | None = None, continues: str = ""
+    config: ClusterConfig,
+    now: Callable[[], float],
+    *,
+    up: UpLock | None = None,
+    continues: str = "",
 ) -> RunDirectory:
-    """A new run directory, where the configuration says. `up`: the lock that holds while the run lives; `continues`:
-    the id of the run that this one follows. LaunchError."""
+    """A new run directory, where the configuration says. `up`: the lock that holds while the run
+    lives; `continues`: the id of the run that this one follows. LaunchError."""
     return RunDirectory(
         Path(config.run.directory),
         config.run.name or config.program,

@@ -1,7 +1,8 @@
-"""What a program makes of its run while it goes on: its observer hears how long work takes, and says something of it.
+"""What a program makes of its run while it goes on: its observer hears how long work takes, and
+says something of it.
 
-A program offers `observer(placement, config, gauge)`, which makes an Observer, or None if it has nothing to say of this
-run. A program without it pays nothing.
+A program offers `observer(placement, config, gauge)`, which makes an Observer, or None if it has
+nothing to say of this run. A program without it pays nothing.
 
     processes         heartbeats carry the sums, about once a second      the observer works in a thread of `up`
     one event loop    the sums are asked for when a piece of work is      in a thread beside the loop
@@ -25,45 +26,57 @@ from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
 from runtime.plan.program import program_here
 from runtime.plan.topology import SUPERVISOR, Placement
-from runtime.runs.house import Site
+from runtime.runs.execution import ExecutionContext
 
 Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
-MakeGauge = Callable[..., Gauge]  # (name, help, **labels): see Measured.gauge; served on the page of `up`
+# (name, help, **labels): see Measured.gauge; served on the page of `up`
+MakeGauge = Callable[..., Gauge]
 Make = Callable[[Placement, ClusterConfig, MakeGauge], "Observer | None"]
 PERIOD = 1.0  # seconds from one hearing to the next
 MANY = 1000  # things to hear: enough, also where no work is heard of
 
 
 class Observer(Protocol):
-    """What a program's `observer` makes. Its methods are called one at a time, perhaps in a thread. What they return
-    is emitted in the name of the supervisor; of the event `prediction` the live table shows the field `text`."""
+    """What a program's `observer` makes. Its methods are called one at a time, perhaps in a thread.
+    What they return is emitted in the name of the supervisor; of the event `prediction` the live
+    table shows the field `text`."""
 
     hears: Collection[str]  # events, by name
 
     def worked(self, sums: Sums, now: float) -> Told:
-        """How long work has taken since the beginning, of some actors; `now` is loop time in seconds."""
+        """How long work has taken since the beginning, of some actors; `now` is loop time in
+        seconds."""
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
         """An actor has reported one of the events that the observer hears."""
 
 
 class Observation:
-    """A watcher that lets the program's observer work on `compute` and tells what it says. What it raises ends no run:
-    it is told as a warning, and the observer hears nothing more.
+    """A watcher that lets the program's observer work on `compute` and tells what it says. What it
+    raises ends no run: it is told as a warning, and the observer hears nothing more.
 
-    It is made there too, when work is first heard of: the first iteration need not wait until it is imported.
+    It is made there too, when work is first heard of: the first iteration need not wait until it is
+    imported.
     """
 
     def __init__(
-        self, site: Site, gauge: MakeGauge, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]
+        self,
+        site: ExecutionContext,
+        gauge: MakeGauge,
+        compute: Compute,
+        tell: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
-        self._site, self._gauge, self._compute, self._tell = site, gauge, compute, tell
+        self._site = site
+        self._gauge = gauge
+        self._compute = compute
+        self._tell = tell
         self._observer: Observer | None = None
         self._is_made = False
         self._loop = asyncio.get_running_loop()
         self._heard: list[Callable[[Observer], Told]] = []
         self._task: asyncio.Task[None] | None = None
-        self._due, self._over = self._loop.time() + PERIOD, not site.config.run.observe
+        self._due = self._loop.time() + PERIOD
+        self._over = not site.config.run.observe
 
     def __repr__(self) -> str:
         return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"
@@ -108,7 +121,8 @@ class Observation:
             self._task = self._loop.create_task(self._observe(), name="observation")
 
     async def _observe(self) -> None:
-        heard, self._heard = self._heard, []
+        heard = self._heard
+        self._heard = []
         try:
             told = await self._compute.run(SUPERVISOR, "observe", self._tell_all, heard)
         except Exception as error:  # noqa: BLE001  # whatever it is: a run needs no observer
@@ -119,11 +133,15 @@ class Observation:
         for name, fields in told:
             self._tell(SUPERVISOR, name, fields)
 
-    def _tell_all(self, heard: Iterable[Callable[[Observer], Told]]) -> list[tuple[str, dict[str, Any]]]:
+    def _tell_all(
+        self, heard: Iterable[Callable[[Observer], Told]]
+    ) -> list[tuple[str, dict[str, Any]]]:
         """In the thread: the observer, which is made if it is not there yet, hears of it all."""
         if not self._is_made:
             self._is_made = True
-            make: Make | None = getattr(program_here(self._site.placement.topology.program), "observer", None)
+            make: Make | None = getattr(
+                program_here(self._site.placement.topology.program), "observer", None
+            )
             self._observer = make and make(self._site.placement, self._site.config, self._gauge)
         if self._observer is None:
             self._over = True

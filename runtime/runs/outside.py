@@ -1,4 +1,5 @@
-"""The lock of `up`, and what others ask through it: a run ends also where its sockets cannot be reached."""
+"""The lock of `up`, and what others ask through it: a run ends also where its sockets cannot be
+reached."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ REASON = "asked to from outside"
 
 @contextmanager
 def locked(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[UpLock | None]:
-    """Hold the lock of an `up` in the folder of its runs; none on virtual time, where no command finds a run.
-    LaunchError if the folder takes no file."""
+    """Hold the lock of an `up` in the folder of its runs; none on virtual time, where no command
+    finds a run. LaunchError if the folder takes no file."""
     if config.simulation.clock == "virtual":
         yield None
         return
@@ -38,10 +39,12 @@ def locked(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[UpLoc
 
 
 class Wishes:
-    """While this context lasts, whoever asks through the lock ends the run: well, or at once. `heard`: somebody did."""
+    """While this context lasts, whoever asks through the lock ends the run: well, or at once.
+    `heard`: somebody did."""
 
     def __init__(self, lock: UpLock | None, run: Ends) -> None:
-        self._lock, self._run = lock, run
+        self._lock = lock
+        self._run = run
         self._tasks: list[asyncio.Task[Any]] = []
         self._asked: set[bool] = set()
 
@@ -60,7 +63,10 @@ class Wishes:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._lock is not None:
             self._lock.on_wish = lambda now: None

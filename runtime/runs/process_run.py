@@ -1,4 +1,5 @@
-"""A run whose actors live in processes: what the launching process holds for it, from its sockets to its metrics page.
+"""A run whose actors live in processes: what the launching process holds for it, from its sockets
+to its metrics page.
 
 Who counts as dead and what follows is the supervisor's business.
 """
@@ -12,18 +13,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
+from runtime.actors.inspection import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.cluster.clients import Answer, Clients, Scale
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
-from runtime.cluster.operators.desk import Desk
+from runtime.cluster.operators.operator_server import OperatorServer
+from runtime.cluster.run_tracing import Tracing
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
-from runtime.cluster.tracing import Tracing
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
@@ -45,8 +46,8 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs import pages
 from runtime.runs.continuing import Continuing
+from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
-from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.serving.visits import LastLook
 from runtime.transport import Endpoints, Release
@@ -57,7 +58,7 @@ R = TypeVar("R", bound=Message)
 ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 
 
-class ProcessHouse(House):
+class ProcessExecution(Execution):
     """`early`: what was started before the configuration was read, see LaunchPlan."""
 
     _private: PrivateFolder | None = None
@@ -65,13 +66,18 @@ class ProcessHouse(House):
     _pages: Pages | None = None
     _report: LivePage | None = None
 
-    def __init__(self, site: Site, early: Early | None = None) -> None:
-        placement, config, directory = site.placement, site.config, site.directory
+    def __init__(self, site: ExecutionContext, early: Early | None = None) -> None:
+        placement = site.placement
+        config = site.config
+        directory = site.directory
         self._site = site
-        self._placement, self._config, self._directory = placement, config, directory
+        self._placement = placement
+        self._config = config
+        self._directory = directory
         self._limits = site.limits
         self._roads = roads_of(placement, config)
-        self._sockets, self._here = Path(), ""  # no folder until it is opened; where other hosts reach this one
+        self._sockets = Path()  # no folder until it is opened; where other hosts reach this one
+        self._here = ""
         self._keys = credentials(placement, encrypted=self._roads.encrypted)
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics(observed=config.run.observe))
         self._road = SocketTransport(
@@ -84,18 +90,29 @@ class ProcessHouse(House):
             keys=self._keys[SUPERVISOR],
             on_link_lost=self._link_lost,
         )
-        self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
+        self._inside = InprocTransport(
+            SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork()
+        )
         used = {spec.machine for spec in placement.processes}
         machines = tuple(machine for machine in config.machine if machine.name in used)
-        plan = LaunchPlan(directory.path, placement.topology.program, machines, early, self._keys, config.launcher)
+        plan = LaunchPlan(
+            directory.path, placement.topology.program, machines, early, self._keys, config.launcher
+        )
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump(), grace_seconds=launcher.grace)
         self._watchers = Watchers(site.watcher)
-        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
+        self._supervisor = Supervisor(
+            self._node, self._road, placement, launcher, liveness, self._watchers
+        )
         self.began = self._supervisor.began
         self.healing = Healing(self._supervisor, placement) if config.heals else None
         self._tracing = Tracing(
-            self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
+            self._supervisor,
+            self._supervisor.roll,
+            placement,
+            directory.path,
+            config.run.trace,
+            self._watchers.event,
         )
         self._continuing = Continuing(site.scale, self._supervisor.save, self._watchers.event)
         launcher.on_leaving = self._continuing.machine_leaves
@@ -105,8 +122,12 @@ class ProcessHouse(House):
             BeginTrace: self._begin_trace,
             EndTrace: self._end_trace,
         }
-        self._clients = Clients(self._node, self._supervisor, self.began, self._supervisor.known, self._end, answers)
-        self._desk = Desk(directory.path, site.cards, self._clients.take, self._node.reject, self._clients.lost)
+        self._clients = Clients(
+            self._node, self._supervisor, self.began, self._supervisor.known, self._end, answers
+        )
+        self._desk = OperatorServer(
+            directory.path, site.cards, self._clients.take, self._node.reject, self._clients.lost
+        )
         self._clients.read_out = self._desk.read_out
         self._watchers.add(self._clients)
         self._show_run()
@@ -114,8 +135,8 @@ class ProcessHouse(House):
         self._lingers = LastLook(self._tell_of_lingering)
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
-        another host out of reach."""
+        """Listen, and write down what every process has to know. LaunchError if the port of the
+        metrics is taken, or another host out of reach."""
         self._here = self._address_here()
         if self._here:
             descriptors.more()
@@ -135,19 +156,33 @@ class ProcessHouse(House):
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
         self.operators_at = await self._desk.open(self._config.operators)
-        if not all(map(self._config.is_here, self._config.machine)):  # those here are forked from one nursery
+        # those here are forked from one nursery
+        if not all(map(self._config.is_here, self._config.machine)):
             mine = await asyncio.to_thread(identity, topology.program)
             self._supervisor.sameness.runs(UP, platform.node(), mine)
-        self._observation = Observation(self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event)
+        self._observation = Observation(
+            self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event
+        )
         self._watchers.add(self._observation)
 
     def _serve_pages(self) -> None:
         metrics = self._config.metrics
-        address, names = pages.address_of(self._config, self._here), pages.names_of(self._config)
-        program, now = self._placement.topology.program, asyncio.get_running_loop().time
+        address = pages.address_of(self._config, self._here)
+        names = pages.names_of(self._config)
+        program = self._placement.topology.program
+        now = asyncio.get_running_loop().time
         self._report = pages.live_page(self._config, self._directory.path, program, address, now)
-        numbers, more = self._node.metrics, {"report": self._report}
-        self._pages = Pages(numbers, address, metrics.port, metrics.readers, names, applications=more, sd=self._targets)
+        numbers = self._node.metrics
+        more = {"report": self._report}
+        self._pages = Pages(
+            numbers,
+            address,
+            metrics.port,
+            metrics.readers,
+            names,
+            applications=more,
+            sd=self._targets,
+        )
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
 
@@ -159,7 +194,9 @@ class ProcessHouse(House):
             return error
         finally:
             self._run_metrics.ended()
-            follows = self._continuing.done or (self._config.recovery.restarts > 0 and isinstance(error, RoleDied))
+            follows = self._continuing.done or (
+                self._config.recovery.restarts > 0 and isinstance(error, RoleDied)
+            )
             self._lingers.seconds = 0.0 if follows else self._config.metrics.linger_seconds
             await self._clients.close()
             await self._desk.close()
@@ -185,7 +222,8 @@ class ProcessHouse(House):
         return await self._tracing.end()
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""
+        """A process of the run is linked by its first message, which is then judged like any;
+        clients are relayed."""
         if not self._clients.take(envelope, release, self._road):
             self._supervisor.admit(envelope)
             self._node.deliver(envelope, size, release)
@@ -244,19 +282,29 @@ class ProcessHouse(House):
 
     def _address_here(self) -> str:
         """Where the other hosts of the run reach this one; "" if there are none."""
-        far, engine = self._roads.far, self._config.launcher.ray
+        far = self._roads.far
+        engine = self._config.launcher.ray
         if not far:
             return ""
         if self._config.launcher.address:
             return self._config.launcher.address
-        ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in far)
-        well = (way for way in ways if way and not (is_loopback(way) and len(far) > 1))  # this host's own name
+        ways = (
+            on_the_way(machine.address, machine_name(machine.host or machine.name))
+            for machine in far
+        )
+        # this host's own name
+        well = (way for way in ways if way and not (is_loopback(way) and len(far) > 1))
         near = towards(engine.host) if engine is not None and engine.host else ""
         found = next(filter(None, chain(well, (near, only()))), "")
         if not found:
             first = far[0]
-            text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"
-            what = f"say launcher.address, by which others reach this host: {described(interfaces())}"
+            text = (
+                f"machine '{first.name}' at {first.address} cannot be reached from here: "
+                "no way leads there"
+            )
+            what = (
+                f"say launcher.address, by which others reach this host: {described(interfaces())}"
+            )
             raise LaunchError(f"{text}; {what}")
         return found
 
@@ -268,7 +316,8 @@ class ProcessHouse(House):
         return (f"unix://{self._sockets}/{SUPERVISOR}.{lane}", *far)
 
     def _address_of(self, machine: Machine) -> str:
-        """Where its processes listen: a loopback address is this host's, which others reach otherwise."""
+        """Where its processes listen: a loopback address is this host's, which others reach
+        otherwise."""
         return self._here if self._here and is_loopback(machine.address) else machine.address
 
     def _plan(self, endpoints: Endpoints) -> RunPlan:
@@ -289,18 +338,21 @@ class ProcessHouse(House):
             shared_memory=self._roads.shared_memory,
             scheme=self._roads.scheme,
             record_service_times=config.run.record_service_times,
-            namespaces={machine.name: machine.namespace for machine in config.machine if machine.namespace},
+            namespaces={
+                machine.name: machine.namespace for machine in config.machine if machine.namespace
+            },
             files=files_of(config),
             trace=config.run.trace > 0,
             observe=config.run.observe,
         )
 
     def _targets(self) -> list[dict[str, Any]]:
-        """For Prometheus: this process, and every process of the run that has greeted and is not to end; nobody, once
-        the end of the run was looked at."""
+        """For Prometheus: this process, and every process of the run that has greeted and is not to
+        end; nobody, once the end of the run was looked at."""
         if self._lingers.was_seen:
             return []
-        run, here = self._directory.path.name, self.metrics_url.removeprefix("http://").removesuffix("/sd")
+        run = self._directory.path.name
+        here = self.metrics_url.removeprefix("http://").removesuffix("/sd")
         found = [(here, {"process": UP, "machine": platform.node(), "run": run})]
         stages = self._stages()
         for spec in self._placement.processes:
@@ -312,21 +364,34 @@ class ProcessHouse(House):
 
     def _tell_of_lingering(self) -> None:
         until = "whoever reads its metrics regularly has seen the end; Ctrl-C ends that"
-        self._watchers.event(SUPERVISOR, "stays", {"until": until, "seconds": self._lingers.seconds})
+        self._watchers.event(
+            SUPERVISOR, "stays", {"until": until, "seconds": self._lingers.seconds}
+        )
 
     def _stages(self) -> dict[str, str]:
         return {name: facts["stage"] for name, facts in self._supervisor.known()[0].items()}
 
     def _show_run(self) -> None:
         """On the page of metrics: what this process is, and how the run stands."""
-        metrics, topology = self._node.metrics, self._placement.topology
+        metrics = self._node.metrics
+        topology = self._placement.topology
         metrics.of_process()
         metrics.info("build", "What this process runs.", role="node", **build(topology.program))
-        facts = {"program": topology.program, "directory": self._directory.path.name, "lead": topology.lead}
-        self._run_metrics = RunMetrics(metrics, topology.lead, self._stages, self._site.restarts, facts)
+        facts = {
+            "program": topology.program,
+            "directory": self._directory.path.name,
+            "lead": topology.lead,
+        }
+        self._run_metrics = RunMetrics(
+            metrics, topology.lead, self._stages, self._site.restarts, facts
+        )
         self._watchers.add(self._run_metrics)
         lost = metrics.counter(
-            "disk_errors", "What could not be written.", role=SUPERVISOR, actor=SUPERVISOR, what="journal"
+            "disk_errors",
+            "What could not be written.",
+            role=SUPERVISOR,
+            actor=SUPERVISOR,
+            what="journal",
         )
         tell = self._directory.on_trouble
 

@@ -1,4 +1,5 @@
-"""A run as an object: start it, hear its events, talk to its actors, end it. `up` and scripts use nothing else.
+"""A run as an object: start it, hear its events, talk to its actors, end it. `up` and scripts use
+nothing else.
 
     made -> start -> (began) -> over        one task sees to it, from the first socket to the last file closed
 
@@ -17,7 +18,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
-from runtime.cluster.operators.card import Cards
+from runtime.cluster.operators.operator_key import OperatorKeys
 from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
@@ -28,28 +29,31 @@ from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.reasons import in_words
 from runtime.records.lock_file import RUNNING
 from runtime.report.console import RunConsole
-from runtime.report.events import Event, Events
+from runtime.report.event_stream import Event, Events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
 from runtime.runs.continuing import Scaling, not_scaled
+from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.healing import Healing
-from runtime.runs.house import House, Site, Watchers
-from runtime.runs.making import directory_of, house_of, loop_factory_of
+from runtime.runs.making import directory_of, execution_of, loop_factory_of
 from runtime.runs.outside import Wishes, locked
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
 R = TypeVar("R", bound=Message)
-ENDED, STOPPED = "ended", "stopped"  # last lines of journals; stopped: before the lead had ended
+ENDED = "ended"  # last lines of journals; stopped: before the lead had ended
+STOPPED = "stopped"
 
 
 class Run:
-    """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
-    waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
-    `directory`: its run directory, if it has one already. `restarts`: runs that it follows. `scale` makes another of
-    it. `cards`: of the runs before it. `loop_factory` makes an event loop that has its kind of time.
+    """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it;
+    leaving the block waits for its end, leaving it by an exception ends it at once. `early`: its
+    processes may be born there. `directory`: its run directory, if it has one already. `restarts`:
+    runs that it follows. `scale` makes another of it. `cards`: of the runs before it.
+    `loop_factory` makes an event loop that has its kind of time.
 
-    A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
+    A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or
+    leaving the block.
     """
 
     def __init__(
@@ -64,17 +68,22 @@ class Run:
         directory: RunDirectory | None = None,
         scale: Scaling = not_scaled,
         restarts: int = 0,
-        cards: Cards | None = None,
+        cards: OperatorKeys | None = None,
     ) -> None:
-        self.placement, self._restarts, self._cards = placement, restarts, cards or Cards()
-        self._config, self._options, self._console = config, options, console
-        self._build = house_of(placement, config, here=here, early=early)
+        self.placement = placement
+        self._restarts = restarts
+        self._cards = cards or OperatorKeys()
+        self._config = config
+        self._options = options
+        self._console = console
+        self._build = execution_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
         self.loop_factory = loop_factory_of(config)
-        self._given, self._scale = directory, scale
+        self._given = directory
+        self._scale = scale
         self._held = ExitStack()  # of a run with no directory yet: its own lock
         self._directory: RunDirectory | None = None
-        self._house: House | None = None
+        self._house: Execution | None = None
         self._task: asyncio.Task[None] | None = None
         self._error: ConvoyError | None = None
         self._raised = self._had_begun = False
@@ -86,15 +95,18 @@ class Run:
     # -- its life
 
     async def start(self) -> Self:
-        """Make the run directory and start everything; who cannot wait for `async with` calls this. What keeps a run
-        from starting ends it. ConvoyError if it was started before, or this event loop has another kind of time."""
+        """Make the run directory and start everything; who cannot wait for `async with` calls this.
+        What keeps a run from starting ends it. ConvoyError if it was started before, or this event
+        loop has another kind of time."""
         if self._task is not None:
             raise ConvoyError("this run was started before; launch another")
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualTimeLoop) is not self._virtual:
             kinds = ("virtual", "real") if self._virtual else ("real", "virtual")
             text = "simulation.clock is '{}', but this event loop has {} time".format(*kinds)
-            raise ConvoyError(f"{text}: use runtime.run(...), or asyncio.Runner(loop_factory=run.loop_factory)")
+            raise ConvoyError(
+                f"{text}: use runtime.run(...), or asyncio.Runner(loop_factory=run.loop_factory)"
+            )
         began_at = loop.time()
         self._events = Events(lambda: loop.time() - began_at)
         self._opened = asyncio.Event()
@@ -127,7 +139,8 @@ class Run:
 
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
-        clock, began = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        began = asyncio.get_running_loop().time()
         for console in consoles:
             console.expect(self.placement.process_of(), lambda: clock() - began)
         watcher = Watchers(directory, self._events, *consoles)
@@ -144,7 +157,15 @@ class Run:
                 board = TensorBoard(directory.path, directory.on_trouble)
                 watcher.add(board)
             self._house = self._build(
-                Site(self.placement, self._config, directory, watcher, self._scale, self._restarts, self._cards)
+                ExecutionContext(
+                    self.placement,
+                    self._config,
+                    directory,
+                    watcher,
+                    self._scale,
+                    self._restarts,
+                    self._cards,
+                )
             )
             await self._house.open()
             self._opened.set()
@@ -168,7 +189,11 @@ class Run:
                     self._had_begun = house.began.is_set()
                     house.began.set()  # nobody waits for it any more
                     if seen_through and self._error is None:  # without a last line it was killed
-                        directory.event(SUPERVISOR, STOPPED if house.ended_now or not self._had_begun else ENDED, {})
+                        directory.event(
+                            SUPERVISOR,
+                            STOPPED if house.ended_now or not self._had_begun else ENDED,
+                            {},
+                        )
                 if board is not None:
                     board.close()
                 directory.close()
@@ -180,7 +205,10 @@ class Run:
         return await self.start()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is not None:
             await self.end_now()
@@ -202,19 +230,21 @@ class Run:
 
     @property
     def metrics_url(self) -> str:
-        """The address that lists every process's metrics page, in the form of Prometheus' http_sd; "" if there is
-        none."""
+        """The address that lists every process's metrics page, in the form of Prometheus' http_sd;
+        "" if there is none."""
         self._started()
         return self._house.metrics_url if self._house else ""
 
     @property
     def report_url(self) -> str:
-        """The address of the run's report, a page for a browser while the run goes on; "" if there is none."""
+        """The address of the run's report, a page for a browser while the run goes on; "" if there
+        is none."""
         self._started()
         return self._house.report_url if self._house else ""
 
     async def events(self) -> AsyncIterator[Event]:
-        """Every event from the run's first on, as it happens, until the run is over. Raises what ended it."""
+        """Every event from the run's first on, as it happens, until the run is over. Raises what
+        ended it."""
         self._started()
         async for event in self._events.stream():
             yield event
@@ -251,14 +281,17 @@ class Run:
     # -- talking to its actors
 
     async def tell(self, actor: str, message: Message) -> None:
-        """Send an actor a message, once everyone has begun. Raises what ended the run, or ActorStopped, if it is
-        over."""
+        """Send an actor a message, once everyone has begun. Raises what ended the run, or
+        ActorStopped, if it is over."""
         house = await self._begun(actor)
         with self._telling_why():
             await house.tell(actor, message)
 
-    async def ask(self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None) -> R:
-        """Ask an actor, once everyone has begun; see Actor.ask. Raises as `tell` if the run ends before the answer."""
+    async def ask(
+        self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None
+    ) -> R:
+        """Ask an actor, once everyone has begun; see Actor.ask. Raises as `tell` if the run ends
+        before the answer."""
         house = await self._begun(actor)
         with self._telling_why():
             return await house.ask(actor, message, answer, timeout)
@@ -269,7 +302,8 @@ class Run:
         await house.save()
 
     async def wind_down(self, reason: str = "asked to") -> None:
-        """Ask the lead actor to bring the run to a good end; before everyone has begun it ends at once."""
+        """Ask the lead actor to bring the run to a good end; before everyone has begun it ends at
+        once."""
         self._started()
         if self._house is not None and not self._events.over:
             await self._house.wind_down(reason)
@@ -295,13 +329,16 @@ class Run:
         return self._house.summary if self._house else ""
 
     async def result(self) -> dict[str, Any]:
-        """Wait for the end: the fields of the lead actor's last event, which is how it sums the run up. Raises what
-        ended the run."""
+        """Wait for the end: the fields of the lead actor's last event, which is how it sums the run
+        up. Raises what ended the run."""
         self._started()
         await self.ended()
         self._raise()
         lead = self.placement.topology.lead
-        last = next((event for (actor, _), event in reversed(self._events.last.items()) if actor == lead), None)
+        last = next(
+            (event for (actor, _), event in reversed(self._events.last.items()) if actor == lead),
+            None,
+        )
         return dict(last.fields) if last is not None else {}
 
     # -- inside
@@ -311,7 +348,7 @@ class Run:
             raise ConvoyError("this run was not started: use `async with`, or await its start()")
         return self._directory
 
-    async def _begun(self, actor: str) -> House:
+    async def _begun(self, actor: str) -> Execution:
         self._started()
         names = [spec.name for spec in self.placement.topology.actors]
         if actor not in names:

@@ -19,10 +19,17 @@ from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
-from runtime.plan.program import MAIN, checked, is_script, main_program, program_here, stop_if_loading
+from runtime.plan.program import (
+    MAIN,
+    checked,
+    is_script,
+    main_program,
+    program_here,
+    stop_if_loading,
+)
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
-from runtime.report.events import Event
+from runtime.report.event_stream import Event
 from runtime.runs.checking import placed, remarks_on_room
 from runtime.runs.loop_run import HERE
 from runtime.runs.run import Run
@@ -43,17 +50,19 @@ def launch(
 ) -> Run:
     """A run of this topology, not started yet: `async with` it, or await its `start()`.
 
-    `directory` is where its run directory is made, and `name` ends that one's name. Actors live in a process each, in
-    "one" process, or "here", on this event loop. `show` prints what `up` prints. `sections` are those of cluster.toml
-    by their names, as dicts: machine=[{"name": "a", "cores": 2}], process=[{"name": "servers", "actors": ["fc*"]}],
-    links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}.
-    A run on virtual time needs an event loop that has it: `runtime.run` makes one, and so does `run.loop_factory`.
-    ConfigError with every mistake in them or in the topology's options, if the topology's program is a script without
-    a file, and if the machine can never have the memory that the program says its actors hold; if it has not so much
-    now, a warning is logged.
+    `directory` is where its run directory is made, and `name` ends that one's name. Actors live in
+    a process each, in "one" process, or "here", on this event loop. `show` prints what `up` prints.
+    `sections` are those of cluster.toml by their names, as dicts: machine=[{"name": "a", "cores":
+    2}], process=[{"name": "servers", "actors": ["fc*"]}], links={"transport": "tcp"},
+    liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}. A run on virtual time
+    needs an event loop that has it: `runtime.run` makes one, and so does `run.loop_factory`.
+    ConfigError with every mistake in them or in the topology's options, if the topology's program
+    is a script without a file, and if the machine can never have the memory that the program says
+    its actors hold; if it has not so much now, a warning is logged.
     """
     stop_if_loading()
-    here, simulation = processes == HERE, sections.get("simulation")
+    here = processes == HERE
+    simulation = sections.get("simulation")
     virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
     program = topology.program if here or virtual or topology.program != MAIN else main_program()
     config = _config(program, directory, name, "one" if here else processes, sections)
@@ -63,20 +72,27 @@ def launch(
         logging.getLogger("convoy").warning("%s", line)
     if here:
         actors = tuple(actor.name for actor in topology.actors)
-        placement = Placement(topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),))
+        placement = Placement(
+            topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),)
+        )
     return Run(placement, config, here=here, console=RunConsole if show else None)
 
 
-def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None, **settings: Any) -> dict[str, Any]:
-    """Run a topology to its end; `settings` as for `launch`. Returns the fields of the lead actor's last event.
+def run(
+    topology: Topology, *, on_event: Callable[[Event], object] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Run a topology to its end; `settings` as for `launch`. Returns the fields of the lead actor's
+    last event.
 
-    `on_event` is called with every event. The first SIGINT or SIGTERM lets the run finish what is under way and save,
-    the second ends it at once; then it is the script's: a KeyboardInterrupt, or its end. Raises the ConvoyError that
-    ended the run.
+    `on_event` is called with every event. The first SIGINT or SIGTERM lets the run finish what is
+    under way and save, the second ends it at once; then it is the script's: a KeyboardInterrupt, or
+    its end. Raises the ConvoyError that ended the run.
     """
     current = launch(topology, **settings)
     if _on_a_loop():
-        raise ConvoyError("an event loop runs here, as in a notebook: use `async with runtime.launch(...)`")
+        raise ConvoyError(
+            "an event loop runs here, as in a notebook: use `async with runtime.launch(...)`"
+        )
 
     async def main() -> tuple[dict[str, Any], int]:
         async with current:
@@ -105,7 +121,9 @@ def _config(
     program: str, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
 ) -> ClusterConfig:
     known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
-    problems = [f"launch(): {key}: {unknown_key(key, known)}" for key in sections if key not in known]
+    problems = [
+        (f"launch(): {key}: {unknown_key(key, known)}") for key in sections if key not in known
+    ]
     if problems:
         raise ConfigError(problems)
     tables = {

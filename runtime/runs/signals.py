@@ -1,4 +1,5 @@
-"""What signals do to a run: the first SIGINT or SIGTERM winds it down, the second ends it; SIGHUP saves."""
+"""What signals do to a run: the first SIGINT or SIGTERM winds it down, the second ends it; SIGHUP
+saves."""
 
 from __future__ import annotations
 
@@ -26,11 +27,12 @@ class Ends(Protocol):
 
 
 class Signals:
-    """While this context lasts, signals are the run's. `number`: the first that came, 0 if none did. In another
-    thread than the main one, where Python hears no signals, it does nothing."""
+    """While this context lasts, signals are the run's. `number`: the first that came, 0 if none
+    did. In another thread than the main one, where Python hears no signals, it does nothing."""
 
     def __init__(self, run: Ends, say: Callable[[str], None] = lambda line: None) -> None:
-        self._run, self._say = run, say
+        self._run = run
+        self._say = say
         self._tasks: set[asyncio.Task[Any]] = set()
         self._before: dict[signal.Signals, Any] = {}
         self.number = 0
@@ -45,7 +47,10 @@ class Signals:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for task in self._tasks:
             task.cancel()
@@ -59,7 +64,10 @@ class Signals:
             return
         self.number = int(number)
         saving = "finishing what is under way and saving; once more to end at once"
-        self._say(f"{number.name}: {saving if self._run.has_begun else 'ending the run, which has not begun yet'}")
+        self._say(
+            f"{number.name}: "
+            f"{saving if self._run.has_begun else 'ending the run, which has not begun yet'}"
+        )
         self._spawn(self._run.wind_down(number.name))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

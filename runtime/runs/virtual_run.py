@@ -1,6 +1,8 @@
-"""A run on the virtual clock: the same placement, actors and messages on one event loop, as a model of a cluster.
+"""A run on the virtual clock: the same placement, actors and messages on one event loop, as a model
+of a cluster.
 
-The run directory is the same as of a real run; its journal tells virtual seconds and repeats itself to the last byte.
+The run directory is the same as of a real run; its journal tells virtual seconds and repeats itself
+to the last byte.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError, Deadlock, RoleDied
 from runtime.plan.topology import Placement
-from runtime.runs.house import Site
-from runtime.runs.loop_run import HERE, LoopHouse, told
+from runtime.runs.execution import ExecutionContext
+from runtime.runs.loop_run import HERE, LoopExecution, told
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.simulation.cluster import ServiceTime, Simulation
 from runtime.transport.inproc import InprocNetwork
@@ -28,10 +30,13 @@ LOG = "convoy.log"
 MOST_LISTED = 8  # links in an error
 
 
-def planned(placement: Placement, config: ClusterConfig) -> Callable[[Site], VirtualHouse]:
+def planned(
+    placement: Placement, config: ClusterConfig
+) -> Callable[[ExecutionContext], VirtualExecution]:
     """The house that [simulation] describes. ConfigError if it describes none."""
-    network, service_time = network_of(placement, config), service_time_of(placement, config)
-    return lambda site: VirtualHouse(site, network, service_time)
+    network = network_of(placement, config)
+    service_time = service_time_of(placement, config)
+    return lambda site: VirtualExecution(site, network, service_time)
 
 
 def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
@@ -40,7 +45,9 @@ def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
     interfaces = None
     if wanted.interfaces != "link":
         by_machine = wanted.interfaces == "machine"
-        interfaces = {spec.name: spec.machine if by_machine else spec.name for spec in placement.processes}
+        interfaces = {
+            spec.name: spec.machine if by_machine else spec.name for spec in placement.processes
+        }
     links = tuple(_link(pattern, placement, config) for pattern in wanted.links)
     return InprocNetwork(wanted.latency, float(wanted.bytes_per_second or 0), interfaces, links)
 
@@ -54,13 +61,16 @@ def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule
     known = [(a, b) for a in names for b in placement.neighbours(a) if a != b]
     if arrow and any(link.fits(a, b) for a, b in known):
         return link
-    listed = ", ".join(f"{a} -> {b}" for a, b in known[:MOST_LISTED]) + (", ..." if len(known) > MOST_LISTED else "")
+    listed = ", ".join(f"{a} -> {b}" for a, b in known[:MOST_LISTED]) + (
+        ", ..." if len(known) > MOST_LISTED else ""
+    )
     text = f"fits no link between processes, expected SENDER -> RECEIVER, such as {listed}"
     raise ConfigError([config.raw.problem(("simulation", "links", pattern), text).text])
 
 
 def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime | None:
-    """How long array work takes that is really done; None: no time. ConfigError if the profile is wrong."""
+    """How long array work takes that is really done; None: no time. ConfigError if the profile is
+    wrong."""
     wanted = config.simulation
     if wanted.service_times is None:
         return None
@@ -69,13 +79,17 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
     return lambda actor, label: times.seconds(actor, roles[actor], label)
 
 
-class VirtualHouse(LoopHouse):
-    """Virtual time, a network and service times; a hang is an error. Nothing here knows of real seconds."""
+class VirtualExecution(LoopExecution):
+    """Virtual time, a network and service times; a hang is an error. Nothing here knows of real
+    seconds."""
 
     observes: type[Compute] = InlineCompute
 
-    def __init__(self, site: Site, network: InprocNetwork, service_time: ServiceTime | None) -> None:
-        self._network, self._service_time = network, service_time
+    def __init__(
+        self, site: ExecutionContext, network: InprocNetwork, service_time: ServiceTime | None
+    ) -> None:
+        self._network = network
+        self._service_time = service_time
         self._recorder = Recorder() if site.config.run.record_service_times else None
         super().__init__(site)
 
@@ -99,7 +113,9 @@ class VirtualHouse(LoopHouse):
         directory.write("plan.json", {"clock": "virtual", "placement": placement})
         self._log = logging.FileHandler(directory.path / LOG)
         self._log.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
-        self._warnings = LoggedWarnings(lambda text: self._site.watcher.event(HERE, WARNING, {"text": text}))
+        self._warnings = LoggedWarnings(
+            lambda text: self._site.watcher.event(HERE, WARNING, {"text": text})
+        )
         for handler in (self._log, self._warnings):
             logging.getLogger().addHandler(handler)
         _loop().on_deadlock = self._stuck
@@ -108,7 +124,8 @@ class VirtualHouse(LoopHouse):
     async def close(self) -> None:
         """See House.close."""
         await super().close()
-        loop, directory = _loop(), self._site.directory
+        loop = _loop()
+        directory = self._site.directory
         loop.on_deadlock = lambda error: False
         self.summary = f"simulated {loop.time():.6g} s in {directory.age:.3g} s"
         if self._recorder is not None:

@@ -1,8 +1,9 @@
 """The names by which a process's pages may be called: what a browser says in the header Host.
 
-A page of a stranger can have its own name lead to an address of this machine (DNS rebinding), and would then read these
-pages as its own, with the connection of a user who may read. The browser still says the stranger's name. An address in
-its place is nobody's name, so whoever calls a page by its address is admitted, as Prometheus does by the list at `/sd`.
+A page of a stranger can have its own name lead to an address of this machine (DNS rebinding), and
+would then read these pages as its own, with the connection of a user who may read. The browser
+still says the stranger's name. An address in its place is nobody's name, so whoever calls a page by
+its address is admitted, as Prometheus does by the list at `/sd`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,26 @@ LOCAL = "localhost"
 
 
 class Hosts:
-    """This machine's addresses and own names, and these `names`; with ANY among them, whatever is said."""
+    """This machine's addresses and own names, and these `names`; with ANY among them, whatever is
+    said."""
 
-    def __init__(self, names: Iterable[str] = (), own: Callable[[], Iterable[str]] | None = None) -> None:
+    def __init__(
+        self, names: Iterable[str] = (), own: Callable[[], Iterable[str]] | None = None
+    ) -> None:
         self._names = frozenset(map(_plain, names))
         self._find = own or own_names
 
     def admits(self, header: str) -> bool:
-        """May a page be called so? `header`: of the request, "" if it has none: every browser says one."""
+        """May a page be called so? `header`: of the request, "" if it has none: every browser says
+        one."""
         name = _plain(header[: header.rfind(":")] if _has_port(header) else header)
-        return not name or ANY in self._names or name in (LOCAL, *self._names) or _is_address(name) or name in self._own
+        return (
+            not name
+            or ANY in self._names
+            or name in (LOCAL, *self._names)
+            or _is_address(name)
+            or name in self._own
+        )
 
     @cached_property
     def _own(self) -> frozenset[str]:
@@ -38,8 +49,8 @@ class Hosts:
 
 
 def own_names(etc: Path = Path("/etc")) -> Iterator[str]:
-    """The host name of this machine, the names beside it in `hosts`, and itself in the domains of `resolv.conf`. No
-    name server is asked: it may be slow, or the stranger's."""
+    """The host name of this machine, the names beside it in `hosts`, and itself in the domains of
+    `resolv.conf`. No name server is asked: it may be slow, or the stranger's."""
     name = socket.gethostname().lower()
     yield name
     for words in _lines(etc / "hosts"):

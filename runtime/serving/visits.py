@@ -1,7 +1,7 @@
 """Who comes to a page again and again, so that the page can stay until they have seen the end.
 
-A reader is a connection that is kept, as Prometheus keeps its own. After two visits it is expected again: within one
-and a half times the longest of its last pauses.
+A reader is a connection that is kept, as Prometheus keeps its own. After two visits it is expected
+again: within one and a half times the longest of its last pauses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import pairwise
 
-METRICS, LIST = "metrics", "sd"  # the pages that are read regularly
+METRICS = "metrics"  # the pages that are read regularly
+LIST = "sd"
 READERS = 64  # remembered; whoever came longest ago is forgotten
 PAUSES = 4  # the longest of so many counts
 SLACK = 1.5  # of a pause: a scrape may be late
@@ -20,8 +21,8 @@ Reader = tuple[str, str]  # page, connection
 
 
 class Visits:
-    """To the pages of one process. `note` is called in the thread that serves them, everything else on a loop whose
-    clock is the same."""
+    """To the pages of one process. `note` is called in the thread that serves them, everything else
+    on a loop whose clock is the same."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[Reader, deque[float]] = OrderedDict()
@@ -54,7 +55,8 @@ class Visits:
 
     async def once_more(self, page: str) -> None:
         """Wait until all that are expected have come, or are too late."""
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
         began = loop.time()
         waited_for = self.expected(page, began)
         self._awaited = loop, event
@@ -75,8 +77,8 @@ class Visits:
 
 
 class LastLook:
-    """The pages' stay after the end: until everybody who comes regularly has seen it, and then that the list is empty.
-    `tell` hears that it has begun."""
+    """The pages' stay after the end: until everybody who comes regularly has seen it, and then that
+    the list is empty. `tell` hears that it has begun."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -86,12 +88,18 @@ class LastLook:
         self._is_over = False
 
     def __repr__(self) -> str:
-        return f"<last look of at most {self.seconds:g} s, {'over' if self.was_seen else 'not over'}>"
+        return (
+            f"<last look of at most {self.seconds:g} s, {'over' if self.was_seen else 'not over'}>"
+        )
 
     async def at(self, visits: Visits) -> None:
         """Wait for it."""
         now = asyncio.get_running_loop().time()
-        if not self.seconds or self._is_over or not any(visits.expected(page, now) for page in (METRICS, LIST)):
+        if (
+            not self.seconds
+            or self._is_over
+            or not any(visits.expected(page, now) for page in (METRICS, LIST))
+        ):
             return
         self._tell()
         self._task = asyncio.create_task(self._look(visits), name="last look at the metrics")

@@ -1,7 +1,7 @@
 """A cluster on one event loop.
 
 cluster  nodes and in-process roads for a whole placement
-tracing  what its actors did, as a file
+loop_tracing  what its actors did, as a file
 clock    a loop whose time jumps to the next due event
 """
 

@@ -1,8 +1,8 @@
 """Virtual time: an event loop whose clock jumps to the next due event instead of waiting for it.
 
-Actors take time only from their event loop, so on this loop a whole cluster runs in one process, as fast as it
-computes, and repeats itself exactly. Nothing outside the loop can be awaited: what would run in a thread is done at
-once.
+Actors take time only from their event loop, so on this loop a whole cluster runs in one process, as
+fast as it computes, and repeats itself exactly. Nothing outside the loop can be awaited: what would
+run in a thread is done at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Reports what is ready now; instead of waiting `timeout` seconds it hands them to the clock."""
+    """Reports what is ready now; instead of waiting `timeout` seconds it hands them to the
+    clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +40,8 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop that starts at time 0 and never waits. Raises Deadlock where a real loop would hang for ever.
+    """An event loop that starts at time 0 and never waits. Raises Deadlock where a real loop would
+    hang for ever.
 
     `on_deadlock(error)`, if set, is told first; it returns True if there is something to do now.
     """
@@ -48,7 +50,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._now = 0.0
         self.on_deadlock: Callable[[Deadlock], bool] = lambda error: False
         selector = _JumpingSelector()
-        selector.jump, selector.stuck = self._advance, lambda error: self.on_deadlock(error)
+        selector.jump = self._advance
+        selector.stuck = lambda error: self.on_deadlock(error)
         super().__init__(selector)
         self._advance(0.0)
 
@@ -56,7 +59,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop was made."""
         return self._now
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """Call it, here and now."""
         done = self.create_future()
         try:
@@ -67,8 +72,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _advance(self, seconds: float) -> None:
         self._now += seconds
-        # The base class serves timers that are due before time() + resolution. Its 1e-9 s vanish in the rounding
-        # beyond 194 days: it would never serve any.
+        # The base class serves timers that are due before time() + resolution. Its 1e-9 s vanish in
+        # the rounding beyond 194 days: it would never serve any.
         self._clock_resolution = math.ulp(self._now)
 
 

@@ -1,7 +1,9 @@
-"""A whole cluster on one event loop: the same actors and nodes, in-process roads, real or virtual time.
+"""A whole cluster on one event loop: the same actors and nodes, in-process roads, real or virtual
+time.
 
-On the virtual clock (`run_virtual(simulate(...))`) links have a latency and a rate, devices have service times, and
-everything repeats itself exactly: tests, theory and what-if questions need no processes and no waiting.
+On the virtual clock (`run_virtual(simulate(...))`) links have a latency and a rate, devices have
+service times, and everything repeats itself exactly: tests, theory and what-if questions need no
+processes and no waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.compute.compute import Compute, InlineCompute
-from runtime.compute.emulated import device_of
+from runtime.compute.emulated_device import device_of
 from runtime.compute.service_times import Recorder
 from runtime.plan.program import made_of
 from runtime.plan.topology import ActorSpec, Placement
@@ -53,19 +55,23 @@ async def simulate(
     directory: Path = Path(),
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Journal:
-    """Run a placement on this event loop until its lead actor ends; the first failure comes through.
+    """Run a placement on this event loop until its lead actor ends; the first failure comes
+    through.
 
-    `prepared(actors)` is called when every actor is built and about to begin: tests look inside from there.
-    `service_time` is that of the actors without an emulated device of their own.
+    `prepared(actors)` is called when every actor is built and about to begin: tests look inside
+    from there. `service_time` is that of the actors without an emulated device of their own.
     """
-    simulation = Simulation(placement, network=network, limits=limits, service_time=service_time, directory=directory)
+    simulation = Simulation(
+        placement, network=network, limits=limits, service_time=service_time, directory=directory
+    )
     await simulation.run(lambda spec: made_of(roles, spec), prepared)
     return simulation.journal
 
 
 class Simulation:
-    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took; `on_work` is
-    called after each piece. `compute` makes the device of each process, InlineCompute with `service_time` by default.
+    """A placement on this event loop. `watch` is told every event, `recorder` how long array work
+    took; `on_work` is called after each piece. `compute` makes the device of each process,
+    InlineCompute with `service_time` by default.
     """
 
     def __init__(
@@ -80,20 +86,30 @@ class Simulation:
         recorder: Recorder | None = None,
         compute: Callable[[], Compute] | None = None,
     ) -> None:
-        self.placement, self.watch = placement, watch
+        self.placement = placement
+        self.watch = watch
         self.on_work: Callable[[], None] = lambda: None
         self.journal = Journal()
         self.failed = ""  # the actor whose failure ended the run
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.nodes: dict[str, tuple[Node, InprocTransport]] = {}
         self._recorder = recorder
-        self._limits, self._outside = limits or Limits(), InprocNetwork()
+        self._limits = limits or Limits()
+        self._outside = InprocNetwork()
         self._roads: list[InprocTransport] = []  # to whoever is outside
         network = network or InprocNetwork()
         for spec in placement.processes:
-            node = Node(spec.name, FIRST, InlineCompute(service_time) if compute is None else compute(), Metrics())
-            node.lead, node.directory = placement.topology.lead, directory
-            node.on_event, node.on_failure, node.on_finished = self._event, self._failed, self._finished
+            node = Node(
+                spec.name,
+                FIRST,
+                InlineCompute(service_time) if compute is None else compute(),
+                Metrics(),
+            )
+            node.lead = placement.topology.lead
+            node.directory = directory
+            node.on_event = self._event
+            node.on_failure = self._failed
+            node.on_finished = self._finished
             node.on_work = self._worked
             road = InprocTransport(spec.name, node.deliver, node.reject, self._limits, network)
             self.nodes[spec.name] = (node, road)
@@ -101,18 +117,27 @@ class Simulation:
     def __repr__(self) -> str:
         return f"<simulation of {len(self.nodes)} processes, {len(self.journal.entries)} events>"
 
-    async def run(self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> None:
+    async def run(
+        self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None
+    ) -> None:
         """From making the actors to the lead's end; the first failure comes through."""
         try:
             await self.prepare(make)
-            prepared({name: cell.actor for node, _ in self.nodes.values() for name, cell in node.actors.items()})
+            prepared(
+                {
+                    name: cell.actor
+                    for node, _ in self.nodes.values()
+                    for name, cell in node.actors.items()
+                }
+            )
             self.begin()
             await self.over
         finally:
             await self.close()
 
     async def join(self, name: str, actor: Actor) -> None:
-        """Let an actor take part that is in no process of the placement. To it and from it messages take no time."""
+        """Let an actor take part that is in no process of the placement. To it and from it messages
+        take no time."""
         outsider = Node(name, FIRST, InlineCompute(), Metrics())
         road = self._road(outsider)
         await road.open()
@@ -137,7 +162,9 @@ class Simulation:
             for spec in map(specs.__getitem__, process.actors):
                 self.failed = spec.name
                 node.add(spec.name, spec.role, make(spec), device_of(spec.role, spec.emulated))
-        cells = {name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()}
+        cells = {
+            name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()
+        }
         for node, _ in self.nodes.values():
             node.router.vocabulary = {name: cell.actor.handlers for name, cell in cells.items()}
         for process in self.placement.processes:
@@ -165,16 +192,31 @@ class Simulation:
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what it does now, see Node.status."""
-        nodes = [(process.name, self.nodes[process.name][0]) for process in self.placement.processes]
-        return {status["actor"]: {**status, "process": name} for name, node in nodes for status in node.status()}
+        nodes = [
+            (process.name, self.nodes[process.name][0]) for process in self.placement.processes
+        ]
+        return {
+            status["actor"]: {**status, "process": name}
+            for name, node in nodes
+            for status in node.status()
+        }
 
     def work(self) -> dict[str, dict[str, list[float]]]:
-        """How long work has taken, of which there was more since the last call, see WorkSums.changed."""
-        return {actor: sums for node, _ in self.nodes.values() for actor, sums in node.work.changed().items()}
+        """How long work has taken, of which there was more since the last call, see
+        WorkSums.changed."""
+        return {
+            actor: sums
+            for node, _ in self.nodes.values()
+            for actor, sums in node.work.changed().items()
+        }
 
     def received(self) -> dict[str, dict[str, int]]:
         """See Node.received: of all actors."""
-        return {actor: sums for node, _ in self.nodes.values() for actor, sums in node.received().items()}
+        return {
+            actor: sums
+            for node, _ in self.nodes.values()
+            for actor, sums in node.received().items()
+        }
 
     def _road(self, node: Node) -> InprocTransport:
         """Between one process and those that are outside."""

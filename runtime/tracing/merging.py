@@ -1,8 +1,10 @@
-"""The parts of all processes as one file, `trace.json`, which Perfetto opens: on one clock, every flow with both ends.
+"""The parts of all processes as one file, `trace.json`, which Perfetto opens: on one clock, every
+flow with both ends.
 
-The clock is the monotonic one of the host of `up`, from the moment at which tracing was asked for. What another host's
-clock says was asked for beside it, several times; `Clock.within` is how far the answer may be off. Perfetto leaves out
-what lies before moment 0: spans that began earlier begin there.
+The clock is the monotonic one of the host of `up`, from the moment at which tracing was asked for.
+What another host's clock says was asked for beside it, several times; `Clock.within` is how far the
+answer may be off. Perfetto leaves out what lies before moment 0: spans that began earlier begin
+there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from runtime.tracing.part import line
 FILE = "trace.json"
 FOLDER = "trace"  # of the parts
 CLOCKS = "clocks.json"
-TIMED = {"X": ("ts", "dur"), "s": ("ts",), "f": ("ts",)}  # kinds of events, and their fields in microseconds
+# kinds of events, and their fields in microseconds
+TIMED = {"X": ("ts", "dur"), "s": ("ts",), "f": ("ts",)}
 MOST = 1e15  # of these microseconds, 30 years; what is beyond is damage
 
 
@@ -39,15 +42,17 @@ class Clock:
 
     @classmethod
     def of(cls, asked: Iterable[tuple[float, float, float]]) -> Clock:
-        """From (when it was asked, what it said, when the answer came): the quickest answer is the best."""
+        """From (when it was asked, what it said, when the answer came): the quickest answer is the
+        best."""
         before, said, after = min(asked, key=lambda times: times[2] - times[0])
         return cls(said - (before + after) / 2, (after - before) / 2)
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What became a trace. `missing`: processes that left no part; `backward`: messages that came before they were
-    sent, by clocks that are not quite right; `notes`: lines of the parts that are damaged and left out."""
+    """What became a trace. `missing`: processes that left no part; `backward`: messages that came
+    before they were sent, by clocks that are not quite right; `notes`: lines of the parts that are
+    damaged and left out."""
 
     path: Path
     spans: int
@@ -64,8 +69,14 @@ class Merged:
 
     def __str__(self) -> str:
         without = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
-        text = f"{self.path}: {self.spans} spans of {self.processes} processes, {self.flows} messages{without}"
-        early = f"; {self.backward} more have no arrow: by the clocks of their hosts they came before they were sent"
+        text = (
+            f"{self.path}: {self.spans} spans of {self.processes} processes, {self.flows} "
+            f"messages{without}"
+        )
+        early = (
+            f"; {self.backward} more have no arrow: by the clocks of their hosts they "
+            "came before they were sent"
+        )
         return text + early * bool(self.backward)
 
 
@@ -75,11 +86,14 @@ def part_of(directory: Path, process: str, number: int) -> Path:
 
 
 def write_clocks(directory: Path, number: int, origin: float, clocks: dict[str, Clock]) -> None:
-    """What `merge` needs to know of the `number`-th trace: of each process its clock; `origin`, in seconds of `up`'s
-    clock, is moment 0. OSError."""
+    """What `merge` needs to know of the `number`-th trace: of each process its clock; `origin`, in
+    seconds of `up`'s clock, is moment 0. OSError."""
     (directory / FOLDER).mkdir(mode=0o700, exist_ok=True)
     known = {process: [clock.ahead, clock.within] for process, clock in clocks.items()}
-    replace(directory / FOLDER / CLOCKS, json.dumps({"number": number, "origin": origin, "clocks": known}).encode())
+    replace(
+        directory / FOLDER / CLOCKS,
+        json.dumps({"number": number, "origin": origin, "clocks": known}).encode(),
+    )
 
 
 def is_unmerged(directory: Path) -> bool:
@@ -89,18 +103,21 @@ def is_unmerged(directory: Path) -> bool:
 
 
 def merge(directory: Path) -> Merged:
-    """Make trace.json of the newest trace of a run, and remove its parts, but for one that cannot be read. Takes
-    seconds for a million spans. OSError if it cannot be written; Damaged if the clocks cannot be read, and then nothing
-    was changed."""
+    """Make trace.json of the newest trace of a run, and remove its parts, but for one that cannot
+    be read. Takes seconds for a million spans. OSError if it cannot be written; Damaged if the
+    clocks cannot be read, and then nothing was changed."""
     folder = directory / FOLDER
     number, origin, clocks = _clocks(folder / CLOCKS)
     parts = {process: part_of(directory, process, number) for process in clocks}
     notes = list[str]()
     found = {process: path for process, path in parts.items() if _is_readable(path, notes)}
-    lines = {process: partial(_shifted, path, clocks[process], origin) for process, path in found.items()}
+    lines = {
+        process: partial(_shifted, path, clocks[process], origin) for process, path in found.items()
+    }
     flows, backward = _whole(event for events in lines.values() for event in events())
     half = directory / f".{FILE}.{os.getpid()}"
-    spans, used = 0, set()
+    spans = 0
+    used = set()
     with os.fdopen(open_file(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
         file.write(b"[")
         before = b"\n"
@@ -139,22 +156,28 @@ def _is_readable(path: Path, notes: list[str]) -> bool:
 
 
 def _clocks(path: Path) -> tuple[int, float, dict[str, Clock]]:
-    """What `write_clocks` wrote: the number of the trace, its moment 0, and the clock of each process. Damaged."""
+    """What `write_clocks` wrote: the number of the trace, its moment 0, and the clock of each
+    process. Damaged."""
     told = read_json(path)
     try:
         numbers = msgspec.convert(told["clocks"], dict[str, tuple[float, float]])
         number, origin = msgspec.convert((told["number"], told["origin"]), tuple[int, float])
     except (KeyError, msgspec.ValidationError) as error:
         raise damaged(path, error) from None
-    if not all(map(math.isfinite, (origin, *(each for clock in numbers.values() for each in clock)))):
+    if not all(
+        map(math.isfinite, (origin, *(each for clock in numbers.values() for each in clock)))
+    ):
         raise damaged(path, "a clock that is not a finite number")
     if wrong := next((process for process in numbers if Path(process).name != process), ""):
         raise damaged(path, f"a process called {wrong!r}")
     return number, origin, {process: Clock(*clock) for process, clock in numbers.items()}
 
 
-def _events(path: Path, damaged: Callable[[str], None] = lambda line: None) -> Iterator[dict[str, Any]]:
-    """Of a part; `damaged` hears of lines that are none. The last line may have been cut by a death. Damaged."""
+def _events(
+    path: Path, damaged: Callable[[str], None] = lambda line: None
+) -> Iterator[dict[str, Any]]:
+    """Of a part; `damaged` hears of lines that are none. The last line may have been cut by a
+    death. Damaged."""
     for raw in Lines(path).whole():
         event = _event(raw.removesuffix(b",\n"))
         if event is not None:
@@ -171,7 +194,9 @@ def _event(text: bytes) -> dict[str, Any] | None:
         if kind == "M":
             return event if isinstance(event["name"], str) else None
         timed = TIMED[kind]
-        whole = all(-MOST < event[field] < MOST for field in timed) and (kind == "X" or isinstance(event["id"], str))
+        whole = all(-MOST < event[field] < MOST for field in timed) and (
+            kind == "X" or isinstance(event["id"], str)
+        )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return event if whole else None
@@ -194,8 +219,10 @@ def _shifted(path: Path, clock: Clock, origin: float) -> Iterator[dict[str, Any]
 
 
 def _whole(events: Iterable[dict[str, Any]]) -> tuple[dict[str, int], int]:
-    """Flows of which both ends are there, numbered; how many were left out because they end before they begin."""
-    begins, ends = dict[str, float](), dict[str, float]()
+    """Flows of which both ends are there, numbered; how many were left out because they end before
+    they begin."""
+    begins = dict[str, float]()
+    ends = dict[str, float]()
     for event in events:
         if event["ph"] == "s":
             begins[event["id"]] = event["ts"]

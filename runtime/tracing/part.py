@@ -1,14 +1,16 @@
-"""The part of one process: lines of Chrome's Trace Event format (JSON array, one event a line, never closed).
+"""The part of one process: lines of Chrome's Trace Event format (JSON array, one event a line,
+never closed).
 
-    {"name": "process_name", "ph": "M", "pid": 3, "tid": 0, "args": {"name": "conv-0-0"}},
-    {"name": "conv forward", "cat": "compute", "ph": "X", "ts": 12.3, "dur": 4.5, "pid": 3, "tid": 1000,
+    {"name": "process_name", "ph": "M", "pid": 3, "tid": 0, "args": {"name": "conv-0-0"}}, {"name":
+    "conv forward", "cat": "compute", "ph": "X", "ts": 12.3, "dur": 4.5, "pid": 3, "tid": 1000,
      "args": {"actor": "conv-0-0", "iteration": 7}},
-    {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ..., "pid": ..., "tid": ...},
+    {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ..., "pid": ...,
+    "tid": ...},
 
-ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows ("s" begins one,
-"f" ends it) lie within the span of the sending and of the handling. That of an answer ends in a span of its own within
-the wait: Perfetto turns an arrow around whose last span begins before its first. `iteration` is left out where none is
-known.
+ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows
+("s" begins one, "f" ends it) lie within the span of the sending and of the handling. That of an
+answer ends in a span of its own within the wait: Perfetto turns an arrow around whose last span
+begins before its first. `iteration` is left out where none is known.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ AT_ONCE = 5000  # notes that become lines before they are written
 
 
 class Note(NamedTuple):
-    """Something that took time. `begins`: the flow that it begins; `ends`: the one that it ends, and when; `answer`:
-    what ended a wait then."""
+    """Something that took time. `begins`: the flow that it begins; `ends`: the one that it ends,
+    and when; `answer`: what ended a wait then."""
 
     track: Track
     actor: str
@@ -51,7 +53,8 @@ class Part:
 
     def __init__(self, path: Path, process: str, number: int, actors: Iterable[str]) -> None:
         self.size = 0
-        self._path, self._pid = path, number
+        self._path = path
+        self._pid = number
         self._numbers = {actor: index for index, actor in enumerate(actors)}
         self._lanes = Lanes()
         self._gave_up = False
@@ -83,11 +86,14 @@ class Part:
     def _events(self, note: Note) -> Iterator[dict[str, Any]]:
         if self._gave_up:
             return
-        began, ended = round(note.began * 1e9), round(note.ended * 1e9)
+        began = round(note.began * 1e9)
+        ended = round(note.ended * 1e9)
         lane, is_new = self._lanes.place(note.actor, note.track, began, ended)
         tid = thread(self._numbers[note.actor], note.track, lane)
         if is_new:
-            yield _named("thread_name", self._pid, tid, {"name": thread_name(note.actor, note.track, lane)})
+            yield _named(
+                "thread_name", self._pid, tid, {"name": thread_name(note.actor, note.track, lane)}
+            )
             yield _named("thread_sort_index", self._pid, tid, {"sort_index": tid})
         args: dict[str, Any] = {"actor": note.actor}
         if note.step >= 0:
@@ -98,7 +104,14 @@ class Part:
             args["bytes"] = note.size
         where = {"pid": self._pid, "tid": tid}
         times = {"ts": began / 1000, "dur": (ended - began) / 1000}
-        yield {"name": note.name, "cat": CATEGORY[note.track], "ph": "X", **times, **where, "args": args}
+        yield {
+            "name": note.name,
+            "cat": CATEGORY[note.track],
+            "ph": "X",
+            **times,
+            **where,
+            "args": args,
+        }
         flow = {"name": "message", "cat": "message", **where}
         if note.begins:
             yield {**flow, "ph": "s", "id": note.begins, "ts": began / 1000}
@@ -106,7 +119,14 @@ class Part:
             end = round(note.ends[1] * 1e9)
             if note.answer:
                 times = {"ts": end / 1000, "dur": (ended - end) / 1000}
-                yield {"name": note.answer, "cat": ANSWER, "ph": "X", **times, **where, "args": args}
+                yield {
+                    "name": note.answer,
+                    "cat": ANSWER,
+                    "ph": "X",
+                    **times,
+                    **where,
+                    "args": args,
+                }
             yield {**flow, "ph": "f", "bp": "e", "id": note.ends[0], "ts": end / 1000}
 
     def _append(self, text: bytes) -> None:
@@ -114,7 +134,8 @@ class Part:
         left = memoryview(text)
         while left:
             written = os.write(self._file, left)
-            self.size, left = self.size + written, left[written:]
+            self.size = self.size + written
+            left = left[written:]
         if self.size > MOST_BYTES:
             self.give_up()
             ends = "the trace of this process ends here: %s has %d MB"

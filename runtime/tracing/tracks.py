@@ -1,5 +1,5 @@
-"""Where a span is drawn. Every actor has four tracks, and a track as many lanes as it needs: on a lane no two spans
-overlap, as the format wants of a thread."""
+"""Where a span is drawn. Every actor has four tracks, and a track as many lanes as it needs: on a
+lane no two spans overlap, as the format wants of a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ class Track(IntEnum):
     SENDS = 3  # a message, until its link has taken it
 
 
-CATEGORY = {Track.COMPUTE: "compute", Track.INBOX: "handle", Track.WAITS: "wait", Track.SENDS: "send"}
+CATEGORY = {
+    Track.COMPUTE: "compute",
+    Track.INBOX: "handle",
+    Track.WAITS: "wait",
+    Track.SENDS: "send",
+}
 ANSWER = "answer"  # within a wait: from its arrival until the asker goes on
 SUFFIX = {Track.COMPUTE: "", Track.INBOX: " inbox", Track.WAITS: " waits", Track.SENDS: " sends"}
 MOST_LANES = 1000  # of a track

@@ -1,19 +1,19 @@
 """The roads between actors.
 
-base                    what every road promises
+interface                    what every road promises
 inproc  network_model   inside one process; how long messages travel in a simulated network
 sockets                 between processes: envelopes over sockets, arrays in shared memory
 dialed                  one end dials, and both speak on that connection: to who listens nowhere
 ports                   what a kind of sockets is:
 unix  stream  backlog   within a host, on the event loop: whole messages; what the system has no room for yet
-zeromq  parts           between hosts; large frames in parts
+zeromq  frame_parts           between hosts; large frames in parts
 zmtp                    what ZeroMQ needs around it: a watch by the event loop, a door that lets in few strangers
-links  shared           credits owed and due; memory shared and returned
+links  shared_arena           credits owed and due; memory shared and returned
 keys                    what lets a process into the links of its run
-host                    who is on the same host
+host_identity                    who is on the same host
 faults                  messages lost, doubled, overtaken or late on purpose
 """
 
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Release, Transport
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Release, Transport
 
 __all__ = ["Deliver", "Endpoints", "Limits", "Reject", "Release", "Transport"]

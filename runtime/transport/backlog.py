@@ -16,7 +16,8 @@ PIECES = 64  # of memory handed to the system at once; it takes 1024 at most
 
 
 class Backlog:
-    """Memory that waits for one socket; it must not change meanwhile. Closes the socket in the end."""
+    """Memory that waits for one socket; it must not change meanwhile. Closes the socket in the
+    end."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.pieces: deque[memoryview] = deque()
@@ -29,7 +30,8 @@ class Backlog:
         return f"<{sum(map(len, self.pieces))} bytes wait for room>"
 
     def add(self, pieces: Frames) -> None:
-        """These leave behind what waits already, at once if nothing does; after `close` they go nowhere."""
+        """These leave behind what waits already, at once if nothing does; after `close` they go
+        nowhere."""
         if not self._open:
             return
         waited = bool(self.pieces)

@@ -1,11 +1,13 @@
-"""A road of which one end dials and the other answers on the same connection: the way to whoever nobody can dial.
+"""A road of which one end dials and the other answers on the same connection: the way to whoever
+nobody can dial.
 
-It is encrypted, always, and each end proves by its key who it is. Messages and credits of both directions share one
-connection; the first frame says what the others are:
+It is encrypted, always, and each end proves by its key who it is. Messages and credits of both
+directions share one connection; the first frame says what the others are:
 
     MESSAGE  an envelope                GRANT  bytes that may be sent again                LEAVES  nothing more comes
 
-Those who dial share a key, and so a `user`. The name that each has besides is its process: it may send as itself only.
+Those who dial share a key, and so a `user`. The name that each has besides is its process: it may
+send as itself only.
 """
 
 from __future__ import annotations
@@ -19,31 +21,41 @@ from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.reasons import reason
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import Keys
 from runtime.transport.ports import Frames, Port
 from runtime.transport.zeromq import ZmqListener, ZmqPorts
 
 SCHEME = "curve://"
 OPERATOR_SECONDS = 20.0  # for a person, who may wait behind strangers: then nothing answers there
-_MESSAGE, _GRANT, _LEAVES = b"message", b"grant", b"leaves"
+_MESSAGE = b"message"
+_GRANT = b"grant"
+_LEAVES = b"leaves"
 _NUMBER = struct.Struct("!Q")
-_LANE: Lane = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end
+# the lane on which ZeroMQ itself notices that nobody lives at the other end
+_LANE: Lane = "control"
 
 
 class _Account:
-    """What may still be sent to the other end, and what it is owed. `put(frames)`: False if it is there no more."""
+    """What may still be sent to the other end, and what it is owed. `put(frames)`: False if it is
+    there no more."""
 
     def __init__(self, limits: Limits, put: Callable[[Frames], bool]) -> None:
-        self.gate, self._book = CreditGate(limits.credit_bytes), GrantBook(limits.credit_bytes)
-        self._limits, self.put = limits, put
+        self.gate = CreditGate(limits.credit_bytes)
+        self._book = GrantBook(limits.credit_bytes)
+        self._limits = limits
+        self.put = put
 
     async def send(self, envelope: Envelope) -> bool:
-        """Wait for credits, then hand it over. MessageError if it is too large, ActorStopped once closed."""
+        """Wait for credits, then hand it over. MessageError if it is too large, ActorStopped once
+        closed."""
         frames = wire.encode(envelope)
         size = wire.size_of(frames)
         if size > self._limits.message_bytes:
-            raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self._limits.message_bytes}")
+            raise MessageError(
+                "too_large",
+                (f"{envelope!r} has {size} bytes, at most {self._limits.message_bytes}"),
+            )
         await self.gate.acquire(cost_of(size))
         return self.put([_MESSAGE, *frames])
 
@@ -52,7 +64,9 @@ class _Account:
         if len(frames) == 1 and len(frames[0]) == _NUMBER.size:
             self.gate.grant(_NUMBER.unpack(frames[0])[0])
 
-    def take(self, frames: Frames, peer: str, deliver: Deliver, reject: Reject, *, only: bool) -> None:
+    def take(
+        self, frames: Frames, peer: str, deliver: Deliver, reject: Reject, *, only: bool
+    ) -> None:
         """Hand over what the other end says; `only`: it may speak for itself alone."""
         size = wire.size_of(frames)
         try:
@@ -74,15 +88,25 @@ class _Account:
 
 
 class Answering(Transport):
-    """The end that is dialed. A process is there from its first message on; `on_link_lost(process)` is called when it
+    """The end that is dialed. A process is there from its first message on; `on_link_lost(process)`
+    is called when it
     has left, or could not be answered. `keys`: this end's pair, and user -> public key of those that may dial."""
 
     def __init__(
-        self, process: str, deliver: Deliver, reject: Reject, limits: Limits, *, address: str, keys: Keys,
+        self,
+        process: str,
+        deliver: Deliver,
+        reject: Reject,
+        limits: Limits,
+        *,
+        address: str,
+        keys: Keys,
         on_link_lost: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(process, deliver, reject, limits)
-        self._address, self._keys, self.on_link_lost = address, keys, on_link_lost
+        self._address = address
+        self._keys = keys
+        self.on_link_lost = on_link_lost
         self._ports: ZmqPorts | None = None
         self._listener: ZmqListener | None = None
         self._there: dict[str, tuple[bytes, _Account]] = {}
@@ -99,16 +123,22 @@ class Answering(Transport):
         """See Transport.open."""
         self._ports = ZmqPorts(self.limits, self._keys)
         try:
-            self._listener = self._ports.listen(SCHEME + self._address, _LANE, self._arrived, self._refused)
+            self._listener = self._ports.listen(
+                SCHEME + self._address, _LANE, self._arrived, self._refused
+            )
         except OSError as error:
             await self.close()
-            raise LaunchError(f"process '{self.process}' cannot listen on {self._address}: {reason(error)}") from None
+            raise LaunchError(
+                f"process '{self.process}' cannot listen on {self._address}: {reason(error)}"
+            ) from None
         return Endpoints((self._listener.address,), (self._listener.address,))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect: it has dialed, or there is no way to it."""
         if peer not in self._there:
-            raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which has not dialed")
+            raise LaunchError(
+                f"process '{self.process}' cannot reach '{peer}', which has not dialed"
+            )
 
     def disconnect(self, peer: str, why: str) -> None:
         """See Transport.disconnect."""
@@ -128,7 +158,8 @@ class Answering(Transport):
             raise ActorStopped(f"{peer} is gone")
 
     def _arrived(self, identity: bytes, frames: Frames) -> None:
-        peer = identity.decode(errors="replace").partition("/")[2]  # behind the user, whose key it was
+        # behind the user, whose key it was
+        peer = identity.decode(errors="replace").partition("/")[2]
         kind, *said = frames or [b""]
         if kind == _LEAVES:
             self._left(peer)
@@ -169,15 +200,24 @@ class Answering(Transport):
 
 
 class Dialing(Transport):
-    """The end that dials, as a process of a `user`, with its keys. `on_link_lost()` is called once when the connection
-    broke or the other end let go, also when it refused the key."""
+    """The end that dials, as a process of a `user`, with its keys. `on_link_lost()` is called once
+    when the connection broke or the other end let go, also when it refused the key."""
 
     def __init__(
-        self, process: str, deliver: Deliver, reject: Reject, limits: Limits, *, user: str, keys: Keys,
+        self,
+        process: str,
+        deliver: Deliver,
+        reject: Reject,
+        limits: Limits,
+        *,
+        user: str,
+        keys: Keys,
         on_link_lost: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(process, deliver, reject, limits)
-        self._user, self._keys, self.on_link_lost = user, keys, on_link_lost
+        self._user = user
+        self._keys = keys
+        self.on_link_lost = on_link_lost
         self._ports: ZmqPorts | None = None
         self._peer = ""
         self._port: Port = _NOWHERE
@@ -194,7 +234,9 @@ class Dialing(Transport):
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect: there is one peer, and one connection to it."""
         if self._ports is None or self._port is not _NOWHERE:
-            raise LaunchError(f"process '{self.process}' cannot dial '{peer}': this road is not open, or is taken")
+            raise LaunchError(
+                f"process '{self.process}' cannot dial '{peer}': this road is not open, or is taken"
+            )
         identity = f"{self._user}/{self.process}".encode()
         address = endpoints.reached_at(_LANE, near=False)
         self._peer = peer
@@ -224,7 +266,8 @@ class Dialing(Transport):
         return True
 
     def _lost(self) -> None:
-        on_link_lost, self.on_link_lost = self.on_link_lost, lambda: None
+        on_link_lost = self.on_link_lost
+        self.on_link_lost = lambda: None
         self.disconnect(self._peer, f"the connection to {self._peer} is gone")
         on_link_lost()
 

@@ -1,13 +1,15 @@
-"""Faults on purpose: between a road and its receiver a share of the messages is lost, doubled, overtaken or late.
+"""Faults on purpose: between a road and its receiver a share of the messages is lost, doubled,
+overtaken or late.
 
 For tests. It is a `Deliver` around another one, so it serves every road alike:
 
     faults = Faults(node.deliver, Shares(drop=0.01), seed=1)
     road = ZmqTransport("worker", faults, node.reject, limits, ...)
 
-What is done to the nth message of a sender on a lane depends on the seed alone. Whatever happens to a message, its
-credits go back exactly once, when the last copy of it has been read; its memory goes back with its last view.
-Actors see none of it but losses: the router lets no message through twice or out of order.
+What is done to the nth message of a sender on a lane depends on the seed alone. Whatever happens to
+a message, its credits go back exactly once, when the last copy of it has been read; its memory goes
+back with its last view. Actors see none of it but losses: the router lets no message through twice
+or out of order.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import astuple, dataclass, fields
 
 from runtime.errors import ConvoyError
 from runtime.messages.message import Envelope, Lane
-from runtime.transport.base import Deliver, Release
+from runtime.transport.interface import Deliver, Release
 
 _Parcel = tuple[Envelope, int, Release]
 
@@ -46,19 +48,26 @@ class Shares:
 
 
 class Faults:
-    """A `Deliver` with faults. `counts` says how many messages met each: drop, duplicate, reorder, delay, none."""
+    """A `Deliver` with faults. `counts` says how many messages met each: drop, duplicate, reorder,
+    delay, none."""
 
-    def __init__(self, deliver: Deliver, shares: Shares, *, seed: int, seconds: float = 0.002) -> None:
+    def __init__(
+        self, deliver: Deliver, shares: Shares, *, seed: int, seconds: float = 0.002
+    ) -> None:
         """`seconds` is the longest that a message is kept."""
         self.shares = shares
         self.counts: Counter[str] = Counter()
         self._deliver = deliver
-        self._seed, self._seconds = seed, seconds
+        self._seed = seed
+        self._seconds = seconds
         self._streams: dict[tuple[str, Lane], _Stream] = {}
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<faults {', '.join(f'{name} {count}' for name, count in sorted(self.counts.items())) or 'none yet'}>"
+        return (
+            "<faults "
+            f"{', '.join(f'{name} {count}' for name, count in sorted(self.counts.items())) or 'none yet'}>"
+        )
 
     def __call__(self, envelope: Envelope, size: int, release: Release) -> None:
         """A road delivers."""
@@ -72,7 +81,9 @@ class Faults:
             release()
         elif fault == "reorder" and stream.aside is None:
             stream.aside = envelope, size, release
-            asyncio.get_running_loop().call_later(self._seconds, self._overdue, stream, stream.aside)
+            asyncio.get_running_loop().call_later(
+                self._seconds, self._overdue, stream, stream.aside
+            )
         else:
             self._pass(stream, fault, (envelope, size, release))
 
@@ -94,7 +105,8 @@ class Faults:
             kept[0].delayed = True
             seconds = stream.random.uniform(0, self._seconds)
             asyncio.get_running_loop().call_later(seconds, self._let_go, stream, kept[0])
-        self.counts["none" if fault == "reorder" else fault] += 1  # one is aside already, and this one overtakes it
+        # one is aside already, and this one overtakes it
+        self.counts["none" if fault == "reorder" else fault] += 1
         stream.queue.extend(kept)
         if stream.aside is not None:
             self.counts["reorder"] += 1
@@ -143,7 +155,9 @@ class _Stream:
 
     def clear(self) -> list[_Parcel]:
         """Everything that is kept back here; afterwards nothing is."""
-        kept = [kept.parcel for kept in self.queue] + ([self.aside] if self.aside is not None else [])
+        kept = [kept.parcel for kept in self.queue] + (
+            [self.aside] if self.aside is not None else []
+        )
         self.queue.clear()
         self.aside = None
         return kept

@@ -1,7 +1,8 @@
-"""The road inside one operating-system process: arrays are handed over by reference, through the same codec.
+"""The road inside one operating-system process: arrays are handed over by reference, through the
+same codec.
 
-Used between actors that share a process, and, with a latency and a rate, between the simulated processes of a
-cluster that runs on one event loop.
+Used between actors that share a process, and, with a latency and a rate, between the simulated
+processes of a cluster that runs on one event loop.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import CreditGate, cost_of
 from runtime.messages.message import Envelope, Lane
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.network_model import Network, Route
 
 
 class Transfer(NamedTuple):
-    """A message that has travelled: when it was given to the network, when it had arrived (loop time), what it was."""
+    """A message that has travelled: when it was given to the network, when it had arrived (loop
+    time), what it was."""
 
     sent: float
     arrived: float
@@ -32,10 +34,11 @@ class Transfer(NamedTuple):
 
 @dataclass
 class InprocNetwork(Network):
-    """Where the transports of one event loop find one another, and how long messages between them travel.
+    """Where the transports of one event loop find one another, and how long messages between them
+    travel.
 
-    What `Network` says of a latency and a rate holds between two different processes; it takes no real time on a
-    virtual clock. `on_transfer` is told of every message that has arrived.
+    What `Network` says of a latency and a rate holds between two different processes; it takes no
+    real time on a virtual clock. `on_transfer` is told of every message that has arrived.
     """
 
     members: dict[str, InprocTransport] = field(default_factory=dict)
@@ -53,7 +56,9 @@ class _Link:
 class InprocTransport(Transport):
     """Transport between processes that live on one event loop."""
 
-    def __init__(self, process: str, deliver: Deliver, reject: Reject, limits: Limits, network: InprocNetwork) -> None:
+    def __init__(
+        self, process: str, deliver: Deliver, reject: Reject, limits: Limits, network: InprocNetwork
+    ) -> None:
         super().__init__(process, deliver, reject, limits)
         self.network = network
         self._links: dict[tuple[str, Lane], _Link] = {}
@@ -109,7 +114,9 @@ class InprocTransport(Transport):
             target.reject(self.process, error)
             return
         if self.network.on_transfer is not None:
-            self.network.on_transfer(Transfer(sent, asyncio.get_running_loop().time(), envelope, size))
+            self.network.on_transfer(
+                Transfer(sent, asyncio.get_running_loop().time(), envelope, size)
+            )
         target.deliver(envelope, size, release)
 
     async def close(self) -> None:

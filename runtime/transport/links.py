@@ -1,6 +1,8 @@
-"""The accounts of two processes over sockets: what one may still send, what the other owes it for what it has read.
+"""The accounts of two processes over sockets: what one may still send, what the other owes it for
+what it has read.
 
-An answer on a port is a list of numbers: credits, then offsets of the sender's arrays that nobody sees any more.
+An answer on a port is a list of numbers: credits, then offsets of the sender's arrays that nobody
+sees any more.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class PeerLink:
     def _granted(self, frames: list[Any]) -> None:
         if len(frames) == 1 and frames[0] and not len(frames[0]) % _NUMBER.size:
             (granted,), *offsets = _NUMBER.iter_unpack(frames[0])
-            self.on_returned([offset for (offset,) in offsets])  # first: who gets credits may need the memory
+            # first: who gets credits may need the memory
+            self.on_returned([offset for (offset,) in offsets])
             self.gate.grant(granted)
 
 
@@ -47,27 +50,36 @@ class Source:
     """From one peer on one lane: what it is owed."""
 
     def __init__(self, peer: str, pid: int, book: GrantBook, grant: Callable[[int], None]) -> None:
-        self.peer, self.pid = peer, pid
-        self._book, self._grant = book, grant
+        self.peer = peer
+        self.pid = pid
+        self._book = book
+        self._grant = grant
 
     def release(self, size: int) -> None:
-        """A message of `size` bytes is done with; the peer hears of it when it is worth a message."""
+        """A message of `size` bytes is done with; the peer hears of it when it is worth a
+        message."""
         due = self._book.release(cost_of(size))
         if due:
             self._grant(due)
 
 
 class Sources(dict[tuple[Lane, bytes], Source]):
-    """What everybody who sends is owed, by lane and identity; one who is new is noted as it is looked up.
+    """What everybody who sends is owed, by lane and identity; one who is new is noted as it is
+    looked up.
 
-    `answer(lane, identity, frames)` sends back the way messages came; False if nobody is there any more.
+    `answer(lane, identity, frames)` sends back the way messages came; False if nobody is there any
+    more.
     """
 
-    def __init__(self, credit_of: Callable[[Lane], int], answer: Callable[[Lane, bytes, Frames], bool]) -> None:
+    def __init__(
+        self, credit_of: Callable[[Lane], int], answer: Callable[[Lane, bytes, Frames], bool]
+    ) -> None:
         super().__init__()
         self.read_in_place: dict[str, bytes] = {}  # peers whose arrays are, and their identities
-        self.take_due: Callable[[str], list[int]] = lambda peer: []  # offsets of their arrays that nobody sees any more
-        self._credit_of, self._answer = credit_of, answer
+        # offsets of their arrays that nobody sees any more
+        self.take_due: Callable[[str], list[int]] = lambda peer: []
+        self._credit_of = credit_of
+        self._answer = answer
 
     def __missing__(self, key: tuple[Lane, bytes]) -> Source:
         lane, identity = key
@@ -75,7 +87,8 @@ class Sources(dict[tuple[Lane, bytes], Source]):
         pid = life.rpartition(".")[2]
 
         def grant(due: int) -> None:
-            # the last views may have gone a moment ago: what they held goes back with the credits, not after them
+            # the last views may have gone a moment ago: what they held goes back with the credits,
+            # not after them
             if lane == "bulk" and self.read_in_place.get(peer) == identity:
                 asyncio.get_running_loop().call_soon(self._grant, lane, identity, due, peer)
             else:

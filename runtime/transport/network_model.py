@@ -4,9 +4,10 @@
     per interface    a machine has one network interface: all that its processes send shares one rate, all that they
                      receive another; processes behind one interface reach one another at once
 
-Messages of one link and lane leave one after the other. Those of several links that are under way at once share what
-they have to share as TCP connections do: nobody gets more until all with less are held back elsewhere (max-min). Small
-messages without arrays (the control lane) take their time but no share.
+Messages of one link and lane leave one after the other. Those of several links that are under way
+at once share what they have to share as TCP connections do: nobody gets more until all with less
+are held back elsewhere (max-min). Small messages without arrays (the control lane) take their time
+but no share.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Then = Callable[[], None]
-TOGETHER = 1e-9  # of the time until the next message has left: who is due so much later leaves with it
+# of the time until the next message has left: who is due so much later leaves with it
+TOGETHER = 1e-9
 
 
 @dataclass(eq=False)
 class Way:
-    """One direction of an interface, or a link's own: bytes per second, and the messages that are on it now."""
+    """One direction of an interface, or a link's own: bytes per second, and the messages that are
+    on it now."""
 
     rate: float
     flows: dict[Flow, None] = field(default_factory=dict)  # in the order of their beginning
@@ -63,19 +66,23 @@ class Sharing:
         self._last = now
 
     def _plan(self, changed: Iterable[Way]) -> None:
-        """Share the ways that have changed anew, and set the timer to the first that will have left."""
+        """Share the ways that have changed anew, and set the timer to the first that will have
+        left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         _share(_connected(changed))
         if self._flows:
             first = max(0.0, min(flow.left / flow.rate for flow in self._flows))
-            self._due = [flow for flow in self._flows if flow.left / flow.rate <= first * (1 + TOGETHER)]
+            self._due = [
+                flow for flow in self._flows if flow.left / flow.rate <= first * (1 + TOGETHER)
+            ]
             self._timer = asyncio.get_running_loop().call_at(self._last + first, self._ring)
 
     def _ring(self) -> None:
         self._advance()
-        self._timer, due = None, self._due
+        self._timer = None
+        due = self._due
         for flow in due:
             self._flows.remove(flow)
             for way in flow.ways:
@@ -86,7 +93,8 @@ class Sharing:
 
 
 def _connected(ways: Iterable[Way]) -> list[Way]:
-    """These, those that their messages are on, and so on: what the others carry has the rates that it had."""
+    """These, those that their messages are on, and so on: what the others carry has the rates that
+    it had."""
     found = dict.fromkeys(ways)
     waiting = list(found)
     while waiting:
@@ -99,7 +107,8 @@ def _connected(ways: Iterable[Way]) -> list[Way]:
 
 
 def _share(ways: Iterable[Way]) -> None:
-    """Max-min: the way that can give least to each of its messages is the first to be shared out, and so on."""
+    """Max-min: the way that can give least to each of its messages is the first to be shared out,
+    and so on."""
     left = {way: way.rate for way in ways}
     waiting = {way: dict(way.flows) for way in left}
     while left:
@@ -117,8 +126,8 @@ def _share(ways: Iterable[Way]) -> None:
 
 @dataclass(frozen=True)
 class LinkRule:
-    """What is different from process to process, names or patterns: a `latency`, and a rate of the link itself, which
-    comes on top of what its interfaces allow. None: as everywhere."""
+    """What is different from process to process, names or patterns: a `latency`, and a rate of the
+    link itself, which comes on top of what its interfaces allow. None: as everywhere."""
 
     sender: str
     receiver: str
@@ -132,9 +141,9 @@ class LinkRule:
 
 @dataclass
 class Network:
-    """`latency` in seconds; `bytes_per_second` (0: unlimited) of every link, or, where `interfaces` names the
-    interface of each process, of every interface and direction; of `links` the first that fits counts. Times are those
-    of the running event loop."""
+    """`latency` in seconds; `bytes_per_second` (0: unlimited) of every link, or, where `interfaces`
+    names the interface of each process, of every interface and direction; of `links` the first that
+    fits counts. Times are those of the running event loop."""
 
     latency: float = 0.0
     bytes_per_second: float = 0.0
@@ -147,7 +156,8 @@ class Network:
         self._inward: dict[str, Way] = {}
 
     def route(self, a: str, b: str, lane: str) -> Route | None:
-        """The way of one lane's messages from process `a` to process `b`; None: they are there at once."""
+        """The way of one lane's messages from process `a` to process `b`; None: they are there at
+        once."""
         if a == b or (self.interfaces is not None and self._named(a) == self._named(b)):
             return None
         link = next((link for link in self.links if link.fits(a, b)), LinkRule(a, b))
@@ -173,13 +183,17 @@ class Route:
     """One lane from one process to another: its messages, one after the other, over its ways."""
 
     def __init__(self, sharing: Sharing, ways: tuple[Way, ...], latency: float) -> None:
-        self._sharing, self._ways, self._latency = sharing, ways, latency
+        self._sharing = sharing
+        self._ways = ways
+        self._latency = latency
         self._leaving: deque[tuple[int, Then]] = deque()
-        # On the way, oldest first: timers that are due at one moment run in no order, arrivals must keep theirs.
+        # On the way, oldest first: timers that are due at one moment run in no order, arrivals must
+        # keep theirs.
         self._arriving: deque[Then] = deque()
 
     def send(self, size: int, arrive: Then) -> None:
-        """Call `arrive` when `size` bytes that leave now have come, and all that were sent before them."""
+        """Call `arrive` when `size` bytes that leave now have come, and all that were sent before
+        them."""
         self._leaving.append((size, arrive))
         if len(self._leaving) == 1:
             self._start()

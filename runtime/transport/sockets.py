@@ -1,7 +1,9 @@
-"""The road between processes: envelopes over sockets, arrays in shared memory where both ends share it.
+"""The road between processes: envelopes over sockets, arrays in shared memory where both ends share
+it.
 
-A process listens once per lane and has a port to each peer and lane. Messages flow out of the port; credit grants, and
-word of arrays that are not seen any more, come back on the same port, so no other link is needed to bound memory.
+A process listens once per lane and has a port to each peer and lane. Messages flow out of the port;
+credit grants, and word of arrays that are not seen any more, come back on the same port, so no
+other link is needed to bound memory.
 """
 
 from __future__ import annotations
@@ -17,27 +19,33 @@ from runtime.messages.arrays import Frame
 from runtime.messages.credits import cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.reasons import reason
-from runtime.transport import host
-from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport import host_identity
+from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.links import PeerLink, Sources
 from runtime.transport.ports import Frames, Listener, Port, Ports
-from runtime.transport.shared import Borrow, SharedMemory
+from runtime.transport.shared_arena import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
-KINDS: dict[str, type[Ports]] = {"unix": UnixPorts, "ipc": ZmqPorts, "tcp": ZmqPorts, "curve": ZmqPorts}  # by scheme
+# by scheme
+KINDS: dict[str, type[Ports]] = {
+    "unix": UnixPorts,
+    "ipc": ZmqPorts,
+    "tcp": ZmqPorts,
+    "curve": ZmqPorts,
+}
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
 
 
 class SocketTransport(Transport):
     """Transport over sockets of the KINDS that addresses name by their schemes.
 
-    `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the nearest first: a peer
-    of this host is reached at its first one, a peer of another host at the first that is no file.
-    `keys`: see Ports. `on_link_lost(peer)` is called once when a connection to a peer breaks: what was under way may
-    be lost, and nothing more arrives. With an `arena`, arrays that lie in it stay there for peers who have one too:
-    only their place travels.
+    `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the
+    nearest first: a peer of this host is reached at its first one, a peer of another host at the
+    first that is no file. `keys`: see Ports. `on_link_lost(peer)` is called once when a connection
+    to a peer breaks: what was under way may be lost, and nothing more arrives. With an `arena`,
+    arrays that lie in it stay there for peers who have one too: only their place travels.
     """
 
     def __init__(
@@ -56,10 +64,11 @@ class SocketTransport(Transport):
         super().__init__(process, deliver, reject, limits)
         self.on_link_lost = on_link_lost
         self._identity = f"{process}/{incarnation}.{os.getpid()}".encode()
-        self._bind, self._keys = bind, keys
+        self._bind = bind
+        self._keys = keys
         self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
-        self._host = host.identity()
+        self._host = host_identity.identity()
         self._links: dict[tuple[str, Lane], PeerLink] = {}
         self._sources = Sources(limits.credit_of, self._answer)
         self._shared: SharedMemory | None = None
@@ -73,26 +82,38 @@ class SocketTransport(Transport):
             for address in self._bind(lane):
                 try:
                     kind = self._kind(address)
-                    listener = kind.listen(address, lane, partial(self._arrived, lane), self._refused)
+                    listener = kind.listen(
+                        address, lane, partial(self._arrived, lane), self._refused
+                    )
                 except OSError as error:
-                    raise LaunchError(f"process '{self.process}' cannot listen on {address}: {reason(error)}") from None
+                    raise LaunchError(
+                        f"process '{self.process}' cannot listen on {address}: {reason(error)}"
+                    ) from None
                 self._listeners[lane].append(listener)
-        control, bulk = (tuple(listener.address for listener in self._listeners[lane]) for lane in _LANES)
-        return Endpoints(control, bulk, self._shared.arena.address if self._shared else "", self._host)
+        control, bulk = (
+            tuple(listener.address for listener in self._listeners[lane]) for lane in _LANES
+        )
+        return Endpoints(
+            control, bulk, self._shared.arena.address if self._shared else "", self._host
+        )
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect."""
         near = endpoints.host == self._host
         addresses = {lane: endpoints.reached_at(lane, near) for lane in _LANES}
         if not all(addresses.values()):
-            raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which listens nowhere")
+            raise LaunchError(
+                f"process '{self.process}' cannot reach '{peer}', which listens nowhere"
+            )
         self._let_go(peer, f"{peer} was started anew")
         for lane in _LANES:
             connect = partial(self._connect, peer, lane, addresses[lane])
             try:
                 self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
             except OSError as error:
-                raise LaunchError(f"process '{self.process}' cannot connect to '{peer}': {reason(error)}") from None
+                raise LaunchError(
+                    f"process '{self.process}' cannot connect to '{peer}': {reason(error)}"
+                ) from None
         if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
@@ -109,8 +130,11 @@ class SocketTransport(Transport):
             if link is not None:
                 link.close(why)
 
-    def _connect(self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]) -> Port:
-        """One of the two ports to a peer; when both break, as when it dies, its link is lost once."""
+    def _connect(
+        self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]
+    ) -> Port:
+        """One of the two ports to a peer; when both break, as when it dies, its link is lost
+        once."""
         lost = partial(self._lost, peer, lane)
         return self._kind(address).connect(peer, address, lane, self._identity, on_answer, lost)
 
@@ -125,7 +149,8 @@ class SocketTransport(Transport):
         self.reject(who, MessageError("refused", why))
 
     def _kind(self, address: str) -> Ports:
-        """The sockets that reach this address; made when they are needed: ZeroMQ's come with threads."""
+        """The sockets that reach this address; made when they are needed: ZeroMQ's come with
+        threads."""
         kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
             self._ports[kind] = kind(self.limits, self._keys)
@@ -150,10 +175,14 @@ class SocketTransport(Transport):
             raise ActorStopped(f"{self.process} has no link to {peer}")
         return link
 
-    async def _send(self, link: PeerLink, envelope: Envelope, frames: list[Frame], in_place: int) -> None:
+    async def _send(
+        self, link: PeerLink, envelope: Envelope, frames: list[Frame], in_place: int
+    ) -> None:
         size = wire.size_of(frames) + in_place
         if size > self.limits.message_bytes and max(map(len, frames)) > self.limits.message_bytes:
-            raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
+            raise MessageError(
+                "too_large", (f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
+            )
         cost = cost_of(size)
         if not link.gate.admit(cost):
             await link.gate.acquire(cost)

@@ -1,8 +1,8 @@
 """A connected stream socket on the event loop itself: whole messages in, whole messages out.
 
-A message is [number of frames, 4 bytes][size of each, 8 bytes][the frames], numbers little-endian. Small messages are
-one call of the system at each end; large frames go from and to their memory. Nothing here waits for anything: what the
-system does not take at once waits in a `backlog`.
+A message is [number of frames, 4 bytes][size of each, 8 bytes][the frames], numbers little-endian.
+Small messages are one call of the system at each end; large frames go from and to their memory.
+Nothing here waits for anything: what the system does not take at once waits in a `backlog`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from runtime.transport.backlog import Backlog
 from runtime.transport.ports import BATCH, COPY_BELOW, TURN_BYTES, Frames, OnAnswer, Port
 
 MAX_FRAMES = MAX_ARRAYS + 1
-BUFFER = 4 * COPY_BELOW  # bytes read at once; what is not taken of them yet, and a small frame, fit in half of it
-SEND_BUFFER = 1 << 20  # bytes in the system, if it allows so many: with 208 KB 1 MB arrays take 2.8 times as long
-_COUNT, _ONE = struct.Struct("<I"), struct.Struct("<IQ")
+# bytes read at once; what is not taken of them yet, and a small frame, fit in half of it
+BUFFER = 4 * COPY_BELOW
+# bytes in the system, if it allows so many: with 208 KB 1 MB arrays take 2.8 times as long
+SEND_BUFFER = 1 << 20
+_COUNT = struct.Struct("<I")
+_ONE = struct.Struct("<IQ")
 
 
 def _nothing(*_: object) -> None:
@@ -31,8 +34,8 @@ def _nothing(*_: object) -> None:
 class Stream(Port):
     """A connected socket: whole messages in, whole messages out.
 
-    `on_message(frames)` gets each message, and no frames for what is none; `on_end()` is called once, when the peer is
-    gone or sent what is no message. Neither is called after `close`.
+    `on_message(frames)` gets each message, and no frames for what is none; `on_end()` is called
+    once, when the peer is gone or sent what is no message. Neither is called after `close`.
     """
 
     def __init__(self, connected: socket.socket, message_bytes: int) -> None:
@@ -47,7 +50,8 @@ class Stream(Port):
         self._backlog = Backlog(connected)
         self._buffer = memoryview(bytearray(BUFFER))
         self._start = self._end = 0  # of what was read into it and not taken yet
-        self._sizes: list[int] = []  # of the frames of the present message that are not here yet, last first
+        # of the frames of the present message that are not here yet, last first
+        self._sizes: list[int] = []
         self._frames: Frames = []  # its frames that are
         self._large = memoryview(b"")  # its present frame, if that does not go through the buffer
         self._filled = 0  # bytes of that
@@ -56,7 +60,8 @@ class Stream(Port):
 
     def allow(self, message_bytes: int, frames: int = MAX_FRAMES) -> None:
         """A frame may have so many bytes from now on, and a message so many frames."""
-        self._message_bytes, self._most_frames = message_bytes, frames
+        self._message_bytes = message_bytes
+        self._most_frames = frames
         self._small = min(COPY_BELOW - 1, message_bytes)  # of a frame that is copied
 
     # -- writing
@@ -111,7 +116,8 @@ class Stream(Port):
             self._start = self._end = 0
         elif BUFFER - self._end < COPY_BELOW:
             rest = bytes(self._buffer[self._start : self._end])
-            self._start, self._end = 0, len(rest)
+            self._start = 0
+            self._end = len(rest)
             self._buffer[: len(rest)] = rest
         count = self._socket.recv_into(self._buffer[self._end :])
         self._end += count
@@ -161,7 +167,8 @@ class Stream(Port):
             if here >= _ONE.size:
                 count, size = _ONE.unpack_from(self._buffer, self._start)
                 if count == 1 and size <= self._small and size <= here - _ONE.size:  # most messages
-                    start, self._start = self._start + _ONE.size, self._start + _ONE.size + size
+                    start = self._start + _ONE.size
+                    self._start = self._start + _ONE.size + size
                     return [bytes(self._buffer[start : self._start])]
             if not self._begin():
                 return None
@@ -171,7 +178,8 @@ class Stream(Port):
                 return None
             self._frames.append(frame)
             self._sizes.pop()
-        frames, self._frames = self._frames, []
+        frames = self._frames
+        self._frames = []
         return frames
 
     def _begin(self) -> bool:
@@ -184,7 +192,9 @@ class Stream(Port):
             raise ValueError(count)
         if here < _COUNT.size + 8 * count:
             return False
-        self._sizes = list(struct.unpack_from(f"<{count}Q", self._buffer, self._start + _COUNT.size))
+        self._sizes = list(
+            struct.unpack_from(f"<{count}Q", self._buffer, self._start + _COUNT.size)
+        )
         if max(self._sizes) > self._message_bytes:
             raise ValueError(max(self._sizes))
         self._sizes.reverse()
@@ -200,12 +210,14 @@ class Stream(Port):
             self._start += size
             return bytes(self._buffer[self._start - size : self._start])
         if not self._large:
-            self._large, self._filled = np.empty(size, np.uint8).data, min(here, size)  # bytearray writes zeros
+            self._large = np.empty(size, np.uint8).data  # bytearray writes zeros
+            self._filled = min(here, size)
             self._large[: self._filled] = self._buffer[self._start : self._start + self._filled]
             self._start += self._filled
         if self._filled < size:
             return None
-        frame, self._large = self._large, memoryview(b"")
+        frame = self._large
+        self._large = memoryview(b"")
         return frame
 
     # -- the end

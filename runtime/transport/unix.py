@@ -1,10 +1,13 @@
-"""Sockets between the processes of one host: Unix stream sockets, written and read on the event loop itself.
+"""Sockets between the processes of one host: Unix stream sockets, written and read on the event
+loop itself.
 
-ZeroMQ hands each message to a thread of its own at both ends: three threads are woken one after the other. Here the
-sender's own call wakes the receiver's loop: an array of 64 KB is with its reader in 150 us instead of 280.
+ZeroMQ hands each message to a thread of its own at both ends: three threads are woken one after the
+other. Here the sender's own call wakes the receiver's loop: an array of 64 KB is with its reader in
+150 us instead of 280.
 
-The first message of a connection is the identity of who connected: 255 bytes at most, within 5 s. What is no message
-ends the connection. Somebody who claims the identity of a peer that is connected is refused.
+The first message of a connection is the identity of who connected: 255 bytes at most, within 5 s.
+What is no message ends the connection. Somebody who claims the identity of a peer that is connected
+is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from weakref import WeakSet
 
 from runtime.messages.message import Lane
 from runtime.reasons import reason
-from runtime.transport.base import Limits
+from runtime.transport.interface import Limits
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.ports import (
     CLOSE_SECONDS,
@@ -37,18 +40,24 @@ SCHEME = "unix://"
 BACKLOG = 4096  # connections that wait to be accepted: the system's own limit
 MAX_IDENTITY = 255  # bytes, as in ZeroMQ
 STRANGER_SECONDS = 5.0  # to say who one is, as in `zeromq`
-MOST_STRANGERS = 128  # at once: the others wait to be accepted, where they take no descriptor of this process
+# at once: the others wait to be accepted, where they take no descriptor of this process
+MOST_STRANGERS = 128
 
 
 class UnixListener(Listener):
     """Where peers connect; the first that each says is its identity."""
 
-    def __init__(self, path: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused) -> None:
+    def __init__(
+        self, path: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused
+    ) -> None:
         self.address = SCHEME + path
-        self._path, self._message_bytes = Path(path), message_bytes
-        self._on_message, self._on_refused = on_message, on_refused
+        self._path = Path(path)
+        self._message_bytes = message_bytes
+        self._on_message = on_message
+        self._on_refused = on_refused
         self._peers: dict[bytes, Stream] = {}
-        self._strangers: dict[Stream, asyncio.TimerHandle] = {}  # that have not said who they are, and until when
+        # that have not said who they are, and until when
+        self._strangers: dict[Stream, asyncio.TimerHandle] = {}
         self._socket = _bound(self._path)
         self._loop = asyncio.get_running_loop()
         self._accepting = self._open = True
@@ -84,9 +93,12 @@ class UnixListener(Listener):
             return
         stream = Stream(connected, MAX_IDENTITY)
         stream.allow(MAX_IDENTITY, frames=1)
-        stream.on_message, stream.on_end = partial(self._meet, stream), partial(self._forget, stream)
+        stream.on_message = partial(self._meet, stream)
+        stream.on_end = partial(self._forget, stream)
         why = f"it did not say who it is within {STRANGER_SECONDS:.0f} s"
-        self._strangers[stream] = self._loop.call_later(STRANGER_SECONDS, self._refuse, stream, "a stranger", why)
+        self._strangers[stream] = self._loop.call_later(
+            STRANGER_SECONDS, self._refuse, stream, "a stranger", why
+        )
         if len(self._strangers) == MOST_STRANGERS:
             self._pause()
 
@@ -97,12 +109,15 @@ class UnixListener(Listener):
             self._refuse(stream, "a stranger", "it did not say who it is")
         elif identity in self._peers:
             who = identity.decode(errors="replace")
-            self._refuse(stream, who, "a second connection claims to be this peer, which is connected")
+            self._refuse(
+                stream, who, ("a second connection claims to be this peer, which is connected")
+            )
         else:
             self._forget(stream)
             self._peers[identity] = stream
             stream.allow(self._message_bytes)
-            stream.on_message, stream.on_end = partial(self._on_message, identity), partial(self._peers.pop, identity)
+            stream.on_message = partial(self._on_message, identity)
+            stream.on_end = partial(self._peers.pop, identity)
 
     def _refuse(self, stream: Stream, who: str, why: str) -> None:
         self._forget(stream)
@@ -125,7 +140,8 @@ class UnixListener(Listener):
 
 
 def _bound(path: Path) -> socket.socket:
-    """A socket that listens there. A file that a dead process left is replaced; OSError if somebody listens there."""
+    """A socket that listens there. A file that a dead process left is replaced; OSError if somebody
+    listens there."""
     listening = socket.socket(socket.AF_UNIX)
     try:
         if path.is_socket() and not _answers(path):
@@ -145,29 +161,42 @@ def _answers(path: Path) -> bool:
 
 
 class UnixPorts(Ports):
-    """Sockets that are files: addresses are unix://<path>, where the file's directory says who may connect."""
+    """Sockets that are files: addresses are unix://<path>, where the file's directory says who may
+    connect."""
 
     def __init__(self, limits: Limits, keys: Keys = NO_KEYS) -> None:
         super().__init__(limits, keys)
         self._streams: WeakSet[Stream] = WeakSet()  # what is still to leave keeps its stream
 
-    def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
+    def listen(
+        self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused
+    ) -> Listener:
         """See Ports.listen."""
-        return UnixListener(address.removeprefix(SCHEME), self.limits.message_bytes, on_message, on_refused)
+        return UnixListener(
+            address.removeprefix(SCHEME), self.limits.message_bytes, on_message, on_refused
+        )
 
     def connect(
-        self, peer: str, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost
+        self,
+        peer: str,
+        address: str,
+        lane: Lane,
+        identity: bytes,
+        on_answer: OnAnswer,
+        on_lost: OnLost,
     ) -> Port:
         """See Ports.connect."""
         connected = socket.socket(socket.AF_UNIX)
         try:
-            connected.connect(address.removeprefix(SCHEME))  # does not wait: the backlog has room for everybody
+            # does not wait: the backlog has room for everybody
+            connected.connect(address.removeprefix(SCHEME))
         except OSError:  # the peer is gone already: be one whose connection breaks
             connected.close()
             connected, other = socket.socketpair()
             other.close()
         stream = Stream(connected, self.limits.message_bytes)
-        stream.on_message, stream.on_end = on_answer, on_lost
+        stream.on_message = on_answer
+        stream.on_end = on_lost
         stream.send([identity])
         self._streams.add(stream)
         return stream

@@ -1,4 +1,5 @@
-"""Processes that read from, or write to, one that survives them: forked on order, to be killed at any moment.
+"""Processes that read from, or write to, one that survives them: forked on order, to be killed at
+any moment.
 
 A peer tells where it listens on its standard output, then does its one thing until it is killed.
 """
@@ -40,7 +41,9 @@ class Cargo(Message):
     blob: Array
 
 
-def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject) -> SocketTransport:
+def road(
+    name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject
+) -> SocketTransport:
     """The transport of one life of a process."""
     return SocketTransport(
         name,
@@ -91,7 +94,8 @@ class Peer:
     async def live(self, kind: str, survivor: Endpoints) -> None:
         """Read or write until the end."""
         ends = await self.road.open()
-        asyncio.get_running_loop().add_reader(0, os._exit, 5)  # the survivor is gone: its end of the lifeline closed
+        # the survivor is gone: its end of the lifeline closed
+        asyncio.get_running_loop().add_reader(0, os._exit, 5)
         self.road.connect("survivor", survivor)
         print(json.dumps(asdict(ends)), flush=True)
         if kind == "writer":
@@ -100,7 +104,8 @@ class Peer:
 
 
 def main() -> None:
-    """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the survivor's addresses."""
+    """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the
+    survivor's addresses."""
     folder, survivor = sys.argv[1:]
     order = Nursery(socket.socket(fileno=os.dup(0))).serve()
     if order is not None:

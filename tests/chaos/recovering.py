@@ -1,4 +1,5 @@
-"""What tests of runs that follow one another share: a net whose numbers repeat to the last bit, its runs."""
+"""What tests of runs that follow one another share: a net whose numbers repeat to the last bit, its
+runs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from nets.files import checkpoint
 from tests.journeys.fc_shards import configured, lenet_with_dropout
 from tests.support import Simulated
 
-ITERATIONS, SAVED_EVERY = 24, 5
+ITERATIONS = 24
+SAVED_EVERY = 5
 Starts = Callable[[Path], Survivor]
 PRESETS = {
     "sync": (2, ""),
@@ -24,14 +26,26 @@ PRESETS = {
 
 
 def cluster_of(
-    folder: Path, preset: str, restarts: int, more: str = "", *, iterations: int = ITERATIONS, every: int = SAVED_EVERY
+    folder: Path,
+    preset: str,
+    restarts: int,
+    more: str = "",
+    *,
+    iterations: int = ITERATIONS,
+    every: int = SAVED_EVERY,
 ) -> Path:
     """LeNet with dropout, whose numbers repeat to the last bit; saved so often."""
     workers, strategy = PRESETS[preset]
     cluster = configured(
-        folder, preset, workers=workers, batch=20, net=lenet_with_dropout(), iterations=iterations,
-        strategy=f"{strategy}reproducible = true\n", more=f"[recovery]\nrestarts = {restarts}\n{more}",
-    )  # fmt: skip
+        folder,
+        preset,
+        workers=workers,
+        batch=20,
+        net=lenet_with_dropout(),
+        iterations=iterations,
+        strategy=f"{strategy}reproducible = true\n",
+        more=(f"[recovery]\nrestarts = {restarts}\n{more}"),
+    )
     solver = folder / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", f"snapshot: {every}"))
     return cluster
@@ -46,5 +60,7 @@ def last_checkpoint(runs: Path, iterations: int = ITERATIONS) -> Path:
 def assert_same_bits(path: Path, expected: Simulated) -> None:
     arrays, _ = checkpoint.load(path)
     assert arrays.keys() == expected.arrays.keys()
-    differ = [name for name, array in expected.arrays.items() if arrays[name].tobytes() != array.tobytes()]
+    differ = [
+        name for name, array in expected.arrays.items() if arrays[name].tobytes() != array.tobytes()
+    ]
     assert differ == []

@@ -11,13 +11,16 @@ from pathlib import Path
 
 from tests.support import environment, events, run_directory, runtime_command
 
-NAMED_WITHIN, GONE_WITHIN = 3.0, 5.0  # seconds: the promises
+NAMED_WITHIN = 3.0  # seconds: the promises
+GONE_WITHIN = 5.0
 
 
 class Running:
     """A training run, as far as a line of what it says that `until` likes."""
 
-    def __init__(self, cluster: Path, until: Callable[[str], bool], env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, cluster: Path, until: Callable[[str], bool], env: dict[str, str] | None = None
+    ) -> None:
         self.cluster = cluster
         self.process = subprocess.Popen(
             runtime_command("up", self.cluster.name),
@@ -31,7 +34,10 @@ class Running:
         for line in self.process.stdout:
             if until(line):
                 break
-        self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(self.cluster), "process")}
+        self.pids = {
+            entry["process"]: entry["pid"]
+            for entry in events(run_directory(self.cluster), "process")
+        }
 
     def named(self) -> str:
         """The first line on stderr, as soon as it is there."""

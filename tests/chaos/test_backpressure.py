@@ -14,10 +14,22 @@ MESSAGES = 16  # 800 MB through a window of 160 MB
 
 @pytest.mark.few("[shared memory]")
 @pytest.mark.parametrize("road", ["shared memory", "tcp"])
-def test_a_consumer_ten_times_slower_bounds_its_producers_memory_and_loses_nothing(road: str, tmp_path: Path) -> None:
-    arguments = ["--roads", road, "--messages", str(MESSAGES), "--seconds", "60", "--window", str(160_000_000)]
+def test_a_consumer_ten_times_slower_bounds_its_producers_memory_and_loses_nothing(
+    road: str, tmp_path: Path
+) -> None:
+    arguments = [
+        "--roads",
+        road,
+        "--messages",
+        str(MESSAGES),
+        "--seconds",
+        "60",
+        "--window",
+        str(160_000_000),
+    ]
     assert backpressure.main([*arguments, "--results", str(tmp_path)]) == 0
     (found,) = tmp_path.glob("*.json")
     (row,) = json.loads(found.read_text())["parts"]["all"]["tables"][0]["rows"]
     assert row[2:5] == [MESSAGES, MESSAGES, 0]
-    assert row[6] < row[7] < row[5] + MESSAGES * 50 / 2  # a bound that all messages together would pass by far
+    # a bound that all messages together would pass by far
+    assert row[6] < row[7] < row[5] + MESSAGES * 50 / 2

@@ -1,6 +1,8 @@
-"""Checkpoint writers that are killed at any instant, disks that fail at any call: the one before or the new one loads.
+"""Checkpoint writers that are killed at any instant, disks that fail at any call: the one before or
+the new one loads.
 
-CONVOY_WRITES sets how many writers are killed in the slow run (200 by default), CONVOY_SEED when (1).
+CONVOY_WRITES sets how many writers are killed in the slow run (200 by default), CONVOY_SEED when
+(1).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import pytest
 from benchmarks.checkpoint_writers import Nursery, arrays_of, loaded
 from nets.files import checkpoint
 
-WRITES, SEED = int(os.environ.get("CONVOY_WRITES", "200")), int(os.environ.get("CONVOY_SEED", "1"))
+WRITES = int(os.environ.get("CONVOY_WRITES", "200"))
+SEED = int(os.environ.get("CONVOY_SEED", "1"))
 NAME = "checkpoint-0000001.safetensors"
 CALLS = ("open", "write", "fdatasync", "fsync", "replace", "close", "unlink")
 CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
@@ -35,7 +38,9 @@ def nursery(tmp_path: Path) -> Iterator[Nursery]:
 def test_a_writer_killed_at_any_instant_leaves_the_checkpoint_before_or_the_new_one(
     tmp_path: Path, nursery: Nursery, kills: int
 ) -> None:
-    draw, path, halves = random.Random(SEED), tmp_path / NAME, 0
+    draw = random.Random(SEED)
+    path = tmp_path / NAME
+    halves = 0
     checkpoint.save(path, arrays_of(0), {"iteration": "0"})
     begin = time.monotonic()
     checkpoint.save(path, arrays_of(0), {"iteration": "0"})
@@ -48,20 +53,28 @@ def test_a_writer_killed_at_any_instant_leaves_the_checkpoint_before_or_the_new_
         halves += bool(list(tmp_path.glob(".*.tmp")))
     assert halves, "no kill was in the middle of a write"
     checkpoint.save(path, arrays_of(7), {"iteration": "7"})
-    assert [file.name for file in tmp_path.iterdir()] == [NAME], "what killed writers leave is swept by the next"
+    assert [file.name for file in tmp_path.iterdir()] == [NAME], (
+        "what killed writers leave is swept by the next"
+    )
 
 
 class Disk:
-    """The calls of `os` that files are made of, of which one by its number (1 is the first) or all after it fail."""
+    """The calls of `os` that files are made of, of which one by its number (1 is the first) or all
+    after it fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
-        self.fails, self.lasts, self.code = 0, False, 0
+        self.fails = 0
+        self.lasts = False
+        self.code = 0
         for name in CALLS:
             monkeypatch.setattr(os, name, self._double(name))
 
     def arm(self, fails: int, code: int, *, lasts: bool = False) -> None:
-        self.calls, self.fails, self.code, self.lasts = [], fails, code, lasts
+        self.calls = []
+        self.fails = fails
+        self.code = code
+        self.lasts = lasts
 
     def _double(self, name: str) -> object:
         real = getattr(os, name)
@@ -90,7 +103,8 @@ def test_a_disk_that_fails_at_any_call_leaves_the_checkpoint_before_or_the_new_o
     checkpoint.save(path, arrays_of(0), {"iteration": "0"})
     calls = list(disk.calls)
     assert set(calls) == set(CALLS) - {"unlink"}
-    written, renamed = len(calls) - 1 - calls[::-1].index("write"), calls.index("replace")
+    written = len(calls) - 1 - calls[::-1].index("write")
+    renamed = calls.index("replace")
     assert "fsync" in calls[written:renamed], "it has its name before it is on the disk"
     assert "fsync" in calls[renamed:], "its name is not flushed"
     failed = 0

@@ -23,7 +23,8 @@ VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8)  # the fewest with a reducer
+    # the fewest with a reducer
+    cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8)
     run = Running(cluster, lambda line: line.startswith("progress") and " 20/" in line)
     yield run
     run.end()
@@ -64,7 +65,9 @@ def test_a_stopped_role_is_named_by_its_silence(running: Running) -> None:
 def test_a_killed_nursery_ends_the_run_and_its_children_with_it(running: Running) -> None:
     nursery = parent_of(running.pids["conv_model"])
     os.kill(nursery, signal.SIGKILL)
-    assert re.match(r"process \S+ .* is lost: the process it was forked from was killed", running.named())
+    assert re.match(
+        (r"process \S+ .* is lost: the process it was forked from was " r"killed"), running.named()
+    )
     code, _ = running.finish(GONE_WITHIN + 1)
     assert code == 4
     deadline = time.monotonic() + GONE_WITHIN
@@ -87,7 +90,9 @@ def test_a_launcher_killed_outright_leaves_no_process_and_no_socket(running: Run
 
 @pytest.mark.few("[15-143]")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_one_signal_finishes_saves_and_stops(running: Running, number: signal.Signals, code: int) -> None:
+def test_one_signal_finishes_saves_and_stops(
+    running: Running, number: signal.Signals, code: int
+) -> None:
     os.kill(running.process.pid, number)
     found, said = running.finish(10)
     assert (found, said) == (code, "")
@@ -101,7 +106,8 @@ def test_one_signal_finishes_saves_and_stops(running: Running, number: signal.Si
 
 @pytest.mark.slow
 def test_two_signals_stop_at_once(running: Running) -> None:
-    os.kill(running.pids["fc_server"], signal.SIGSTOP)  # so that winding down could not end by itself
+    # so that winding down could not end by itself
+    os.kill(running.pids["fc_server"], signal.SIGSTOP)
     os.kill(running.process.pid, signal.SIGINT)
     os.kill(running.process.pid, signal.SIGTERM)
     code, _ = running.finish(GONE_WITHIN + 1)
@@ -151,12 +157,32 @@ def plan(config, options):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("worker", r"process one \(one\) on local .* has been computing 'one a kernel that never ends' for \d+ s"),
-        ("blocked", r"process one \(one\) on local .* sent no heartbeat for \d\.\d s: its event loop is blocked"),
-        ("broken", r"one \(process one on local .*\) failed: ValueError: no such number: 7\n  its log: "),
+        (
+            "worker",
+            (
+                r"process one \(one\) on local .* has been computing 'one a kernel that "
+                r"never ends' for \d+ s"
+            ),
+        ),
+        (
+            "blocked",
+            (
+                r"process one \(one\) on local .* sent no heartbeat for \d\.\d s: its "
+                r"event loop is blocked"
+            ),
+        ),
+        (
+            "broken",
+            (
+                r"one \(process one on local .*\) failed: ValueError: no such number: 7\n "
+                r" its log: "
+            ),
+        ),
     ],
 )
-def test_a_role_that_hangs_or_raises_is_named_with_its_stack(tmp_path: Path, kind: str, expected: str) -> None:
+def test_a_role_that_hangs_or_raises_is_named_with_its_stack(
+    tmp_path: Path, kind: str, expected: str
+) -> None:
     (tmp_path / "hanging.py").write_text(STUCK.replace("KIND", repr(kind)))
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('program = "hanging"\n[liveness]\nprogress_seconds = 1.0\n')

@@ -1,4 +1,5 @@
-"""Who dies while a setting is tried: the run ends as always, and its last checkpoint is from before the hold."""
+"""Who dies while a setting is tried: the run ends as always, and its last checkpoint is from before
+the hold."""
 
 from __future__ import annotations
 
@@ -24,14 +25,22 @@ start = "before.json"
 epoch_iterations = 30
 probe_iterations = 40
 """
-BEFORE = {"choice": {"groups": 2, "momentum": 0.9, "base_lr": 0.01}, "saturated_groups": 2, "next_groups": 2}
+BEFORE = {
+    "choice": {"groups": 2, "momentum": 0.9, "base_lr": 0.01},
+    "saturated_groups": 2,
+    "next_groups": 2,
+}
 
 
 def tuned(directory: Path) -> Path:
-    """A run that is held for one probe before its first iteration, and for many about 30 iterations later; it saves
-    every 20."""
-    cluster = configure(directory, "omnivore", workers=2, groups=2, iterations=100_000, batch=8, more=TUNER)
-    cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nmomentum = "auto"\n') + TUNING)
+    """A run that is held for one probe before its first iteration, and for many about 30 iterations
+    later; it saves every 20."""
+    cluster = configure(
+        directory, "omnivore", workers=2, groups=2, iterations=100_000, batch=8, more=TUNER
+    )
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", '[train]\nmomentum = "auto"\n') + TUNING
+    )
     (directory / "before.json").write_text(json.dumps(BEFORE))
     solver = directory / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 20"))
@@ -43,7 +52,8 @@ def tuned(directory: Path) -> Path:
 def test_who_dies_during_a_probe_is_named_and_the_last_checkpoint_is_from_before_the_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], victim: str
 ) -> None:
-    cluster, held = tuned(tmp_path), itertools.count(1)
+    cluster = tuned(tmp_path)
+    held = itertools.count(1)
     run = Running(cluster, lambda line: line.startswith("held") and next(held) == 2)
     try:
         assert run.process.stdout is not None
@@ -51,7 +61,9 @@ def test_who_dies_during_a_probe_is_named_and_the_last_checkpoint_is_from_before
             if line.startswith("probe"):
                 break
         os.kill(run.pids[victim], signal.SIGKILL)
-        found = re.match(r"process (\S+) \(.*\) on local \(\S+, pid (\d+)\) killed by SIGKILL", run.named())
+        found = re.match(
+            (r"process (\S+) \(.*\) on local \(\S+, pid (\d+)\) killed by " r"SIGKILL"), run.named()
+        )
         assert found is not None
         assert (found[1], int(found[2])) == (victim, run.pids[victim])
         code, said = run.finish(GONE_WITHIN)

@@ -1,4 +1,5 @@
-"""A run of replicas that loses one goes on from another's memory: nothing is read from a disk, nothing is done again.
+"""A run of replicas that loses one goes on from another's memory: nothing is read from a disk,
+nothing is done again.
 
 CONVOY_KILLS sets how often each case is done, at moments that its seed draws (1 by default).
 """
@@ -29,7 +30,9 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module", params=ALIKE)
-def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Simulated]:
+def undisturbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Simulated]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
         preset = str(request.param)
@@ -55,7 +58,8 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     generator = random.Random(f"healing {preset} {seed}")
     run = survivor(cluster_of(tmp_path, preset, 3))
     run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
-    before, victim = run.newest, generator.choice(replicas(run))
+    before = run.newest
+    victim = generator.choice(replicas(run))
     os.kill(run.pid(victim), signal.SIGKILL)
     run.until("resumes +what replica-")
     run.until("healed ")
@@ -67,18 +71,24 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     assert resumed["iteration"] >= reached(before), "what was finished is not done again"
     saved = [event["iteration"] for event in events(run.newest, "checkpoint")]
     assert saved[0] == resumed["iteration"], "what is in memory only is written first"
-    assert not [link for link in Path(f"/proc/{os.getpid()}/fd").iterdir() if "convoy-checkpoint" in str(link)]
+    assert not [
+        link
+        for link in Path(f"/proc/{os.getpid()}/fd").iterdir()
+        if "convoy-checkpoint" in str(link)
+    ]
 
 
 def killed_and_healed(run: Survivor, victim: str) -> None:
-    """Kill a replica, and wait until the run that follows has saved itself: the memory it began with is closed."""
+    """Kill a replica, and wait until the run that follows has saved itself: the memory it began
+    with is closed."""
     run.until("progress ")
     os.kill(run.pids()[victim], signal.SIGKILL)
     run.until("healed ")
     run.until("checkpoint ")
 
 
-@pytest.mark.slow  # two deaths, a change and a start: 10 s; its quick sibling is in tests/runtime/test_following.py
+# two deaths, a change and a start: 10 s; its quick sibling is in tests/runtime/test_following.py
+@pytest.mark.slow
 def test_a_run_that_went_on_from_memory_can_be_scaled_dies_again_and_is_resumed(
     tmp_path: Path, survivor: Starts
 ) -> None:
@@ -100,7 +110,9 @@ def test_a_run_that_went_on_from_memory_can_be_scaled_dies_again_and_is_resumed(
         assert "/proc/" not in (directory / "config.toml").read_text()
     run.process.terminate()
     assert run.end()[0] == 143
-    again = run_up(cluster, "--resume", "--set", "train.max_iter=1", "--set", "checkpoint.seconds=0")
+    again = run_up(
+        cluster, "--resume", "--set", "train.max_iter=1", "--set", "checkpoint.seconds=0"
+    )
     assert "/proc/" not in again.stdout + again.stderr
 
 
@@ -112,7 +124,8 @@ def test_a_run_whose_last_holder_dies_too_while_it_is_asked_goes_on_from_the_che
     run = survivor(cluster_of(tmp_path / "killed", "replicas", 3))
     run.until(r"checkpoint ")
     run.until(r"progress ")
-    pids, before = run.pids(), run.newest
+    pids = run.pids()
+    before = run.newest
     os.kill(pids["replica-0"], signal.SIGSTOP)
     os.kill(pids["replica-1"], signal.SIGKILL)
     run.named("process replica-1 .* killed by SIGKILL")
@@ -120,12 +133,16 @@ def test_a_run_whose_last_holder_dies_too_while_it_is_asked_goes_on_from_the_che
     assert "not from memory: none of replica-0, replica-1 is left" in run.until("restart ")
     assert f"{before.name}/checkpoint-" in run.until("resumes ")
     assert run.end()[0] == 0
-    assert_same_bits(last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "replicas", 0)))
+    assert_same_bits(
+        last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "replicas", 0))
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_of_four_that_hold_the_model_two_may_die_at_once(tmp_path: Path, seed: int, survivor: Starts) -> None:
+def test_of_four_that_hold_the_model_two_may_die_at_once(
+    tmp_path: Path, seed: int, survivor: Starts
+) -> None:
     run = survivor(cluster_of(tmp_path / "killed", "firecaffe", 3))
     generator = random.Random(seed)
     run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
@@ -133,7 +150,9 @@ def test_of_four_that_hold_the_model_two_may_die_at_once(tmp_path: Path, seed: i
         os.kill(run.pid(victim), signal.SIGKILL)
     run.until("resumes +what replica-")
     assert run.end()[0] == 0
-    assert_same_bits(last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "firecaffe", 0)))
+    assert_same_bits(
+        last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "firecaffe", 0))
+    )
 
 
 @pytest.mark.slow
@@ -142,8 +161,8 @@ def test_of_four_that_hold_the_model_two_may_die_at_once(tmp_path: Path, seed: i
 def test_what_was_decided_while_a_run_went_on_counts_in_the_run_that_begins_anew(
     tmp_path: Path, preset: str, survivor: Starts
 ) -> None:
-    """Another learning rate, which no seed tells of. What it must give is computed from the checkpoint on, by a run
-    that is planned with that rate."""
+    """Another learning rate, which no seed tells of. What it must give is computed from the
+    checkpoint on, by a run that is planned with that rate."""
     cluster = cluster_of(tmp_path / "killed", preset, 3, every=1, iterations=60)
     run = survivor(cluster)
     run.until(r"progress +iteration 3/")

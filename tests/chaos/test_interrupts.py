@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM at any moment of `up`, the first included: it ends in words and within five seconds."""
+"""Ctrl-C and SIGTERM at any moment of `up`, the first included: it ends in words and within five
+seconds."""
 
 from __future__ import annotations
 
@@ -17,12 +18,17 @@ from tests.support import ROOT, configure, environment, runtime_command
 
 __all__ = ["started"]
 
-MOMENTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0]  # seconds after the first line of ours has run
+# seconds after the first line of ours has run
+MOMENTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0]
 
 
 def hears(pid: int) -> bool:
     """Does it catch SIGTERM? Python's own start does not; nothing of ours can run before."""
-    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    caught = next(
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("SigCgt")
+    )
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
@@ -50,14 +56,21 @@ def test_a_signal_while_up_starts_ends_it_in_words(
 
 
 def test_what_hears_the_first_signals_is_imported_before_anything_that_takes_time() -> None:
-    program = "import sys, runtime.cli.interrupts; print([m for m in ('numpy', 'asyncio', 'zmq') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    program = (
+        "import sys, runtime.cli.interrupts; print([m for m in ('numpy', 'asyncio', "
+        "'zmq') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"
 
 
 @pytest.mark.few("[nursery]")
 @pytest.mark.parametrize("victim", [NURSERY, "bert"])
-def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(tmp_path: Path, started: list[Start], victim: str) -> None:
+def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(
+    tmp_path: Path, started: list[Start], victim: str
+) -> None:
     run = Start(talking(tmp_path))
     started.append(run)
     while victim not in (there := run.look()):
@@ -108,15 +121,20 @@ def test_whoever_is_stopped_does_not_outlive_an_up_that_is_killed(
 def test_a_second_signal_ends_at_once_what_the_first_did_not(tmp_path: Path) -> None:
     """The exception of the first is swallowed here, as some libraries do on their import."""
     (tmp_path / "swallows.py").write_text(
-        "print('here', flush=True)\nwhile True:\n    try:\n        input()\n    except BaseException:\n        pass\n"
+        "print('here', flush=True)\nwhile True:\n    try:\n        input()\n    except "
+        "BaseException:\n        pass\n"
     )
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('program = "swallows"\n')
     for signals in (2, 1):  # one is enough, after a while
         with subprocess.Popen(
             runtime_command("check", cluster.name),
-            cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
+            cwd=tmp_path,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
             assert process.stdout is not None
             process.stdout.readline()
             for _ in range(signals):
@@ -133,7 +151,9 @@ def pending_is_empty(pid: int) -> bool:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return True
-    return all(int(line.split()[1], 16) == 0 for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+    return all(
+        int(line.split()[1], 16) == 0 for line in lines if line.startswith(("SigPnd", "ShdPnd"))
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "plan"])
@@ -146,7 +166,8 @@ def test_other_commands_end_in_words_too(tmp_path: Path, command: str) -> None:
     ) as process:  # fmt: skip
         while not hears(process.pid):
             os.sched_yield()
-        begin, moment = time.monotonic(), draw.uniform(0, 0.3)
+        begin = time.monotonic()
+        moment = draw.uniform(0, 0.3)
         while time.monotonic() < begin + moment:
             os.sched_yield()
         process.send_signal(signal.SIGINT)
@@ -155,7 +176,8 @@ def test_other_commands_end_in_words_too(tmp_path: Path, command: str) -> None:
 
 
 def test_a_signal_while_a_class_is_made_ends_a_command_in_words() -> None:
-    """Python 3.11 makes a RuntimeError of what is raised there; a library's import makes many classes."""
+    """Python 3.11 makes a RuntimeError of what is raised there; a library's import makes many
+    classes."""
     code = """
 import os, signal, sys, types
 from runtime.__main__ import command
@@ -170,5 +192,7 @@ def main():
 sys.modules["runtime.cli.main"] = types.SimpleNamespace(main=main)
 sys.exit(command())
 """
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "ended by SIGTERM\n")

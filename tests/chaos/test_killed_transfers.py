@@ -1,4 +1,5 @@
-"""Readers and writers killed in the middle of transfers over shared memory: the survivor loses and keeps nothing.
+"""Readers and writers killed in the middle of transfers over shared memory: the survivor loses and
+keeps nothing.
 
 CONVOY_TRANSFERS sets how many lives of each kind are killed (200 by default).
 """
@@ -32,11 +33,13 @@ from tests.support import ROOT, environment
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 LIVES = int(os.environ.get("CONVOY_TRANSFERS", "200"))
-GROWTH = 2 * LIMITS.credit_bytes  # one array of each life that is never returned would be 200 to 600 MB
+# one array of each life that is never returned would be 200 to 600 MB
+GROWTH = 2 * LIMITS.credit_bytes
 
 
 class Survivor:
-    """The process that outlives its peers: it writes to them, or keeps the last few messages that they write."""
+    """The process that outlives its peers: it writes to them, or keeps the last few messages that
+    they write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +99,8 @@ class Survivor:
                 await asyncio.sleep(0)
 
     async def write_until_dead(self, mark: int, pid: int) -> None:
-        """To one life of the peer, until it is killed; who waits for credits of the dead is told."""
+        """To one life of the peer, until it is killed; who waits for credits of the dead is
+        told."""
         numbers = takewhile(lambda number: self.pid == pid, count())
         try:
             await write(self.road, self.arena, "peer", mark, numbers)
@@ -121,7 +125,9 @@ def resident() -> int:
 
 def mapped() -> int:
     """Arenas of peers that are mapped here: each keeps its memory file alive."""
-    return sum("memfd:convoy-cargo-" in line for line in Path("/proc/self/maps").read_text().splitlines())
+    return sum(
+        "memfd:convoy-cargo-" in line for line in Path("/proc/self/maps").read_text().splitlines()
+    )
 
 
 def descriptors() -> int:
@@ -130,7 +136,8 @@ def descriptors() -> int:
 
 @pytest_asyncio.fixture
 async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Survivor]:
-    temporary, sockets = tmp_path / "temporary", tmp_path / "sockets"
+    temporary = tmp_path / "temporary"
+    sockets = tmp_path / "sockets"
     for folder in (temporary, sockets):
         folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -144,15 +151,21 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     gc.collect()
     assert (descriptors(), mapped()) == (before, 0)
     assert not list(temporary.iterdir())
-    # a killed process cannot remove its socket files: the next life takes them over, and `up` removes their folder
+    # a killed process cannot remove its socket files: the next life takes them over, and `up`
+    # removes their folder
     assert {path.name for path in sockets.iterdir()} <= {"peer.control", "peer.bulk"}
 
 
 @pytest.mark.few("[12]")
 @pytest.mark.parametrize("lives", [12, LIVES])
 @pytest.mark.timeout(60)
-async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(survivor: Survivor, lives: int) -> None:
-    chance, in_flight, warm, writing = random.Random(1), 0, 0, None
+async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(
+    survivor: Survivor, lives: int
+) -> None:
+    chance = random.Random(1)
+    in_flight = 0
+    warm = 0
+    writing = None
     for life in range(1, lives + 1):
         survivor.bear(f"reader-{life}")
         if writing is not None:
@@ -170,7 +183,8 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(s
     assert resident() - warm < GROWTH
     survivor.bear(f"reader-{lives + 1}")
     await writing
-    await write(survivor.road, survivor.arena, "peer", 7, range(100))  # six windows: the last one reads to the end
+    # six windows: the last one reads to the end
+    await write(survivor.road, survivor.arena, "peer", 7, range(100))
     survivor.kill()
     await survivor.nothing_lent()
 
@@ -178,8 +192,11 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(s
 @pytest.mark.few("[12]")
 @pytest.mark.parametrize("lives", [12, LIVES])
 @pytest.mark.timeout(60)
-async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survivor: Survivor, lives: int) -> None:
-    chance, warm = random.Random(2), 0
+async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(
+    survivor: Survivor, lives: int
+) -> None:
+    chance = random.Random(2)
+    warm = 0
     for life in range(1, lives + 1):
         survivor.bear(f"writer-{life}")
         wanted = survivor.arrived + chance.randrange(1, 12)
@@ -187,7 +204,9 @@ async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survi
             while survivor.arrived < wanted:  # noqa: ASYNC110  # chance comes in by turns
                 await asyncio.sleep(0)
         survivor.kill()
-        assert all(intact(message) for message in survivor.kept), "the memory of the dead is not what it was"
+        assert all(intact(message) for message in survivor.kept), (
+            "the memory of the dead is not what it was"
+        )
         assert mapped() <= 1 + HOLDS
         if life == lives // 10:  # from here on nothing may grow any more
             warm = resident()

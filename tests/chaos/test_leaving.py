@@ -1,4 +1,5 @@
-"""Machines that are told to go, and come back: network namespaces, whose agents a double of ssh starts there."""
+"""Machines that are told to go, and come back: network namespaces, whose agents a double of ssh
+starts there."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ class Site:
             TABLE.format(number=number, address=machine.address, **paths)
             for number, machine in enumerate(self.machines)
         )
-        (folder / "cluster.toml").write_text(tables + RECOVERING.format(machines=wanted, restarts=restarts))
+        (folder / "cluster.toml").write_text(
+            tables + RECOVERING.format(machines=wanted, restarts=restarts)
+        )
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         run = Survivor(folder / "cluster.toml", {**environment(), "PATH": path})
         run.until("progress ")
@@ -63,7 +66,10 @@ class Site:
     def agent(self, number: int) -> int:
         """The pid of a machine's agent, which is older than all that it has forked."""
         found = subprocess.run(
-            ["ip", "netns", "pids", self.machines[number].namespace], capture_output=True, text=True, check=True
+            ["ip", "netns", "pids", self.machines[number].namespace],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         for pid in sorted(map(int, found.stdout.split()), key=started):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
@@ -99,7 +105,8 @@ def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_when
 ) -> None:
     run = two.run(tmp_path, "reachable")
     try:
-        agent, first = two.agent(1), run.newest
+        agent = two.agent(1)
+        first = run.newest
         os.kill(agent, signal.SIGTERM)
         told = time.monotonic()
         run.until(r"leaving +machine m1 ")
@@ -133,7 +140,9 @@ def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_when
         run.stop()
 
 
-def test_where_all_machines_are_wanted_the_run_saves_and_waits_for_a_replacement(tmp_path: Path, two: Site) -> None:
+def test_where_all_machines_are_wanted_the_run_saves_and_waits_for_a_replacement(
+    tmp_path: Path, two: Site
+) -> None:
     run = two.run(tmp_path, "all", restarts=9)
     try:
         first = run.newest
@@ -146,18 +155,25 @@ def test_where_all_machines_are_wanted_the_run_saves_and_waits_for_a_replacement
         after = run.until("progress ")
         assert after.split()[2].startswith(f"{at + 1}/"), "no iteration is lost"
         assert two.agent(1)
-        assert not any("why" in event for directory in run.directories for event in events(directory, "scaled"))
+        assert not any(
+            "why" in event for directory in run.directories for event in events(directory, "scaled")
+        )
     finally:
         two.down(1).unlink(missing_ok=True)
         run.stop()
 
 
-def test_a_run_that_cannot_go_on_without_it_saves_before_the_machine_goes(tmp_path: Path, two: Site) -> None:
+def test_a_run_that_cannot_go_on_without_it_saves_before_the_machine_goes(
+    tmp_path: Path, two: Site
+) -> None:
     run = two.run(tmp_path, "all")
     try:
         os.kill(two.agent(1), signal.SIGTERM)
         run.until(r"leaving +machine m1 ")
-        run.until(r"warning +supervisor: machine 'm1' leaves, and the run cannot go on without it: .* is saved")
+        run.until(
+            r"warning +supervisor: machine 'm1' leaves, and the run cannot go on "
+            r"without it: .* is saved"
+        )
         run.until(r"checkpoint ")
         os.kill(two.agent(1), signal.SIGTERM)  # the second is no request
         _, line = run.named("process ")

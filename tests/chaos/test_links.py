@@ -1,8 +1,8 @@
 """Links over TCP: processes that pause, cables that are cut for a while or for good.
 
-`tests/contracts/test_broken_links.py` has the quick cases. What is shorter than a limit costs its time and no bit of
-what is learned; what is longer is named, with both ends. The release figures: CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one
-run each) and CONVOY_LONG_CUTS=20 (a run each).
+`tests/contracts/test_broken_links.py` has the quick cases. What is shorter than a limit costs its
+time and no bit of what is learned; what is longer is named, with both ends. The release figures:
+CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one run each) and CONVOY_LONG_CUTS=20 (a run each).
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ LINK_SECONDS = 6.0
 TCP = '[links]\ntransport = "tcp"\n'
 OPEN = TCP + 'encryption = "none"\n'
 PLACES = '[placement]\nprocesses = "one"\n'
-MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
+MACHINE = (
+    '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = '
+    '"{address}"\nthreads = 1\n'
+)
 PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'
 SEED = 20261123
 
@@ -53,11 +56,13 @@ class Running:
         )
         self.said: list[str] = []  # on stdout, as far as it was read
         self.goes_on(3)
-        self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(cluster), "process")}
+        self.pids = {
+            entry["process"]: entry["pid"] for entry in events(run_directory(cluster), "process")
+        }
 
     def goes_on(self, iterations: int = 1) -> int:
-        """Wait until so many iterations have ended from now on, what the pipe still holds aside; the latest one.
-        AssertionError with what was said if it ends."""
+        """Wait until so many iterations have ended from now on, what the pipe still holds aside;
+        the latest one. AssertionError with what was said if it ends."""
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         goal = self._ended() + iterations
@@ -125,7 +130,11 @@ def waits(seconds: float) -> None:
 @pytest.mark.timeout(120 + 10 * PAUSES)
 def test_pauses_of_any_role_shorter_than_the_limit_cost_only_their_time(tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    with running(configure(tmp_path / "paused", "sync", workers=2, iterations=1_000_000, paced=True, more=TCP)) as run:
+    with running(
+        configure(
+            tmp_path / "paused", "sync", workers=2, iterations=1_000_000, paced=True, more=TCP
+        )
+    ) as run:
         for number in range(PAUSES):
             pid = run.pids[sorted(run.pids)[number % len(run.pids)]]
             os.kill(pid, signal.SIGSTOP)
@@ -157,15 +166,21 @@ def apart(made: list[Machine]) -> str:
 
 def cable(machine: Machine, state: str) -> None:
     """Plug a machine's cable in ("up") or out ("down")."""
-    subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=60)
+    subprocess.run(
+        ["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=60
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 10 * CUTS)
-def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(tmp_path: Path, three: list[Machine]) -> None:
+def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(
+    tmp_path: Path, three: list[Machine]
+) -> None:
     chance = random.Random(SEED)
     more = TCP + apart(three)
-    with running(configure(tmp_path / "cut", "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
+    with running(
+        configure(tmp_path / "cut", "sync", workers=2, iterations=1_000_000, paced=True, more=more)
+    ) as run:
         for number in range(CUTS):
             machine = three[number % len(three)]
             cable(machine, "down")
@@ -173,7 +188,8 @@ def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(tmp_path: P
             waits(seconds)
             cable(machine, "up")
             run.goes_on(2)
-            waits(seconds + 0.5)  # TCP doubles its pauses: a link may stay silent for as long as it was cut
+            # TCP doubles its pauses: a link may stay silent for as long as it was cut
+            waits(seconds + 0.5)
         code, said = run.stop()
         assert (code, said) == (130, "")
         losses = run.losses()
@@ -182,11 +198,18 @@ def test_cuts_shorter_than_a_third_of_the_limit_cost_only_their_time(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * LONG_CUTS)
-def test_a_cut_longer_than_the_limit_is_named_with_both_ends(tmp_path: Path, three: list[Machine]) -> None:
+def test_a_cut_longer_than_the_limit_is_named_with_both_ends(
+    tmp_path: Path, three: list[Machine]
+) -> None:
     for number in range(LONG_CUTS):
         machine = three[number % len(three)]
         cluster = configure(
-            tmp_path / str(number), "sync", workers=2, iterations=1_000_000, paced=True, more=OPEN + apart(three)
+            tmp_path / str(number),
+            "sync",
+            workers=2,
+            iterations=1_000_000,
+            paced=True,
+            more=OPEN + apart(three),
         )
         with running(cluster) as run:
             cable(machine, "down")
@@ -195,12 +218,21 @@ def test_a_cut_longer_than_the_limit_is_named_with_both_ends(tmp_path: Path, thr
                 assert run.process.stderr is not None
                 line = run.process.stderr.readline()
                 named = time.monotonic()
-                assert named - cut < LINK_SECONDS + 2.5  # a sign of life every 0.5 s; 1 s for what explains it
-                lost = re.match(r"the link from (\S+) to (\S+) is lost: .* Nothing is heard of \S+ either: (.*)", line)
+                # a sign of life every 0.5 s; 1 s for what explains it
+                assert named - cut < LINK_SECONDS + 2.5
+                lost = re.match(
+                    (
+                        r"the link from (\S+) to (\S+) is lost: .* Nothing is heard "
+                        r"of \S+ either: (.*)"
+                    ),
+                    line,
+                )
                 assert lost is not None, line
                 assert f" on m{number % len(three)} " in lost[3]
                 run.process.communicate(timeout=30)
-                assert time.monotonic() - named < HALT_SECONDS, "it was waited for who hears nothing"
+                assert time.monotonic() - named < HALT_SECONDS, (
+                    "it was waited for who hears nothing"
+                )
                 assert run.process.returncode == 4
             finally:
                 cable(machine, "up")
@@ -219,19 +251,33 @@ def surviving(cluster: Path) -> Iterator[Survivor]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_connection_that_is_reset_is_named_with_both_ends_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_connection_that_is_reset_is_named_with_both_ends_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
     more = f"{OPEN}[recovery]\nrestarts = 5\n"
-    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
-        directory, pids = run.newest, run.pids()
+    with surviving(
+        configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=more)
+    ) as run:
+        directory = run.newest
+        pids = run.pids()
         found = {one.here: one for pid in pids.values() for one in resets.connections(pid)}
         connection = next(one for one in found.values() if one.there in found)
-        peer, before = found[connection.there].pid, resets.resets(connection.pid)
+        peer = found[connection.there].pid
+        before = resets.resets(connection.pid)
         resets.reset(connection)
         assert resets.was_reset(peer, connection, before)
         _, line = run.named("the link from")
-        lost = re.match(r"the link from (\S+) to (\S+) is lost: its connection broke.* Both processes live: ", line)
+        lost = re.match(
+            (
+                r"the link from (\S+) to (\S+) is lost: its connection broke.* Both "
+                r"processes live: "
+            ),
+            line,
+        )
         assert lost is not None, line
-        assert sorted(lost.groups()) == sorted(name for name, pid in pids.items() if pid in (peer, connection.pid))
+        assert sorted(lost.groups()) == sorted(
+            name for name, pid in pids.items() if pid in (peer, connection.pid)
+        )
         run.until("restart ")
         run.until("progress ")
         assert run.newest != directory
@@ -243,7 +289,9 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
     tmp_path: Path, three: list[Machine]
 ) -> None:
     more = f"{OPEN}{apart(three)}[liveness]\nlink_seconds = 2.0\n[recovery]\nrestarts = 5\n"
-    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
+    with surviving(
+        configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=more)
+    ) as run:
         cable(three[0], "down")
         try:
             run.named("the link from")
@@ -259,14 +307,29 @@ def test_a_process_that_starts_while_its_machine_is_cut_off_takes_part_when_the_
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_link_of_the_supervisor_that_is_reset_is_named_for_what_it_tells_would_go_nowhere(tmp_path: Path) -> None:
-    with surviving(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=OPEN)) as run:
-        up, pids = run.process.pid, run.pids()
+def test_a_link_of_the_supervisor_that_is_reset_is_named_for_what_it_tells_would_go_nowhere(
+    tmp_path: Path,
+) -> None:
+    with surviving(
+        configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True, more=OPEN)
+    ) as run:
+        up = run.process.pid
+        pids = run.pids()
         ends = {one.here: name for name, pid in pids.items() for one in resets.connections(pid)}
-        made = [one for one in resets.connections(up) if one.there in ends and one.here[1] not in listening()]
+        made = [
+            one
+            for one in resets.connections(up)
+            if one.there in ends and one.here[1] not in listening()
+        ]
         resets.reset(made[0])
         _, line = run.named("the link from")
-        assert re.match(rf"the link from supervisor to {ends[made[0].there]} is lost: its connection broke", line), line
+        assert re.match(
+            (
+                rf"the link from supervisor to {ends[made[0].there]} is lost: its "
+                rf"connection broke"
+            ),
+            line,
+        ), line
         assert run.end()[0] == 4
 
 

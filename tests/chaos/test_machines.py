@@ -1,7 +1,8 @@
-"""A run over three machines that ssh reaches, and whatever of it is killed or cut: named, and nothing left anywhere.
+"""A run over three machines that ssh reaches, and whatever of it is killed or cut: named, and
+nothing left anywhere.
 
-CONVOY_KILLS sets how often each is done (1 by default; the release figure is 10). With --junitxml=FILE the seconds
-until it was named and until nothing was left stand in that file.
+CONVOY_KILLS sets how often each is done (1 by default; the release figure is 10). With
+--junitxml=FILE the seconds until it was named and until nothing was left stand in that file.
 """
 
 from __future__ import annotations
@@ -91,13 +92,17 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
         yield made
 
 
-def waiting(folder: Path, three: Far, kind: str, program: str = PROGRAM, settings: str = SETTINGS) -> Path:
+def waiting(
+    folder: Path, three: Far, kind: str, program: str = PROGRAM, settings: str = SETTINGS
+) -> Path:
     """cluster.toml of an actor on each machine, all of which wait for ever."""
     (folder / "waiting.py").write_text(program)
     tables = three.tables(more=f'directory = "{folder}"\n')
     places = [PROCESS.format(number=number, actors=name) for number, name in enumerate("abc")]
     cluster = folder / "cluster.toml"
-    cluster.write_text(f'program = "waiting"\n{tables}{"".join(places)}[launcher]\nkind = "{kind}"\n{settings}')
+    cluster.write_text(
+        f'program = "waiting"\n{tables}{"".join(places)}[launcher]\nkind = "{kind}"\n{settings}'
+    )
     return cluster
 
 
@@ -114,14 +119,20 @@ def cut(machine: Machine) -> Iterator[None]:
 
 @pytest.fixture
 def running(tmp_path: Path, three: Far) -> Iterator[Running]:
-    run = Running(waiting(tmp_path, three, "ssh"), lambda line: line.startswith("began"), three.path())
+    run = Running(
+        waiting(tmp_path, three, "ssh"), lambda line: line.startswith("began"), three.path()
+    )
     yield run
     run.end()
 
 
 def agent_of(three: Far, number: int) -> int:
     """Its pid. What it has forked is called as it is."""
-    found = {int(line.split()[1]) for line in three.living() if re.search(rf"-m runtime join \S+ m{number}$", line)}
+    found = {
+        int(line.split()[1])
+        for line in three.living()
+        if re.search(rf"-m runtime join \S+ m{number}$", line)
+    }
     (agent,) = (pid for pid in found if parent_of(pid) not in found)
     return agent
 
@@ -129,7 +140,9 @@ def agent_of(three: Far, number: int) -> int:
 def ssh_of(number: int, run: Running) -> int:
     """The pid of the ssh that keeps it."""
     said = subprocess.run(
-        ["pgrep", "-P", str(run.process.pid), "-f", f" -- m{number} "], capture_output=True, text=True
+        ["pgrep", "-P", str(run.process.pid), "-f", f" -- m{number} "],
+        capture_output=True,
+        text=True,
     )
     (found,) = map(int, said.stdout.split())
     return found
@@ -154,7 +167,9 @@ def test_a_machine_that_is_lost_is_named_and_nothing_is_left(
     line = running.named()
     record_property("named", named := time.monotonic() - killed)
     assert named <= NAMED_WITHIN
-    assert re.match(r"process p1 \(b\) on m1 \(\S+, pid \d+\) is lost with its machine 'm1': ", line), line
+    assert re.match(
+        (r"process p1 \(b\) on m1 \(\S+, pid \d+\) is lost with its machine 'm1': " r""), line
+    ), line
     code, said = running.finish(GONE_WITHIN)
     assert (code, "Traceback" in said) == (4, False)
     assert (left(three), running.left()) == ([], [])
@@ -162,12 +177,16 @@ def test_a_machine_that_is_lost_is_named_and_nothing_is_left(
 
 
 @pytest.mark.parametrize("turn", range(KILLS))
-def test_an_agent_that_is_stopped_is_named_and_woken_to_its_end(running: Running, three: Far, turn: int) -> None:
+def test_an_agent_that_is_stopped_is_named_and_woken_to_its_end(
+    running: Running, three: Far, turn: int
+) -> None:
     os.kill(agent_of(three, 1), signal.SIGSTOP)
     stopped = time.monotonic()
     line = running.named()
     assert time.monotonic() - stopped <= LINK_SECONDS + 3.0
-    assert re.search(r"is lost with its machine 'm1': its agent gave no sign of life for [2-4]\.\d s", line), line
+    assert re.search(
+        (r"is lost with its machine 'm1': its agent gave no sign of life for " r"[2-4]\.\d s"), line
+    ), line
     assert running.finish(GONE_WITHIN + 10)[0] == 4
     assert (left(three), running.left()) == ([], [])
 
@@ -211,7 +230,9 @@ def test_a_machine_that_is_cut_off_for_five_seconds_costs_time_and_nothing_else(
 
     def rounds_after(count: int) -> int:
         deadline = time.monotonic() + 2 * CUT_SECONDS
-        while (done := len(events(run_directory(cluster), "round"))) <= count and time.monotonic() < deadline:
+        while (
+            done := len(events(run_directory(cluster), "round"))
+        ) <= count and time.monotonic() < deadline:
             time.sleep(0.05)
         return done
 
@@ -242,7 +263,9 @@ def test_an_interrupt_ends_a_run_that_waits_for_machines(tmp_path: Path, three: 
 
 
 @pytest.mark.parametrize("turn", range(KILLS))
-def test_an_interrupt_ends_a_run_over_machines_well(running: Running, three: Far, turn: int) -> None:
+def test_an_interrupt_ends_a_run_over_machines_well(
+    running: Running, three: Far, turn: int
+) -> None:
     os.kill(running.process.pid, signal.SIGINT)
     assert running.finish(20) == (130, "")
     assert (left(three), running.left()) == ([], [])
@@ -257,13 +280,15 @@ def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 50"))
     cluster = tmp_path / "cluster.toml"
     cluster.write_text(
-        three.tables(more=f'directory = "{tmp_path}"\n') + RECOVERING.format(restarts=4, machines=machines)
+        three.tables(more=f'directory = "{tmp_path}"\n')
+        + RECOVERING.format(restarts=4, machines=machines)
     )
     run = Running(cluster, lambda line: " 60/140" in line, three.path())
     ssh = three.folder / "bin" / "ssh"
     script = ssh.read_text()
     try:
-        ssh.write_text(script.replace("exec ", 'case "$*" in *" m1 "*) exit 255;; esac\nexec '))  # it cannot be reached
+        # it cannot be reached
+        ssh.write_text(script.replace("exec ", 'case "$*" in *" m1 "*) exit 255;; esac\nexec '))
         os.kill(agent_of(three, 1), signal.SIGKILL)
         assert run.process.stdout is not None
         said = iter(run.process.stdout)

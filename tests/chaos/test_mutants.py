@@ -1,7 +1,8 @@
-"""Tests of promises that lie would pass anyway: each promise is broken on purpose, in a copy of the tree, and the tests
-that are to hold it must fail there; without the mutant they pass.
+"""Tests of promises that lie would pass anyway: each promise is broken on purpose, in a copy of the
+tree, and the tests that are to hold it must fail there; without the mutant they pass.
 
-A mutant is a piece of text that stands once in a file, and what takes its place: code that has moved fails loudly here.
+A mutant is a piece of text that stands once in a file, and what takes its place: code that has
+moved fails loudly here.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ MUTANTS = {
     ),
     "P6: nobody waits for credits": Mutant(
         "runtime/messages/credits.py",
-        "return self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE",
+        (
+            "return self.outstanding + size <= self.limit or self.outstanding <= self.limit // "
+            "GRANT_SHARE"
+        ),
         "return True",
         "tests/runtime/test_credits.py",
         "senders_go_in_the_order or does_not_overtake",
@@ -146,7 +150,9 @@ def mutated(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
     mutant = MUTANTS[request.param]
     file = copy / mutant.file
     text = file.read_text()
-    assert text.count(mutant.text) == 1, f"{mutant.file} has it {text.count(mutant.text)} times, expected once"
+    assert text.count(mutant.text) == 1, (
+        f"{mutant.file} has it {text.count(mutant.text)} times, expected once"
+    )
     file.write_text(text.replace(mutant.text, mutant.instead))
     yield mutant
     file.write_text(text)
@@ -154,7 +160,18 @@ def mutated(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
 
 def outcome(copy: Path, mutant: Mutant) -> tuple[int, str]:
     """How pytest ends on its tests in the copy (0: all pass, 1: some fail), and what it says."""
-    words = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [*words, f"--timeout={SECONDS}", mutant.tests, "-k", mutant.names],

@@ -1,4 +1,5 @@
-"""In a control group that is too small a plan is refused, and a role that the kernel kills for memory is told so."""
+"""In a control group that is too small a plan is refused, and a role that the kernel kills for
+memory is told so."""
 
 from __future__ import annotations
 
@@ -52,8 +53,13 @@ def inside() -> Iterator[Inside]:
         entered = f"echo $$ > {shlex.quote(str(group / 'cgroup.procs'))} && exec {command}"
         return subprocess.run(
             ["sh", "-c", entered],
-            cwd=cluster.parent, env=environment(), capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            cwd=cluster.parent,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     with suppress(OSError):
         group.mkdir()
@@ -68,12 +74,19 @@ def test_a_role_that_is_killed_for_memory_is_told_as_such(tmp_path: Path, inside
     cluster.write_text('program = "greed"\n')
     done = inside(300 << 20, cluster, "up")
     assert done.returncode == 4, done.stderr
-    told = r"process greedy \(greedy\) on local \(.*\) killed by the kernel for memory \(out of memory\)"
+    told = (
+        r"process greedy \(greedy\) on local \(.*\) killed by the kernel for memory \(out "
+        r"of memory\)"
+    )
     assert re.match(told, done.stderr), done.stderr
 
 
-def test_a_plan_that_its_control_group_has_no_memory_for_is_refused(tmp_path: Path, inside: Inside) -> None:
+def test_a_plan_that_its_control_group_has_no_memory_for_is_refused(
+    tmp_path: Path, inside: Inside
+) -> None:
     cluster = configure(tmp_path, "sync")
     done = inside(300 << 20, cluster, "check", "--set", "train.batch=40000")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert re.match(r"memory: the actors will hold .* has 315 MB: use a smaller batch", done.stderr), done.stderr
+    assert re.match(
+        (r"memory: the actors will hold .* has 315 MB: use a smaller " r"batch"), done.stderr
+    ), done.stderr

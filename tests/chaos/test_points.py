@@ -1,4 +1,5 @@
-"""Deaths at chosen points of the work, and many roles that come and go: the chaos benchmark's parts, once or thrice."""
+"""Deaths at chosen points of the work, and many roles that come and go: the chaos benchmark's
+parts, once or thrice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """With `recovery.restarts` a run that loses a process ends with the numbers that it would have had.
 
-CONVOY_KILLS sets how often each case is done, at moments that its seed draws (1 by default; the release figure is 20).
+CONVOY_KILLS sets how often each case is done, at moments that its seed draws (1 by default; the
+release figure is 20).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module", params=PRESETS)
-def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Simulated]:
+def undisturbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Simulated]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
         preset = str(request.param)
@@ -98,7 +101,8 @@ def test_all_runs_of_an_up_are_born_in_one_process_and_in_another_when_that_was_
     assert born_in() == first
     os.kill(first, signal.SIGKILL)
     told = run.named(".*the process that role processes are forked from")[1]
-    how = r"( \(killed by SIGKILL.*\))?"  # the system may say it a moment later than its link closes
+    # the system may say it a moment later than its link closes
+    how = r"( \(killed by SIGKILL.*\))?"
     assert re.search(rf"\(pid {first}\) has ended{how}: another takes its place$", told.rstrip())
     assert born_in() != first
     run.process.terminate()

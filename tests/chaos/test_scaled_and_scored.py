@@ -1,4 +1,5 @@
-"""`up --test` of a run that was scaled, or that died, scores what the last of its runs has saved."""
+"""`up --test` of a run that was scaled, or that died, scores what the last of its runs has
+saved."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Survivor]:
-    cluster = configure(tmp_path, "replicas", workers=2, iterations=40, test=True, more="[recovery]\nrestarts = 1\n")
+    cluster = configure(
+        tmp_path, "replicas", workers=2, iterations=40, test=True, more="[recovery]\nrestarts = 1\n"
+    )
     started = Survivor(cluster, more=["--test"])
     yield started
     started.stop()

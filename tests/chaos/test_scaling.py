@@ -1,4 +1,5 @@
-"""A live run goes on with other workers: no sample is lost or used twice, and presets that repeat keep their bits."""
+"""A live run goes on with other workers: no sample is lost or used twice, and presets that repeat
+keep their bits."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def restarts(run: Survivor) -> float:
 
 
 @pytest.fixture(scope="module", params=PRESETS)
-def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Simulated]:
+def undisturbed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Simulated]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
         preset = str(request.param)
@@ -71,7 +74,8 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def test_a_run_that_is_scaled_ends_with_the_bits_of_one_that_was_not(
     tmp_path: Path, undisturbed: tuple[str, Simulated], survivor: Starts
 ) -> None:
-    """It is reproducible: any number of workers computes the same, if no sample is lost or used twice."""
+    """It is reproducible: any number of workers computes the same, if no sample is lost or used
+    twice."""
     preset, expected = undisturbed
     run = survivor(cluster_of(tmp_path, preset, 0, iterations=ITERATIONS, every=0))
     before = run.newest if run.until(r"progress +iteration \d+/") else None
@@ -93,9 +97,13 @@ def test_a_run_that_is_scaled_ends_with_the_bits_of_one_that_was_not(
 def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     tmp_path: Path, survivor: Starts
 ) -> None:
-    """Each iteration trains on the images that its number says: as many of both are in the last checkpoint."""
-    cluster = configure(tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True, pace=0.02)
-    run, chance = survivor(cluster), random.Random(1)
+    """Each iteration trains on the images that its number says: as many of both are in the last
+    checkpoint."""
+    cluster = configure(
+        tmp_path, "omnivore", workers=2, groups=2, iterations=1_000_000, paced=True, pace=0.02
+    )
+    run = survivor(cluster)
+    chance = random.Random(1)
     at = 0
     for workers, groups in ((4, 2), (3, 3), (1, 1), (2, 1)):
         run.until(rf"progress +iteration {at + chance.randrange(5, 25)}/")
@@ -107,21 +115,30 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
         at = int(facts["iteration"])
         run.until(r"scaled ")
         first = run.until(r"progress ")
-        assert first.split()[2].startswith(f"{at + 1}/"), "the iteration after the one that was saved"
+        assert first.split()[2].startswith(f"{at + 1}/"), (
+            "the iteration after the one that was saved"
+        )
     run.process.terminate()
     assert run.end()[0] == 143
 
 
 @pytest.mark.slow  # ten commands: 10 s
 def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
-    tmp_path: Path, survivor: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    survivor: Starts,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000, paced=True))
     run.until("progress ")
     directory = run.newest
-    assert refused(run, workers=17).endswith("found 17: a group of 17 workers cannot share a batch of 16 images")
+    assert refused(run, workers=17).endswith(
+        "found 17: a group of 17 workers cannot share a batch of 16 images"
+    )
     assert refused(run, groups=2) == "found 2 groups, but preset 'sync' makes its groups itself"
-    assert refused(run, without=["elsewhere"]).startswith("no machine of this run is called 'elsewhere'")
+    assert refused(run, without=["elsewhere"]).startswith(
+        "no machine of this run is called 'elsewhere'"
+    )
     assert refused(run, without=["local"]) == "it is the only one"
     monkeypatch.chdir(tmp_path)
     for words, told in (
@@ -139,7 +156,9 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     assert directory.name not in capsys.readouterr().out.split()
     assert main(["status", "--json"]) == 0
     now = json.loads(capsys.readouterr().out)
-    assert {actor for process in now["processes"].values() for actor in process["actors"]} >= {"conv-0-2"}
+    assert {actor for process in now["processes"].values() for actor in process["actors"]} >= {
+        "conv-0-2"
+    }
     run.until("scaled ")
     url = run.until("metrics ").split()[1]
     assert "conv-0-2" in get(url)
@@ -178,12 +197,16 @@ def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts
 
 
 @pytest.mark.slow
-def test_a_second_change_while_one_is_under_way_is_refused(tmp_path: Path, survivor: Starts) -> None:
+def test_a_second_change_while_one_is_under_way_is_refused(
+    tmp_path: Path, survivor: Starts
+) -> None:
     run = two_workers(tmp_path, survivor)
 
     async def both() -> list[Any]:
         async with attach(run.newest) as one, attach(run.newest) as two:
-            return await asyncio.gather(one.scale(workers=3), two.scale(workers=4), return_exceptions=True)
+            return await asyncio.gather(
+                one.scale(workers=3), two.scale(workers=4), return_exceptions=True
+            )
 
     done, other = sorted(asyncio.run(both()), key=lambda found: isinstance(found, Exception))
     assert done.run
@@ -193,7 +216,9 @@ def test_a_second_change_while_one_is_under_way_is_refused(tmp_path: Path, survi
 
 
 @pytest.mark.slow
-def test_a_client_that_leaves_while_it_is_scaled_ends_nothing(tmp_path: Path, survivor: Starts) -> None:
+def test_a_client_that_leaves_while_it_is_scaled_ends_nothing(
+    tmp_path: Path, survivor: Starts
+) -> None:
     run = two_workers(tmp_path, survivor)
 
     async def asked_and_gone(patience: float) -> None:
@@ -208,10 +233,13 @@ def test_a_client_that_leaves_while_it_is_scaled_ends_nothing(tmp_path: Path, su
 
 
 @pytest.mark.slow
-def test_a_disk_that_takes_no_checkpoint_keeps_the_run_as_it_is(tmp_path: Path, survivor: Starts) -> None:
+def test_a_disk_that_takes_no_checkpoint_keeps_the_run_as_it_is(
+    tmp_path: Path, survivor: Starts
+) -> None:
     run = two_workers(tmp_path, survivor)
     at = run.newest
-    for number in range(3_000):  # whichever iteration it is saved at, there is a folder of that name
+    # whichever iteration it is saved at, there is a folder of that name
+    for number in range(3_000):
         (at / f"checkpoint-{number:07d}.safetensors").mkdir()
     assert "nothing can be saved: checkpoint-" in refused(run, workers=3)
     run.until("progress ")

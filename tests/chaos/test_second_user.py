@@ -1,7 +1,8 @@
-"""A second user of the same machine: it can neither end nor stall nor read a run, whatever door it tries.
+"""A second user of the same machine: it can neither end nor stall nor read a run, whatever door it
+tries.
 
-The run trains over TCP while another user, without rights, tries each door ten times; the numbers it ends with are
-those of an undisturbed run.
+The run trains over TCP while another user, without rights, tries each door ten times; the numbers
+it ends with are those of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tests.chaos.test_links import running, undisturbed
 from tests.support import configure, events, run_directory
 
 TRIES = 10
-WAITING = ("forged", "garbage")  # whose tries wait for an answer, and open few connections: all are made at once
+# whose tries wait for an answer, and open few connections: all are made at once
+WAITING = ("forged", "garbage")
 TCP = '[links]\ntransport = "tcp"\n'
 
 
@@ -60,7 +62,9 @@ def open_folder() -> Iterator[Path]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.slow
 def test_another_user_cannot_end_stall_or_read_a_run(tmp_path: Path, open_folder: Path) -> None:
-    cluster = configure(open_folder / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=TCP)
+    cluster = configure(
+        open_folder / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=TCP
+    )
     with running(cluster) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         pages = {entry["metrics_port"] for entry in events(run_directory(cluster), "process")}
@@ -68,12 +72,16 @@ def test_another_user_cannot_end_stall_or_read_a_run(tmp_path: Path, open_folder
         assert len(ports) == 4  # two lanes each
         for name, attack in ATTACKS.items():
             places = str(sockets), str(run_directory(cluster)), " ".join(map(str, pages))
-            said = as_nobody(attack, TRIES if name in WAITING else 2, *map(str, ports), "conv-0-0/1.7", *places)
+            said = as_nobody(
+                attack, TRIES if name in WAITING else 2, *map(str, ports), "conv-0-0/1.7", *places
+            )
             assert (name, said) == (name, "")
             run.goes_on(1)
         code, errors = run.stop()
         assert (code, errors) == (130, "")
         losses = run.losses()
     calm = undisturbed(tmp_path / "calm", len(losses))
-    assert [number for number, pair in enumerate(zip(losses, calm, strict=True)) if pair[0] != pair[1]] == []
+    assert [
+        number for number, pair in enumerate(zip(losses, calm, strict=True)) if pair[0] != pair[1]
+    ] == []
     assert events(run_directory(cluster), "finished")

@@ -1,9 +1,12 @@
-"""Whatever is killed or stopped while a run starts: it is named, the run ends by itself, nothing is left behind.
+"""Whatever is killed or stopped while a run starts: it is named, the run ends by itself, nothing is
+left behind.
 
-Each case starts `up`, waits a random part of the first three seconds, picks a role process or the nursery, and sends it
-SIGKILL or SIGSTOP. A plain run has the first case, `-m slow` 20. The release figure is 200:
+Each case starts `up`, waits a random part of the first three seconds, picks a role process or the
+nursery, and sends it SIGKILL or SIGSTOP. A plain run has the first case, `-m slow` 20. The release
+figure is 200:
 
-    CONVOY_STARTS=200 python -m pytest tests/chaos/test_startup.py -m "slow or not slow" -n 3 --dist load
+    CONVOY_STARTS=200 python -m pytest tests/chaos/test_startup.py -m "slow or not slow" -n 3 --dist
+    load
 
 CONVOY_SEED chooses other moments and victims (1 by default).
 """
@@ -25,11 +28,13 @@ import pytest
 
 from tests.support import configure, environment, runtime_command
 
-STARTS, QUICK = int(os.environ.get("CONVOY_STARTS", "12")), 1
+STARTS = int(os.environ.get("CONVOY_STARTS", "12"))
+QUICK = 1
 SEED = int(os.environ.get("CONVOY_SEED", "1"))
 MOMENTS = 3.0  # seconds after the start of `up` in which something happens
 START_SECONDS = 8.0
-NAMED_WITHIN, GONE_WITHIN = START_SECONDS + 6.0, 5.0
+NAMED_WITHIN = START_SECONDS + 6.0
+GONE_WITHIN = 5.0
 PAUSE = 0.005  # between two looks: whoever starts needs the cores
 NURSERY = "nursery"
 
@@ -81,7 +86,12 @@ def talking(directory: Path) -> Path:
 
 def training(directory: Path) -> Path:
     """cluster.toml of a training run."""
-    return configure(directory, "sync", iterations=100_000, more=f"[liveness]\nstart_seconds = {START_SECONDS}\n")
+    return configure(
+        directory,
+        "sync",
+        iterations=100_000,
+        more=(f"[liveness]\nstart_seconds = {START_SECONDS}\n"),
+    )
 
 
 def children(pid: int) -> list[int]:
@@ -152,7 +162,8 @@ class Start:
         return self.files[file].read_text()
 
     def wait_until_it_starts_processes(self) -> None:
-        """What `up` reads and imports before takes as long as the machine is busy; deadlines count from then on."""
+        """What `up` reads and imports before takes as long as the machine is busy; deadlines count
+        from then on."""
         while "run directory" not in self.said(0) and not self.ended(PAUSE):
             pass
 
@@ -191,7 +202,12 @@ def started() -> Iterator[list[Start]]:
 def case(number: int) -> tuple[bool, float, signal.Signals, random.Random]:
     """Is it a training run, the moment, the signal, and what draws the victim."""
     draw = random.Random(SEED * 100_000 + number)
-    return number % 5 == 4, draw.uniform(0, MOMENTS), draw.choice([signal.SIGKILL, signal.SIGSTOP]), draw
+    return (
+        number % 5 == 4,
+        draw.uniform(0, MOMENTS),
+        draw.choice([signal.SIGKILL, signal.SIGSTOP]),
+        draw,
+    )
 
 
 CASES = [pytest.param(n, marks=[pytest.mark.slow] if n >= QUICK else []) for n in range(STARTS)]
@@ -212,7 +228,8 @@ def test_what_is_killed_or_stopped_while_a_run_starts_is_named(
         run.look()
         run.process.send_signal(signal.SIGINT)
         assert run.ended(GONE_WITHIN), "Ctrl-C is not heard while the nursery is stopped"
-    told, code = run.said(1), run.process.returncode
+    told = run.said(1)
+    code = run.process.returncode
     assert "Traceback" not in told, told
     assert run.left() == []
     if code == 130 and harmless:  # with all born it is missed by nobody
@@ -225,5 +242,9 @@ def test_what_is_killed_or_stopped_while_a_run_starts_is_named(
     else:
         assert code == 4, told
         assert re.match(rf"process {victim} \(.*\) on local", told), told
-        why = "killed by SIGKILL" if sent == signal.SIGKILL else "did not report within|sent no heartbeat"
+        why = (
+            "killed by SIGKILL"
+            if sent == signal.SIGKILL
+            else ("did not report within|sent no heartbeat")
+        )
         assert re.search(why, told.splitlines()[0]), told

@@ -1,7 +1,9 @@
-"""Strangers at the encrypted links of a run: eight kinds, one after the other, at all doors of two of its processes.
+"""Strangers at the encrypted links of a run: eight kinds, one after the other, at all doors of two
+of its processes.
 
-Nothing of theirs is delivered, the run goes on and learns what it learns undisturbed, and each is counted.
-`tests/contracts/test_encrypted_links.py` has the quick cases. The release figure: CONVOY_STRANGERS=100 tries of each.
+Nothing of theirs is delivered, the run goes on and learns what it learns undisturbed, and each is
+counted. `tests/contracts/test_encrypted_links.py` has the quick cases. The release figure:
+CONVOY_STRANGERS=100 tries of each.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from tests.support import configure, events, get, run_directory
 TRIES = int(os.environ.get("CONVOY_STRANGERS", "20"))
 AT_ONCE = 20
 ATTACKED = ("coordinator", "conv-0-1")
-MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
+MACHINE = (
+    '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = '
+    '"{address}"\nthreads = 1\n'
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,10 @@ def two() -> Iterator[list[Machine]]:
 
 def doors(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
     """Both lanes of the processes that are attacked, for who comes as the model server."""
-    pages = {entry["process"]: entry["metrics_port"] for entry in events(run_directory(run.cluster), "process")}
+    pages = {
+        entry["process"]: entry["metrics_port"]
+        for entry in events(run_directory(run.cluster), "process")
+    }
     peer = "conv_model", run.pids["conv_model"]
     found = []
     for machine, name in zip(made, ATTACKED, strict=True):
@@ -52,7 +60,10 @@ def doors(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
 
 def rejected(run: Running, made: list[Machine]) -> float:
     """Messages and strangers that the processes under attack turned away, as their pages say."""
-    ports = {entry["process"]: entry["metrics_port"] for entry in events(run_directory(run.cluster), "process")}
+    ports = {
+        entry["process"]: entry["metrics_port"]
+        for entry in events(run_directory(run.cluster), "process")
+    }
 
     def page(machine: Machine, name: str) -> str:
         enter(machine.namespace)  # this thread
@@ -62,17 +73,27 @@ def rejected(run: Running, made: list[Machine]) -> float:
     for machine, name in zip(made, ATTACKED, strict=True):
         with ThreadPoolExecutor(1) as inside:
             said = inside.submit(page, machine, name).result()
-        counted = re.findall(r'^convoy_messages_rejected_total\{[^}]*reason="refused"[^}]*\} (\S+)', said, re.MULTILINE)
+        counted = re.findall(
+            (r'^convoy_messages_rejected_total\{[^}]*reason="refused"[^}]*\} ' r"(\S+)"),
+            said,
+            re.MULTILINE,
+        )
         total += sum(map(float, counted))
     return total
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 6 * TRIES)
-def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(tmp_path: Path, two: list[Machine]) -> None:
-    more = "".join(MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(two))
+def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(
+    tmp_path: Path, two: list[Machine]
+) -> None:
+    more = "".join(
+        MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(two)
+    )
     more += '[[process]]\nname = "conv-0-1"\nmachine = "m1"\nactors = ["conv-0-1"]\n'
-    with running(configure(tmp_path / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=more)) as run:
+    with running(
+        configure(tmp_path / "run", "sync", workers=2, iterations=1_000_000, paced=True, more=more)
+    ) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         tried = doors(run, two, sockets)
         most = resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE)
@@ -83,7 +104,15 @@ def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(tmp_path: Path,
                 answered = list(several.map(stranger, (tried * TRIES)[:TRIES]))
             assert (name, answered) == (name, [False] * TRIES)
             run.goes_on(1)
-            told = name in ("wrong_server_key", "unknown_key", "null", "plain", "garbage", "no_key", "replayed")
+            told = name in (
+                "wrong_server_key",
+                "unknown_key",
+                "null",
+                "plain",
+                "garbage",
+                "no_key",
+                "replayed",
+            )
             assert (name, rejected(run, two) > before) == (name, told)
         held: list[socket.socket] = [each for door in tried for each in door.held]
         assert len(held) == TRIES

@@ -1,4 +1,5 @@
-"""Processes linked by each road there is, for the contract tests; what a road delivers may meet faults."""
+"""Processes linked by each road there is, for the contract tests; what a road delivers may meet
+faults."""
 
 from __future__ import annotations
 
@@ -20,7 +21,16 @@ from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
 from runtime.transport.zeromq import key_pair
 
-ROADS = ["inproc", "inproc with latency", "unix", "ipc", "tcp", "curve", "unix and tcp", "shared memory"]
+ROADS = [
+    "inproc",
+    "inproc with latency",
+    "unix",
+    "ipc",
+    "tcp",
+    "curve",
+    "unix and tcp",
+    "shared memory",
+]
 LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_bytes=1 << 16)
 
 
@@ -53,12 +63,16 @@ class Roads:
     """Makes the transports of processes that are to be linked, their arenas and their faults."""
 
     def __init__(self, kind: str, folder: Path, shares: Shares, seed: int = 1) -> None:
-        self.kind, self.folder = kind, folder
+        self.kind = kind
+        self.folder = folder
         self.arenas: dict[str, Arena] = {}
         self.faults: dict[str, Faults] = {}
-        self._shares, self._seed = shares, seed
+        self._shares = shares
+        self._seed = seed
         latency = "latency" in kind
-        self._network = InprocNetwork(latency=0.001, bytes_per_second=1e9) if latency else InprocNetwork()
+        self._network = (
+            InprocNetwork(latency=0.001, bytes_per_second=1e9) if latency else InprocNetwork()
+        )
 
     def make(self, name: str, deliver: Deliver, reject: Reject) -> Transport:
         """The transport of a process."""
@@ -66,7 +80,8 @@ class Roads:
         if self.kind.startswith("inproc"):
             return InprocTransport(name, faults, reject, LIMITS, self._network)
         scheme = "ipc" if self.kind == "ipc" else "unix"
-        bind: Callable[[str], tuple[str, ...]] = lambda lane: (f"{scheme}://{self.folder}/{name}.{lane}",)  # noqa: E731
+        bind: Callable[[str], tuple[str, ...]]
+        bind = lambda lane: (f"{scheme}://{self.folder}/{name}.{lane}",)  # noqa: E731
         if self.kind in ("tcp", "curve"):
             bind = lambda lane: (f"{self.kind}://127.0.0.1:*",)  # noqa: E731
         if self.kind == "unix and tcp":
@@ -75,10 +90,13 @@ class Roads:
             self.arenas[name] = Arena(name)
         keys = PAIRED[name] if self.kind == "curve" else NO_KEYS
         arena = self.arenas.get(name)
-        return SocketTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, keys=keys, arena=arena)
+        return SocketTransport(
+            name, faults, reject, LIMITS, incarnation=1, bind=bind, keys=keys, arena=arena
+        )
 
     def array(self, name: str, source: Array) -> Array:
-        """A copy of an array as a process makes it to send it: in its shared memory, if it has some."""
+        """A copy of an array as a process makes it to send it: in its shared memory, if it has
+        some."""
         if name not in self.arenas:
             return source.copy()
         made = self.arenas[name].empty(source.shape, source.dtype)
@@ -95,7 +113,8 @@ class Nodes:
     """Process p hosts one actor, process q another; each is called what its class is."""
 
     def __init__(self, roads: Roads, at_p: Actor, at_q: Actor) -> None:
-        self.roads, self._actors = roads, (at_p, at_q)
+        self.roads = roads
+        self._actors = (at_p, at_q)
         self.p, self.road_p = self._node("p")
         self.q, self.road_q = self._node("q")
 

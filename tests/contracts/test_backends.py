@@ -1,7 +1,8 @@
-"""One contract for every array backend: each operation equals plain loops, and each gradient finite differences.
+"""One contract for every array backend: each operation equals plain loops, and each gradient finite
+differences.
 
-The table is in tests/ops/cases. Every entry is run in float64 and float32, from contiguous, strided and channel-major
-inputs, into destinations full of NaN.
+The table is in tests/ops/cases. Every entry is run in float64 and float32, from contiguous, strided
+and channel-major inputs, into destinations full of NaN.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def without(name: str) -> str | None:
 
 @functools.cache
 def make(name: str) -> Backend:
-    """Backends by name; "kernels" is the CuPy backend over NumPy arrays, its kernels compiled for the processor."""
+    """Backends by name; "kernels" is the CuPy backend over NumPy arrays, its kernels compiled for
+    the processor."""
     if name == "kernels":
         return CupyBackend(xp=HostCupy())
     name, _, threads = name.partition(" threads=")
@@ -51,8 +53,12 @@ def on_backends(cases: list[Case]) -> pytest.MarkDecorator:
     pairs = [("numpy", case) for case in cases]
     pairs += [(f"numpy b_p={b_p}", case) for b_p in (1, 3) for case in cases if case in LOWERED]
     pairs += [(f"cpu threads={threads}", case) for threads in (1, 2) for case in cases]
-    pairs += [(name, case) for name in ("kernels", "cupy") if without(name) is None for case in cases]
-    marked = [pytest.param(*pair, marks=pytest.mark.slow if pair[0] in SLOW else ()) for pair in pairs]
+    pairs += [
+        (name, case) for name in ("kernels", "cupy") if without(name) is None for case in cases
+    ]
+    marked = [
+        pytest.param(*pair, marks=pytest.mark.slow if pair[0] in SLOW else ()) for pair in pairs
+    ]
     return pytest.mark.parametrize(("backend", "case"), marked, indirect=["backend"], ids=str)
 
 
@@ -76,7 +82,9 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
     model = layout(host)
     if isinstance(backend.empty((1,)), np.ndarray):
         return model
-    reach = sum((size - 1) * stride for size, stride in zip(model.shape, model.strides, strict=True))
+    reach = sum(
+        (size - 1) * stride for size, stride in zip(model.shape, model.strides, strict=True)
+    )
     block = backend.empty((max(0, reach) // model.itemsize + 1,), host.dtype)
     view = backend.xp.lib.stride_tricks.as_strided(block, model.shape, model.strides)
     view[...] = backend.asarray(host)
@@ -84,26 +92,36 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
 
 
 def prepared(backend: Backend, case: Case, dtype: Any, layout: Any) -> tuple[Arrays, Arrays]:
-    """The arrays as the loops see them, in float64 but rounded to dtype, and as the backend does."""
+    """The arrays as the loops see them, in float64 but rounded to dtype, and as the backend
+    does."""
     drawn = case.arrays(np.random.default_rng(7))
     rounded = {k: a.astype(dtype) if a.dtype == np.float64 else a for k, a in drawn.items()}
     host = {k: a.astype(np.float64) if a.dtype == dtype else a for k, a in rounded.items()}
     return host, {k: placed(backend, a, layout) for k, a in rounded.items()}
 
 
-def destinations(backend: Backend, results: tuple[Any, ...], layout: Any, without: tuple[int, ...]) -> Outs:
+def destinations(
+    backend: Backend, results: tuple[Any, ...], layout: Any, without: tuple[int, ...]
+) -> Outs:
     outs = Outs()
     for k, result in enumerate(results):
         if hasattr(result, "dtype") and k not in without:
-            fill = nans(result.shape, result.dtype) if result.dtype.kind == "f" else np.full(result.shape, -9, np.int32)
+            fill = (
+                nans(result.shape, result.dtype)
+                if result.dtype.kind == "f"
+                else np.full(result.shape, -9, np.int32)
+            )
             outs[k] = placed(backend, fill, layout)
     return outs
 
 
-def compare(backend: Backend, got: tuple[Any, ...], expected: tuple[Any, ...], tolerance: float) -> None:
+def compare(
+    backend: Backend, got: tuple[Any, ...], expected: tuple[Any, ...], tolerance: float
+) -> None:
     assert len(got) == len(expected)
     for mine, right in zip(got, expected, strict=True):
-        mine, right = backend.to_host(mine) if hasattr(mine, "dtype") else np.asarray(mine), np.asarray(right)
+        mine = backend.to_host(mine) if hasattr(mine, "dtype") else np.asarray(mine)
+        right = np.asarray(right)
         assert mine.shape == right.shape
         bound = tolerance * max(1.0, float(np.abs(right).max(initial=0)))
         np.testing.assert_allclose(mine, right, rtol=0, atol=bound)
@@ -115,13 +133,16 @@ def tolerance(case: Case, dtype: Any) -> float:
 
 @functools.cache
 def expected_of(case: Case, dtype: Any) -> tuple[Any, ...]:
-    """What the loops make of a case, which is the same for every backend and layout: they are slow."""
+    """What the loops make of a case, which is the same for every backend and layout: they are
+    slow."""
     host, _ = prepared(make("numpy"), case, dtype, np.ascontiguousarray)
     return case.reference(host)
 
 
 @on_backends(CASES)
-def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(case, backend):
+def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(
+    case, backend
+):
     for dtype in DTYPES:
         forward_equals_plain_loops(case, dtype, backend)
 
@@ -139,7 +160,9 @@ def forward_equals_plain_loops(case, dtype, backend):
         compare(backend, again, expected, tolerance(case, dtype))
         assert all(again[k] is out for k, out in outs.items())
         for name, a in arrays.items():
-            np.testing.assert_array_equal(backend.to_host(a), before[name], err_msg=f"input {name} was written to")
+            np.testing.assert_array_equal(
+                backend.to_host(a), before[name], err_msg=f"input {name} was written to"
+            )
 
 
 def upstream(case: Case, result: Any, dtype: Any) -> Any:
@@ -158,7 +181,10 @@ def test_a_backward_pass_equals_finite_differences(case, backend):
     _, arrays = prepared(backend, case, np.float64, np.ascontiguousarray)
 
     def moved(inputs: tuple[Array, ...]) -> Arrays:
-        return {**arrays, **{name: backend.asarray(x) for name, x in zip(case.wrt, inputs, strict=True)}}
+        return {
+            **arrays,
+            **{name: backend.asarray(x) for name, x in zip(case.wrt, inputs, strict=True)},
+        }
 
     def forward(*inputs: Array) -> Array:
         first = case.forward(backend, moved(inputs), Outs())[0]
@@ -166,7 +192,9 @@ def test_a_backward_pass_equals_finite_differences(case, backend):
 
     def backward(dy: Array, *inputs: Array) -> list[Array]:
         scalar = isinstance(case.forward(backend, moved(inputs), Outs())[0], float)
-        gradients = case.backward(backend, moved(inputs), float(dy[0]) if scalar else backend.asarray(dy), Outs())
+        gradients = case.backward(
+            backend, moved(inputs), float(dy[0]) if scalar else backend.asarray(dy), Outs()
+        )
         return [backend.to_host(g) for g in gradients]
 
     check_gradient(forward, backward, *(backend.to_host(arrays[name]) for name in case.wrt))

@@ -1,4 +1,5 @@
-"""A connection that breaks under two living processes: they hear of it once, and nothing is made anew in silence."""
+"""A connection that breaks under two living processes: they hear of it once, and nothing is made
+anew in silence."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ class Between:
             sink.close()
 
     def breaks(self) -> None:
-        """As when a machine between forgets its connections: both sides hear of it, nothing more is carried."""
+        """As when a machine between forgets its connections: both sides hear of it, nothing more is
+        carried."""
         for writer in self._writers:
             writer.transport.abort()
 
@@ -97,7 +99,8 @@ class Between:
 @asynccontextmanager
 async def wired() -> AsyncIterator[tuple[End, End, Between]]:
     """p, q, and the wire from p to q."""
-    p, q = End("p", "tcp://127.0.0.1:*"), End("q", "tcp://127.0.0.1:*")
+    p = End("p", "tcp://127.0.0.1:*")
+    q = End("q", "tcp://127.0.0.1:*")
     await p.road.open()
     ends = await q.road.open()
     wire = Between(ends.control[0])
@@ -116,14 +119,19 @@ async def test_a_connection_that_breaks_is_told_once_and_not_made_anew() -> None
     async with asyncio.timeout(60), wired() as (p, q, wire):
         wire.breaks()
         assert await p.lost.get() == "q"
-        await p.say("q", 2)  # goes nowhere: a later one must not arrive where an earlier one may be missing
-        p.road.connect("q", Endpoints(("tcp://127.0.0.1:1",), ("tcp://127.0.0.1:1",), host=p.road._host))
+        # goes nowhere: a later one must not arrive where an earlier one may be missing
+        await p.say("q", 2)
+        p.road.connect(
+            "q", Endpoints(("tcp://127.0.0.1:1",), ("tcp://127.0.0.1:1",), host=p.road._host)
+        )
         assert await p.lost.get() == "q"  # nobody listens there
         assert q.came.empty()
         assert p.lost.empty()
 
 
-async def test_a_wire_that_stops_carrying_for_a_while_loses_nothing_and_for_longer_is_told() -> None:
+async def test_a_wire_that_stops_carrying_for_a_while_loses_nothing_and_for_longer_is_told() -> (
+    None
+):
     async with asyncio.timeout(60), wired() as (p, q, wire):
         wire.carries.clear()
         for number in range(2, 100):
@@ -138,7 +146,8 @@ async def test_a_wire_that_stops_carrying_for_a_while_loses_nothing_and_for_long
 
 async def test_a_peer_that_ends_is_told_on_both_kinds_of_road(tmp_path: Path) -> None:
     for bind in ("tcp://127.0.0.1:*", f"unix://{tmp_path}/{{lane}}"):
-        p, q = End("p", bind.replace("{lane}", "p{lane}")), End("q", bind.replace("{lane}", "q{lane}"))
+        p = End("p", bind.replace("{lane}", "p{lane}"))
+        q = End("q", bind.replace("{lane}", "q{lane}"))
         await p.road.open()
         p.road.connect("q", await q.road.open())
         await p.say("q", 1)
@@ -151,7 +160,8 @@ async def test_a_peer_that_ends_is_told_on_both_kinds_of_road(tmp_path: Path) ->
 
 
 async def test_over_tcp_only_who_knows_the_secret_of_the_run_is_heard() -> None:
-    q, p = End("q", "tcp://127.0.0.1:*", SECRET), End("p", "tcp://127.0.0.1:*", SECRET)
+    q = End("q", "tcp://127.0.0.1:*", SECRET)
+    p = End("p", "tcp://127.0.0.1:*", SECRET)
     ends = await q.road.open()
     await p.road.open()
     async with asyncio.timeout(60):
@@ -179,7 +189,8 @@ async def test_over_tcp_only_who_knows_the_secret_of_the_run_is_heard() -> None:
     ids=["http", "garbage", "nothing"],
 )
 async def test_whoever_says_something_else_on_a_port_harms_nobody(said: bytes, told: bool) -> None:
-    q, p = End("q", "tcp://127.0.0.1:*", SECRET), End("p", "tcp://127.0.0.1:*", SECRET)
+    q = End("q", "tcp://127.0.0.1:*", SECRET)
+    p = End("p", "tcp://127.0.0.1:*", SECRET)
     ends = await q.road.open()
     await p.road.open()
     host, _, port = ends.control[0].removeprefix("tcp://").rpartition(":")
@@ -201,9 +212,14 @@ async def test_whoever_says_something_else_on_a_port_harms_nobody(said: bytes, t
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
 async def test_who_claims_to_be_a_living_peer_is_not_heard(scheme: str, tmp_path: Path) -> None:
     made = []
-    for number, name in enumerate("qpp"):  # the third has the second's identity, and knows the secret
+    # the third has the second's identity, and knows the secret
+    for number, name in enumerate("qpp"):
         made.append(
-            End(name, f"unix://{tmp_path}/{number}{{lane}}" if scheme == "unix" else "tcp://127.0.0.1:*", SECRET)
+            End(
+                name,
+                f"unix://{tmp_path}/{number}{{lane}}" if scheme == "unix" else "tcp://127.0.0.1:*",
+                SECRET,
+            )
         )
     q, p, liar = made
     ends = await q.road.open()

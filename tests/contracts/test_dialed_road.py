@@ -1,4 +1,5 @@
-"""The road on which one end dials and the other answers: both speak, each in its own name, and nobody is drowned."""
+"""The road on which one end dials and the other answers: both speak, each in its own name, and
+nobody is drowned."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from runtime.transport.dialed import Answering, Dialing
 from runtime.transport.keys import Keys
 from runtime.transport.zeromq import key_pair
 
-UP, USER = key_pair(), key_pair()
+UP = key_pair()
+USER = key_pair()
 THERE = Keys(public=UP[0], private=UP[1], peers={"user": USER[0]})
 HERE = Keys(public=USER[0], private=USER[1], peers={"up": UP[0]})
 
@@ -46,7 +48,15 @@ class Heard:
 def dialing(name: str) -> tuple[Dialing, Heard]:
     heard = Heard()
     lost = heard.lost.put_nowait
-    road = Dialing(name, heard.deliver, heard.reject, LIMITS, user="user", keys=HERE, on_link_lost=lambda: lost("up"))
+    road = Dialing(
+        name,
+        heard.deliver,
+        heard.reject,
+        LIMITS,
+        user="user",
+        keys=HERE,
+        on_link_lost=lambda: lost("up"),
+    )
     return road, heard
 
 
@@ -55,7 +65,13 @@ async def ends() -> AsyncIterator[tuple[Answering, Heard, Dialing, Heard]]:
     """Both, connected; the one that dials is `a`."""
     up = Heard()
     there = Answering(
-        "up", up.deliver, up.reject, LIMITS, address="127.0.0.1:*", keys=THERE, on_link_lost=up.lost.put_nowait
+        "up",
+        up.deliver,
+        up.reject,
+        LIMITS,
+        address="127.0.0.1:*",
+        keys=THERE,
+        on_link_lost=up.lost.put_nowait,
     )
     road, heard = dialing("a")
     try:
@@ -78,9 +94,15 @@ async def test_both_ends_speak_and_large_arrays_arrive_as_they_were() -> None:
         blob = np.random.default_rng(1).integers(0, 256, 300_000, np.uint8)
         load = Load(number=1, blobs=(blob, blob[:10]))
         await road.send("up", Envelope(load, 1, "a", 1, "x"))
-        assert [part.tobytes() for part in (await up.next()).message.blobs] == [blob.tobytes(), blob[:10].tobytes()]  # type: ignore[attr-defined]
+        assert [part.tobytes() for part in (await up.next()).message.blobs] == [
+            blob.tobytes(),
+            blob[:10].tobytes(),
+        ]  # type: ignore[attr-defined]
         await there.send("a", Envelope(load, 1, "somebody", 1, "x"))
-        assert [part.tobytes() for part in (await heard.next()).message.blobs] == [blob.tobytes(), blob[:10].tobytes()]  # type: ignore[attr-defined]
+        assert [part.tobytes() for part in (await heard.next()).message.blobs] == [
+            blob.tobytes(),
+            blob[:10].tobytes(),
+        ]  # type: ignore[attr-defined]
 
 
 async def test_who_dials_speaks_in_its_own_name_only() -> None:

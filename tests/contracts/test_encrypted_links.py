@@ -1,4 +1,5 @@
-"""Links that leave a host: who has a peer's key is heard, and as that peer only; nobody else is, whatever he tries."""
+"""Links that leave a host: who has a peer's key is heard, and as that peer only; nobody else is,
+whatever he tries."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from runtime.errors import LaunchError
 from runtime.machine import descriptors
 from runtime.messages.message import Envelope
 from runtime.transport import Endpoints
+from runtime.transport.frame_parts import PARTS_FROM, SEALED_PART
 from runtime.transport.keys import Keys
-from runtime.transport.parts import PARTS_FROM, SEALED_PART
 from runtime.transport.zeromq import key_pair
 
 CURVE = "curve://127.0.0.1:*"
@@ -47,10 +48,12 @@ async def ends(keys: dict[str, Keys]) -> AsyncIterator[dict[str, End]]:
 async def test_nothing_of_a_stranger_is_delivered_and_peers_go_on(kind: str) -> None:
     keys = paired("p", "q")
     async with asyncio.timeout(60), ends(keys) as made:
-        p, q = made["p"], made["q"]
+        p = made["p"]
+        q = made["q"]
         there = await q.road.open()
         await p.road.open()
-        address, loop = place(there.control[0]), asyncio.get_running_loop()
+        address = place(there.control[0])
+        loop = asyncio.get_running_loop()
         said = Envelope(Note(number=2, text="forged"), 1 << 40, "me", 1, "you")
         door = Door(*address, keys["q"].public, p.road._identity, said)
         with recording(*address) as recorder:
@@ -75,7 +78,8 @@ async def test_nothing_of_a_stranger_is_delivered_and_peers_go_on(kind: str) -> 
 async def test_a_peer_is_heard_as_itself_only() -> None:
     keys = paired("p", "q", "r")
     async with asyncio.timeout(60), ends({**keys, "liar": keys["r"]}) as made:
-        q, liar = made["q"], made["liar"]
+        q = made["q"]
+        liar = made["liar"]
         there = await q.road.open()
         liar.road._identity = b"p/1.7"  # with r's key
         liar.road.connect("q", there)
@@ -89,15 +93,23 @@ async def test_a_peer_is_heard_as_itself_only() -> None:
 async def test_who_has_no_key_for_a_peer_is_told_so_and_sends_nothing() -> None:
     keys = paired("p", "q")
     async with ends({"p": replace(keys["p"], peers={})}) as made:
-        with pytest.raises(LaunchError, match="links to 'q' are encrypted, and this process has no key for them"):
-            made["p"].road.connect("q", Endpoints(("curve://127.0.0.1:9",), ("curve://127.0.0.1:9",)))
+        with pytest.raises(
+            LaunchError, match=("links to 'q' are encrypted, and this process has no key for them")
+        ):
+            made["p"].road.connect(
+                "q", Endpoints(("curve://127.0.0.1:9",), ("curve://127.0.0.1:9",))
+            )
 
 
-@pytest.mark.parametrize("size", [SEALED_PART - 1, SEALED_PART, SEALED_PART + 1, 3 * SEALED_PART + 5, PARTS_FROM + 1])
+@pytest.mark.parametrize(
+    "size", [SEALED_PART - 1, SEALED_PART, SEALED_PART + 1, 3 * SEALED_PART + 5, PARTS_FROM + 1]
+)
 async def test_frames_of_every_size_arrive_as_they_were(size: int) -> None:
-    keys, came = paired("p", "q"), asyncio.Queue[Envelope]()
+    keys = paired("p", "q")
+    came = asyncio.Queue[Envelope]()
     async with asyncio.timeout(30), ends(keys) as made:
-        p, q = made["p"], made["q"]
+        p = made["p"]
+        q = made["q"]
         q.road.deliver = lambda envelope, size, release: (came.put_nowait(envelope), release())[1]
         there = await q.road.open()
         p.road.connect("q", there)
@@ -131,9 +143,15 @@ def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path
     (tmp_path / "wrong").touch(0o600)
     for wrong in (b"", b"[]", b"{}", b"[1, 2, 3, 4]", b'["", "xx", "", {}]', b"\xff"):
         (tmp_path / "wrong").write_bytes(wrong)
-        with pytest.raises(LaunchError, match=r"wrong: not the keys of a process, or damaged: the keys of this"):
+        with pytest.raises(
+            LaunchError,
+            match=(r"wrong: not the keys of a process, or " r"damaged: the keys of this"),
+        ):
             Keys.read(tmp_path / "wrong")
-    with pytest.raises(LaunchError, match=r"nothing: No such file or directory: the keys of this process, which what"):
+    with pytest.raises(
+        LaunchError,
+        match=(r"nothing: No such file or directory: the keys of " r"this process, which what"),
+    ):
         Keys.read(tmp_path / "nothing")
 
 

@@ -1,4 +1,5 @@
-"""Strangers in numbers on TCP links: what they send and hold open costs a process little, and true peers still join."""
+"""Strangers in numbers on TCP links: what they send and hold open costs a process little, and true
+peers still join."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ FULL = {"claims": CLAIMS, "crowd": CROWDS, "largest": (100, MIB)}
 
 @pytest.mark.parametrize("flood", QUICK)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_strangers_who_claim_memory_and_hold_connections_cost_little_of_both(scheme: str, flood: str) -> None:
+def test_strangers_who_claim_memory_and_hold_connections_cost_little_of_both(
+    scheme: str, flood: str
+) -> None:
     with Listening(scheme) as listening:
         cost = listening.attacked(*QUICK[flood], seconds=1.0)
     assert cost.descriptors <= MORE
@@ -39,7 +42,9 @@ def test_strangers_who_claim_memory_and_hold_connections_cost_little_of_both(sch
 @pytest.mark.slow
 @pytest.mark.parametrize("flood", FULL)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_strangers_in_thousands_cost_32_MiB_and_64_descriptors_at_most(scheme: str, flood: str) -> None:
+def test_strangers_in_thousands_cost_32_MiB_and_64_descriptors_at_most(
+    scheme: str, flood: str
+) -> None:
     descriptors.more()
     connections, size = FULL[flood]
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < connections + 100:
@@ -54,14 +59,18 @@ def test_strangers_in_thousands_cost_32_MiB_and_64_descriptors_at_most(scheme: s
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_a_peer_comes_in_when_strangers_that_hold_all_places_have_left(scheme: str) -> None:
     keys = paired("p", "q") if scheme == "curve" else dict.fromkeys("pq", SECRET)
-    p, q = (End(name, f"{scheme}://127.0.0.1:*", keys[name], Limits(link_seconds=60.0)) for name in "pq")
+    p, q = (
+        End(name, f"{scheme}://127.0.0.1:*", keys[name], Limits(link_seconds=60.0)) for name in "pq"
+    )
     async with asyncio.timeout(30), AsyncExitStack() as stack:
         for end in (p, q):
             stack.push_async_callback(end.road.close)
         there = await q.road.open()
         held = []
         for _ in range(MOST + 20):
-            held.append(stack.enter_context(closing(socket.create_connection(place(there.control[0])))))
+            held.append(
+                stack.enter_context(closing(socket.create_connection(place(there.control[0]))))
+            )
             held[-1].sendall(greeting(b"PLAIN" if scheme == "tcp" else b"CURVE"))
         p.road.connect("q", there)
         await p.say("q", 1)
@@ -77,19 +86,26 @@ async def test_hundreds_of_true_peers_come_in_at_once_and_take_no_places(tmp_pat
     names = [f"p{number}" for number in range(2 * MOST)]
     keys = paired("q", *names)
     async with asyncio.timeout(60), AsyncExitStack() as stack:
-        ends = {name: End(name, "curve://127.0.0.1:*", keys[name], Limits(link_seconds=60.0)) for name in keys}
+        ends = {
+            name: End(name, "curve://127.0.0.1:*", keys[name], Limits(link_seconds=60.0))
+            for name in keys
+        }
         for end in ends.values():
             stack.push_async_callback(end.road.close)
         there = await ends["q"].road.open()
         for number, name in enumerate(names):
             ends[name].road.connect("q", there)
             await ends[name].say("q", number)
-            await ends[name].road.send("q", Envelope(Load(number=number, blobs=()), number + 1, name, 1, "you"))
+            await ends[name].road.send(
+                "q", Envelope(Load(number=number, blobs=()), number + 1, name, 1, "you")
+            )
         came = sorted([await ends["q"].came.get() for _ in range(2 * len(names))])
         assert came == sorted(2 * list(range(len(names))))
 
 
-async def test_a_connection_that_comes_when_no_descriptor_is_left_is_told_and_comes_in_later() -> None:
+async def test_a_connection_that_comes_when_no_descriptor_is_left_is_told_and_comes_in_later() -> (
+    None
+):
     keys = dict.fromkeys("pq", SECRET)
     p, q = (End(name, "tcp://127.0.0.1:*", keys[name], Limits(link_seconds=60.0)) for name in "pq")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -115,7 +131,9 @@ async def test_a_connection_that_comes_when_no_descriptor_is_left_is_told_and_co
 
 
 @pytest.mark.parametrize("scheme", ["unix", "tcp", "curve"])
-async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(scheme: str, tmp_path: Path) -> None:
+async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(
+    scheme: str, tmp_path: Path
+) -> None:
     keys = paired("p", "q") if scheme == "curve" else dict.fromkeys("pq", SECRET)
     place = f"unix://{tmp_path}/{{lane}}" if scheme == "unix" else f"{scheme}://127.0.0.1:*"
     p = End("p", place.replace("{lane}", "p{lane}"), keys["p"])
@@ -130,7 +148,10 @@ async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(scheme
             lowest = spare.fileno()
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
         try:
-            with pytest.raises(LaunchError, match="process 'p' cannot connect to 'q': Too many open files: this proc"):
+            with pytest.raises(
+                LaunchError,
+                match=("process 'p' cannot connect to 'q': Too many open files: this proc"),
+            ):
                 p.road.connect("q", there)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -145,7 +166,10 @@ async def test_a_link_for_which_no_descriptor_is_left_is_refused_in_words(scheme
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert kept
         await p.road.close()  # waits for every socket of ZeroMQ's
-        assert all("Too many open files: this process has reached its limit" in str(error) for error in kept)
+        assert all(
+            ("Too many open files: this process has reached its limit") in str(error)
+            for error in kept
+        )
 
 
 def test_an_address_that_is_taken_is_refused_and_leaves_no_socket_open() -> None:

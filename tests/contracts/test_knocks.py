@@ -16,7 +16,8 @@ from runtime.transport import Limits
 from tests.contracts.roads import Load
 
 PATIENT = Limits(link_seconds=60.0)  # on a busy machine so many knocks take half a minute
-KNOCKS = 3000  # ZeroMQ keeps 1000 messages for each end of a queue by itself, and stops where there is no room
+# ZeroMQ keeps 1000 messages for each end of a queue by itself, and stops where there is no room
+KNOCKS = 3000
 
 
 def knocks(host: str, port: int) -> int:
@@ -30,7 +31,9 @@ def knocks(host: str, port: int) -> int:
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "curve"])
-async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each_is_counted(scheme: str) -> None:
+async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each_is_counted(
+    scheme: str,
+) -> None:
     keys = paired("p", "q", "r") if scheme == "curve" else dict.fromkeys("pqr", SECRET)
     async with asyncio.timeout(60), AsyncExitStack() as stack:
         p, q, r = (End(name, f"{scheme}://127.0.0.1:*", keys[name], PATIENT) for name in "pqr")
@@ -40,8 +43,10 @@ async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each
         p.road.connect("q", there)
         await p.say("q", 1)
         await p.road.send("q", Envelope(Load(number=0, blobs=()), 0, "me", 1, "you"))
-        assert {await q.came.get(), await q.came.get()} == {0, 1}  # both lanes stand: ZeroMQ waits 5 s for a handshake
-        came_in = knocks(*place(there.control[0]))  # nothing is awaited: the loop, which is also q's, is blocked
+        # both lanes stand: ZeroMQ waits 5 s for a handshake
+        assert {await q.came.get(), await q.came.get()} == {0, 1}
+        # nothing is awaited: the loop, which is also q's, is blocked
+        came_in = knocks(*place(there.control[0]))
         for _ in range(came_in):
             who, error = await q.refused.get()
             assert (who, error.reason) == ("a stranger", "refused")

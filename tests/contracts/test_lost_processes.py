@@ -1,4 +1,5 @@
-"""What actors are told when a process is lost, over every road: their asks end, and nothing is kept of it."""
+"""What actors are told when a process is lost, over every road: their asks end, and nothing is kept
+of it."""
 
 from __future__ import annotations
 
@@ -54,12 +55,15 @@ class Server(Actor):
 
 class Linked(Nodes):
     def __init__(self, roads: Roads) -> None:
-        self.client, self.server = Client(), Server()
+        self.client = Client()
+        self.server = Server()
         super().__init__(roads, self.client, self.server)
 
     def full(self, number: int) -> Load:
         """A message that takes the whole window."""
-        return Load(number=number, blobs=(self.roads.array("p", np.zeros(LIMITS.credit_bytes, np.uint8)),))
+        return Load(
+            number=number, blobs=(self.roads.array("p", np.zeros(LIMITS.credit_bytes, np.uint8)),)
+        )
 
 
 @pytest_asyncio.fixture(params=ROADS)
@@ -70,7 +74,9 @@ async def linked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await made.close()
 
 
-async def test_an_open_ask_to_a_lost_process_ends_with_the_names_of_process_and_actor(linked: Linked) -> None:
+async def test_an_open_ask_to_a_lost_process_ends_with_the_names_of_process_and_actor(
+    linked: Linked,
+) -> None:
     asked = asyncio.ensure_future(linked.client.ask("server", Question(number=1), Answer))
     await linked.server.asked.wait()
     linked.p.lost("q")
@@ -79,7 +85,9 @@ async def test_an_open_ask_to_a_lost_process_ends_with_the_names_of_process_and_
     assert "0 asks open" in repr(linked.p)
 
 
-async def test_who_waits_for_credits_of_a_lost_process_is_told_and_so_is_who_comes_later(linked: Linked) -> None:
+async def test_who_waits_for_credits_of_a_lost_process_is_told_and_so_is_who_comes_later(
+    linked: Linked,
+) -> None:
     await linked.client.tell("server", linked.full(1))
     held = [
         asyncio.ensure_future(linked.client.tell("server", linked.full(2))),
@@ -99,7 +107,9 @@ async def test_nothing_that_a_lost_process_still_says_is_taken(linked: Linked) -
     linked.p.lost("q")  # once is enough
     await linked.server.tell("client", Answer(number=1))
     labels = {"role": "node", "reason": "unknown_sender"}
-    counted = partial(linked.p.metrics.registry.get_sample_value, "convoy_messages_rejected_total", labels)
+    counted = partial(
+        linked.p.metrics.registry.get_sample_value, "convoy_messages_rejected_total", labels
+    )
     while not counted():  # noqa: ASYNC110  # rejections have no event of their own
         await asyncio.sleep(0)
     assert linked.client.told == 0

@@ -1,6 +1,8 @@
-"""One contract for every road between processes: what `runtime.transport.base` promises, also when messages are late.
+"""One contract for every road between processes: what `runtime.transport.interface` promises, also
+when messages are late.
 
-What is promised behind a road that loses, doubles or reorders messages: `test_transports_under_faults`.
+What is promised behind a road that loses, doubles or reorders messages:
+`test_transports_under_faults`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def _case(case: tuple[str, float]) -> str:
     return f"{case[0]}{', delays' if case[1] else ''}"
 
 
-def _member(make: Callable[..., Transport], name: str, array: Callable[[Array], Array] = np.copy) -> Member:
+def _member(
+    make: Callable[..., Transport], name: str, array: Callable[[Array], Array] = np.copy
+) -> Member:
     box: list[Member] = []
     transport = make(
         name,
@@ -56,7 +60,9 @@ def _member(make: Callable[..., Transport], name: str, array: Callable[[Array], 
 
 
 @pytest_asyncio.fixture(params=[(road, share) for road in ROADS for share in (0.0, 0.3)], ids=_case)
-async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Member, Member]]:
+async def pair(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[tuple[Member, Member]]:
     """Two processes `a` and `b`, each linked to the other; a share of the messages is delayed."""
     kind, share = request.param
     roads = Roads(kind, tmp_path, Shares(delay=share))
@@ -128,7 +134,11 @@ async def test_each_lane_keeps_its_order(pair: tuple[Member, Member]) -> None:
     got = [await b.next() for _ in range(600)]
     await talking
     for kind in (Note, Load):
-        numbers = [e.message.number for e in got if isinstance(e.message, Note | Load) and type(e.message) is kind]
+        numbers = [
+            e.message.number
+            for e in got
+            if isinstance(e.message, Note | Load) and type(e.message) is kind
+        ]
         assert numbers == list(range(300))
 
 
@@ -178,7 +188,9 @@ async def test_a_message_larger_than_the_window_passes_alone(pair: tuple[Member,
         np.testing.assert_array_equal(got.message.blobs[1], x)
 
 
-async def test_a_message_over_the_limit_is_refused_before_it_leaves(pair: tuple[Member, Member]) -> None:
+async def test_a_message_over_the_limit_is_refused_before_it_leaves(
+    pair: tuple[Member, Member],
+) -> None:
     a, _ = pair
     with pytest.raises(MessageError, match="too_large"):
         await a.transport.send("b", load(0, np.zeros(LIMITS.message_bytes + 1, np.uint8)))
@@ -229,12 +241,21 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     stranger = context.socket(zmq.DEALER)
     stranger.setsockopt(zmq.ROUTING_ID, b"stranger")
     stranger.connect(ends.control[0])
-    hostile = [[b""], [b"\xff" * 10], [b"\x91" * 60_000], [b"\xdd\xff\xff\xff\xff"], [b"x" * 100_000], [b""] * 50]
+    hostile = [
+        [b""],
+        [b"\xff" * 10],
+        [b"\x91" * 60_000],
+        [b"\xdd\xff\xff\xff\xff"],
+        [b"x" * 100_000],
+        [b""] * 50,
+    ]
     hostile += [[b"\xc1"], [b"\xc1" * 50]]  # the one byte that msgpack never uses
     for frames in hostile:
         stranger.send_multipart(frames)
     a = _member(
-        lambda *arguments: SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",)),
+        lambda *arguments: SocketTransport(
+            *arguments, LIMITS, incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",)
+        ),
         "a",
     )
     await a.transport.open()
@@ -251,7 +272,9 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     await b.transport.close()
 
 
-async def test_a_closed_road_leaves_no_socket_file(pair: tuple[Member, Member], tmp_path: Path) -> None:
+async def test_a_closed_road_leaves_no_socket_file(
+    pair: tuple[Member, Member], tmp_path: Path
+) -> None:
     for member in pair:
         await member.transport.close()
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
@@ -266,7 +289,9 @@ async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
     holder = context.socket(zmq.ROUTER)
     port = holder.bind_to_random_port("tcp://127.0.0.1")
     member = _member(make, "worker")
-    with pytest.raises(LaunchError, match=f"process 'worker' cannot listen on tcp://127.0.0.1:{port}.*in use"):
+    with pytest.raises(
+        LaunchError, match=(f"process 'worker' cannot listen on tcp://127.0.0.1:{port}.*in use")
+    ):
         await member.transport.open()
     await member.transport.close()
     context.destroy(linger=0)

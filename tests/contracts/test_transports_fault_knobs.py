@@ -1,4 +1,5 @@
-"""The faults themselves: each does what it says, is counted, repeats itself, and gives back what it was given."""
+"""The faults themselves: each does what it says, is counted, repeats itself, and gives back what it
+was given."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ NAMES = ("drop", "duplicate", "reorder", "delay")
 class Run:
     """What became of messages 1 to `count` of x, and some of z, behind faults, on virtual time."""
 
-    def __init__(self, shares: Shares, count: int = 200, seed: int = 1, *, close: bool = False) -> None:
+    def __init__(
+        self, shares: Shares, count: int = 200, seed: int = 1, *, close: bool = False
+    ) -> None:
         self.arrived: list[tuple[str, int]] = []
         self.released: Counter[int] = Counter()
         self.unread: list[tuple[int, Release]] = []
@@ -93,7 +96,12 @@ def test_duplicated_messages_arrive_twice() -> None:
 
 def test_reordered_messages_are_overtaken_by_the_next_of_their_sender() -> None:
     run = Run(Shares(reorder=0.2))
-    overtakers = [number for sender in "xz" for number, after in pairwise(run.of(sender)) if abs(after) < abs(number)]
+    overtakers = [
+        number
+        for sender in "xz"
+        for number, after in pairwise(run.of(sender))
+        if abs(after) < abs(number)
+    ]
     assert len(overtakers) == run.faults.counts["reorder"] > 30
     assert set(run.copies().values()) == {1} and len(run.arrived) == 266
 
@@ -108,7 +116,9 @@ def test_delayed_messages_keep_their_order_and_hold_up_only_their_sender_and_lan
     run = Run(Shares(delay=0.2))
     assert run.of("x") == list(range(1, 201))
     assert run.of("z") == [-number for number in range(3, 201, 3)]
-    assert [abs(number) for _, number in run.arrived] != sorted(abs(number) for _, number in run.arrived)
+    assert [abs(number) for _, number in run.arrived] != sorted(
+        abs(number) for _, number in run.arrived
+    )
     assert run.faults.counts["delay"] > 30
 
 

@@ -1,4 +1,5 @@
-"""What actors are promised whatever a road does: over every road, with messages lost, doubled, overtaken, late."""
+"""What actors are promised whatever a road does: over every road, with messages lost, doubled,
+overtaken, late."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ FAULTS = {
     "all": Shares(drop=0.05, duplicate=0.05, reorder=0.05, delay=0.05),
 }
 CASES = [(road, fault) for road in ROADS for fault in FAULTS]
-MANY, RARE = (
-    int(os.environ.get("CONVOY_MESSAGES", "10000")),
-    Shares(drop=1e-3, duplicate=1e-3, reorder=1e-2, delay=1e-3),
-)
-SECONDS = 2.0  # after which an ask gives up where answers may be lost; with 0.2 a busy machine lost most of them so
+MANY = int(os.environ.get("CONVOY_MESSAGES", "10000"))
+RARE = Shares(drop=1e-3, duplicate=1e-3, reorder=1e-2, delay=1e-3)
+# after which an ask gives up where answers may be lost; with 0.2 a busy machine lost most of them
+# so
+SECONDS = 2.0
 SIZE = 100_000  # bytes of an array: ten fill the window
 
 
@@ -85,7 +86,8 @@ class Linked(Nodes):
 
     def __init__(self, roads: Roads, fault: str) -> None:
         self.fault = fault
-        self.asker, self.server = Asker(), Server()
+        self.asker = Asker()
+        self.server = Server()
         super().__init__(roads, self.asker, self.server)
 
     async def tell_all(self, notes: int, loads: int) -> None:
@@ -102,7 +104,9 @@ class Linked(Nodes):
         for faults in self.roads.faults.values():
             faults.shares = Shares()
         assert (await self.asker.ask("server", Question(number=-1), Answer)).number == -2
-        assert (await self.asker.ask("server", Weigh(blob=np.zeros(3, np.uint8)), Answer)).number == 3
+        assert (
+            await self.asker.ask("server", Weigh(blob=np.zeros(3, np.uint8)), Answer)
+        ).number == 3
 
     def counted(self, name: str, fault: str) -> int:
         """Messages on their way to a process that met a fault."""
@@ -111,7 +115,9 @@ class Linked(Nodes):
     @staticmethod
     def rejected(node: Node, reason: str) -> int:
         labels = {"role": "node", "reason": reason}
-        return int(node.metrics.registry.get_sample_value("convoy_messages_rejected_total", labels) or 0)
+        return int(
+            node.metrics.registry.get_sample_value("convoy_messages_rejected_total", labels) or 0
+        )
 
 
 @pytest_asyncio.fixture(params=CASES, ids=" ".join)
@@ -127,11 +133,15 @@ def increasing(numbers: list[int]) -> bool:
     return all(one < other for one, other in pairwise(numbers))
 
 
-async def test_what_is_told_is_handled_once_or_never_and_in_order_and_every_loss_is_counted(linked: Linked) -> None:
+async def test_what_is_told_is_handled_once_or_never_and_in_order_and_every_loss_is_counted(
+    linked: Linked,
+) -> None:
     await linked.tell_all(notes=300, loads=100)
     await linked.settled()
-    dropped, doubled = linked.counted("q", "drop"), linked.counted("q", "duplicate")
-    overtaken, late = linked.counted("q", "reorder"), linked.rejected(linked.q, "late")
+    dropped = linked.counted("q", "drop")
+    doubled = linked.counted("q", "duplicate")
+    overtaken = linked.counted("q", "reorder")
+    late = linked.rejected(linked.q, "late")
     assert increasing(linked.server.notes)
     assert increasing(linked.server.loads)
     assert len(linked.server.notes) + len(linked.server.loads) == 400 - dropped - overtaken
@@ -139,35 +149,52 @@ async def test_what_is_told_is_handled_once_or_never_and_in_order_and_every_loss
     assert linked.counted("q", linked.fault) > 10 or linked.fault == "all"
 
 
-@pytest.mark.few("[inproc with latency drop]", "[tcp duplicate]", "[ipc delay]", "[shared memory all]", "[unix delay]")
+@pytest.mark.few(
+    "[inproc with latency drop]",
+    "[tcp duplicate]",
+    "[ipc delay]",
+    "[shared memory all]",
+    "[unix delay]",
+)
 async def test_every_ask_ends_once_with_its_answer_or_with_a_timeout(linked: Linked) -> None:
     loses = linked.fault not in ("duplicate", "delay")
     asks = [
-        linked.asker.ask("server", Question(number=number), Answer, timeout=SECONDS if loses else None)
+        linked.asker.ask(
+            "server", Question(number=number), Answer, timeout=SECONDS if loses else None
+        )
         for number in range(200)
     ]
     ends: list[Any] = await asyncio.gather(*asks, return_exceptions=True)
-    lost = linked.counted("q", "drop") + linked.counted("q", "reorder") + linked.counted("p", "drop")
+    lost = (
+        linked.counted("q", "drop") + linked.counted("q", "reorder") + linked.counted("p", "drop")
+    )
     await linked.settled()
     found = {number: end.number for number, end in enumerate(ends) if isinstance(end, Answer)}
     assert found == {number: 2 * number for number in found}
-    assert all(isinstance(end, AskTimeout) for number, end in enumerate(ends) if number not in found)
+    assert all(
+        isinstance(end, AskTimeout) for number, end in enumerate(ends) if number not in found
+    )
     assert 200 - len(found) >= lost
     assert loses or len(found) == 200
     assert increasing(linked.server.questions[:-1])
-    assert linked.counted("q", linked.fault) + linked.counted("p", linked.fault) > 10 or linked.fault == "all"
+    assert (
+        linked.counted("q", linked.fault) + linked.counted("p", linked.fault) > 10
+        or linked.fault == "all"
+    )
     if linked.fault == "duplicate":
         assert linked.rejected(linked.p, "unasked") == linked.counted("p", "duplicate") > 0
     assert "0 asks open" in repr(linked.p)
 
 
 async def test_a_fault_costs_neither_credit_nor_memory(linked: Linked) -> None:
-    await linked.tell_all(notes=0, loads=100)  # ten windows: a credit that is lost with each fault ends in a hang
+    # ten windows: a credit that is lost with each fault ends in a hang
+    await linked.tell_all(notes=0, loads=100)
     await linked.settled()
     async with asyncio.timeout(60):
         while any(arena.used for arena in linked.roads.arenas.values()):  # noqa: ASYNC110  # returns are no event here
             await asyncio.sleep(0)
-    shares = (LIMITS.credit_bytes + LIMITS.control_credit_bytes) // GRANT_SHARE  # grants that are still collected
+    # grants that are still collected
+    shares = (LIMITS.credit_bytes + LIMITS.control_credit_bytes) // GRANT_SHARE
     for road, peer in ((linked.road_p, "q"), (linked.road_q, "p")):
         assert road.queued_bytes()[peer] < shares
 
@@ -176,7 +203,9 @@ async def test_a_fault_costs_neither_credit_nor_memory(linked: Linked) -> None:
 async def test_a_reader_that_holds_what_arrives_stops_its_sender_at_the_window(
     tmp_path: Path, kind: str, fault: str
 ) -> None:
-    roads, kept, holds = Roads(kind, tmp_path, FAULTS[fault]), [], True
+    roads = Roads(kind, tmp_path, FAULTS[fault])
+    kept = []
+    holds = True
 
     def deliver(envelope: Envelope, size: int, release: Release) -> None:
         if holds:
@@ -184,11 +213,13 @@ async def test_a_reader_that_holds_what_arrives_stops_its_sender_at_the_window(
         else:
             release()
 
-    a, b = roads.make("a", deliver, _strict), roads.make("b", deliver, _strict)
+    a = roads.make("a", deliver, _strict)
+    b = roads.make("b", deliver, _strict)
     ends = {"a": await a.open(), "b": await b.open()}
     a.connect("b", ends["b"])
     b.connect("a", ends["a"])
-    x, sent = roads.array("a", np.zeros(SIZE, np.uint8)), 0
+    x = roads.array("a", np.zeros(SIZE, np.uint8))
+    sent = 0
 
     async def flood() -> None:
         nonlocal sent
@@ -201,7 +232,9 @@ async def test_a_reader_that_holds_what_arrives_stops_its_sender_at_the_window(
         await asyncio.sleep(0)
     await asyncio.wait([flooding], timeout=0.05)
     assert not flooding.done()
-    assert (sent - roads.faults["b"].counts["drop"]) * SIZE <= LIMITS.credit_bytes * (GRANT_SHARE + 1) // GRANT_SHARE
+    assert (sent - roads.faults["b"].counts["drop"]) * SIZE <= LIMITS.credit_bytes * (
+        GRANT_SHARE + 1
+    ) // GRANT_SHARE
     holds = False
     for release in kept:
         release()
@@ -219,7 +252,8 @@ class Model(Actor):
     """Adds gradients up, and keeps which."""
 
     def __init__(self) -> None:
-        self.sum, self.numbers = np.zeros(4, np.int64), list[int]()
+        self.sum = np.zeros(4, np.int64)
+        self.numbers = list[int]()
 
     async def on_load(self, said: Load, envelope: Envelope) -> None:
         self.sum += said.blobs[0]
@@ -236,8 +270,11 @@ def gradient(number: int) -> Array:
 @pytest.mark.few("[unix]", "[shared memory]")
 @pytest.mark.timeout(120 + MANY // 1000)
 @pytest.mark.parametrize("kind", ROADS)
-async def test_of_thousands_of_gradients_each_that_comes_is_applied_once(tmp_path: Path, kind: str) -> None:
-    sender, model = Asker(), Model()
+async def test_of_thousands_of_gradients_each_that_comes_is_applied_once(
+    tmp_path: Path, kind: str
+) -> None:
+    sender = Asker()
+    model = Model()
     nodes = Nodes(Roads(kind, tmp_path, RARE), sender, model)
     await nodes.open()
     for number in range(MANY):
@@ -250,4 +287,6 @@ async def test_of_thousands_of_gradients_each_that_comes_is_applied_once(tmp_pat
     assert increasing(model.numbers)
     assert MANY - len(model.numbers) == faults.counts["drop"] + faults.counts["reorder"]
     assert (model.sum == sum(map(gradient, model.numbers))).all()
-    assert min(faults.counts[fault] for fault in ("drop", "duplicate", "reorder", "delay")) > 0, faults
+    assert min(faults.counts[fault] for fault in ("drop", "duplicate", "reorder", "delay")) > 0, (
+        faults
+    )

@@ -1,4 +1,5 @@
-"""`python -m tests.fake_cuda`: builds the stand-in, if it is not there, and says how to use it or what is missing."""
+"""`python -m tests.fake_cuda`: builds the stand-in, if it is not there, and says how to use it or
+what is missing."""
 
 import sys
 
@@ -8,4 +9,7 @@ try:
     made = site()
 except Unavailable as missing:
     sys.exit(f"no CuPy without a GPU: {missing}")
-print(f"CuPy without a GPU: PYTHONPATH={made} LD_LIBRARY_PATH={made}/fake_cuda CUDA_PATH={made}/nvidia/cu13")
+print(
+    f"CuPy without a GPU: PYTHONPATH={made} LD_LIBRARY_PATH={made}/fake_cuda "
+    f"CUDA_PATH={made}/nvidia/cu13"
+)

@@ -1,9 +1,10 @@
-"""Builds the folder in which CuPy runs without a GPU: PYTHONPATH begins with it, nothing else has to know.
+"""Builds the folder in which CuPy runs without a GPU: PYTHONPATH begins with it, nothing else has
+to know.
 
-CuPy's wheel is installed there and changed in three places: `cupy_backends/__init__.py` imports `fake_cuda` first;
-`cupy/cuda/thrust` becomes a few lines of NumPy; `cupy_backends/cuda/api/runtime` is compiled again from CuPy's source,
-since the wheel's has a CUDA runtime linked in. The folder is kept in the user's cache under a hash of all that it is
-made of.
+CuPy's wheel is installed there and changed in three places: `cupy_backends/__init__.py` imports
+`fake_cuda` first; `cupy/cuda/thrust` becomes a few lines of NumPy; `cupy_backends/cuda/api/runtime`
+is compiled again from CuPy's source, since the wheel's has a CUDA runtime linked in. The folder is
+kept in the user's cache under a hash of all that it is made of.
 """
 
 from __future__ import annotations
@@ -24,13 +25,24 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime.machine.owned import check_way, is_marked, lock, make_folder, open_file, remove_folder, sweep
+from runtime.machine.owned import (
+    check_way,
+    is_marked,
+    lock,
+    make_folder,
+    open_file,
+    remove_folder,
+    sweep,
+)
 
 HERE = Path(__file__).resolve().parent
 CUPY = "14.2.*"
 CUDA = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-crt==13.0.*")  # headers
-TOOLS = ("cython==3.2.*", "setuptools>=77", "wheel")  # CuPy's source is unpacked and translated with them
-DEFINED = "CUPY_CUDA_VERSION=13000,CUPY_HIP_VERSION=0,CUPY_USE_CUDA_PYTHON=False,CUPY_CUFFT_STATIC=False"
+# CuPy's source is unpacked and translated with them
+TOOLS = ("cython==3.2.*", "setuptools>=77", "wheel")
+DEFINED = (
+    "CUPY_CUDA_VERSION=13000,CUPY_HIP_VERSION=0,CUPY_USE_CUDA_PYTHON=False,CUPY_CUFFT_STATIC=False"
+)
 # Sums may be reordered; -ffast-math as a whole would make the process flush denormals.
 FAST = ("-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math")
 COMPILER = os.environ.get("CXX") or "g++"
@@ -43,9 +55,20 @@ class Unavailable(Exception):
 
 def folder() -> Path:
     """Where the stand-in of these sources, this Python and this compiler is kept."""
-    files = [Path(__file__), *sorted(path for part in ("installed", "source") for path in (HERE / part).iterdir())]
-    parts = [platform.python_version(), np.__version__, COMPILER, _said(COMPILER, "--version"), platform.machine()]
-    digest = hashlib.sha256("\0".join(parts).encode() + b"".join(path.read_bytes() for path in files if path.is_file()))
+    files = [
+        Path(__file__),
+        *sorted(path for part in ("installed", "source") for path in (HERE / part).iterdir()),
+    ]
+    parts = [
+        platform.python_version(),
+        np.__version__,
+        COMPILER,
+        _said(COMPILER, "--version"),
+        platform.machine(),
+    ]
+    digest = hashlib.sha256(
+        "\0".join(parts).encode() + b"".join(path.read_bytes() for path in files if path.is_file())
+    )
     return _top() / digest.hexdigest()[:16]
 
 
@@ -106,22 +129,30 @@ def _forgotten(made: Path) -> bool:
 
 def _check() -> None:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        raise Unavailable(f"it is for Linux on x86-64, and this is {platform.system()} on {platform.machine()}")
+        raise Unavailable(
+            f"it is for Linux on x86-64, and this is {platform.system()} on {platform.machine()}"
+        )
     for tool in (COMPILER, "nm"):
         if shutil.which(tool) is None:
             raise Unavailable(f"no {tool} here")
     if not Path(INCLUDE, "Python.h").is_file():
-        raise Unavailable(f"no Python.h in {INCLUDE}: Python's headers (python3-dev) are not installed")
+        raise Unavailable(
+            f"no Python.h in {INCLUDE}: Python's headers (python3-dev) are not installed"
+        )
 
 
 def _build(made: Path, work: Path) -> None:
     tools = work / "tools"
-    _pip("install", "--target", made, "--no-deps", f"cupy-cuda13x=={CUPY}", "cuda-pathfinder", *CUDA)
+    _pip(
+        "install", "--target", made, "--no-deps", f"cupy-cuda13x=={CUPY}", "cuda-pathfinder", *CUDA
+    )
     _pip("install", "--target", tools, *TOOLS)
     runtime = _runtime_module(made, work, tools)
     _libraries(made, work, runtime)
     installed = made / "fake_cuda"
-    (sanitized,) = re.findall(r'^SANITIZED = "(.*)"', (installed / "__init__.py").read_text(), re.MULTILINE)
+    (sanitized,) = re.findall(
+        r'^SANITIZED = "(.*)"', (installed / "__init__.py").read_text(), re.MULTILINE
+    )
     for fibers in ([], ["-DFIBERS"]):  # what every kernel includes
         _headers_ahead(made, "cupy_kernel.h", "plain", ["-O1", *fibers])
         _headers_ahead(made, "kernel.h", "plain", ["-O1", *fibers])
@@ -130,27 +161,54 @@ def _build(made: Path, work: Path) -> None:
     for old in (*api.glob("runtime.*.so"), *(made / "cupy" / "cuda").glob("thrust.*so")):
         old.unlink()
     link = ["-L", installed, "-lfake_cuda", "-Wl,-rpath,$ORIGIN/../../../fake_cuda"]
-    _run(COMPILER, "-shared", runtime, "-o", api / f"runtime.{sysconfig.get_config_var('SOABI')}.so", *link)
+    _run(
+        COMPILER,
+        "-shared",
+        runtime,
+        "-o",
+        api / f"runtime.{sysconfig.get_config_var('SOABI')}.so",
+        *link,
+    )
     (installed / "thrust.py").rename(made / "cupy" / "cuda" / "thrust.py")
     with (made / "cupy_backends" / "__init__.py").open("a") as file:
-        file.write("import fake_cuda  # stands in for CUDA, before anything asks for the real one\n")
+        file.write(
+            "import fake_cuda  # stands in for CUDA, before anything asks for the real one\n"
+        )
 
 
 def _runtime_module(made: Path, work: Path, tools: Path) -> Path:
     """CuPy's runtime module as an object file that takes CUDA's runtime from elsewhere."""
     (found,) = made.glob("cupy_cuda13x-*.dist-info")
     version = found.name.removesuffix(".dist-info").split("-")[1]
-    # pip looks at the package's name and version; that needs no search for CUDA, and nothing is built
+    # pip looks at the package's name and version; that needs no search for CUDA, and nothing is
+    # built
     environment = {"PYTHONPATH": str(tools), "CUPY_INSTALL_USE_STUB": "1"}
     options = ("--no-binary", "cupy", "--no-deps", "--no-build-isolation", "-d", work)
     _pip("download", *options, f"cupy=={version}", environment=environment)
     (packed,) = work.glob("cupy-*.tar.gz")
     _run("tar", "xzf", packed, "-C", work, "--strip-components=1")
     source = work / "cupy_backends" / "cuda" / "api" / "runtime.pyx"
-    cython = [sys.executable, "-m", "cython", "-3", "--cplus", "-X", "always_allow_keywords=True", "-E", DEFINED]
+    cython = [
+        sys.executable,
+        "-m",
+        "cython",
+        "-3",
+        "--cplus",
+        "-X",
+        "always_allow_keywords=True",
+        "-E",
+        DEFINED,
+    ]
     _run(*cython, source, cwd=work, environment=environment)
     includes = [INCLUDE, made / "nvidia" / "cu13" / "include", HERE / "installed", np.get_include()]
-    options_of_cpp = ["-O1", "-std=c++17", "-fPIC", "-w", '-DCYTHON_EXTERN_C=extern "C"', "-D_FORCE_INLINES=1"]
+    options_of_cpp = [
+        "-O1",
+        "-std=c++17",
+        "-fPIC",
+        "-w",
+        '-DCYTHON_EXTERN_C=extern "C"',
+        "-D_FORCE_INLINES=1",
+    ]
     _run(
         COMPILER,
         *options_of_cpp,
@@ -165,7 +223,8 @@ def _runtime_module(made: Path, work: Path, tools: Path) -> Path:
 
 
 def _libraries(made: Path, work: Path, runtime: Path) -> None:
-    """Ours, with a stub for whatever else CuPy takes from these libraries, and one of each name that leads to ours."""
+    """Ours, with a stub for whatever else CuPy takes from these libraries, and one of each name
+    that leads to ours."""
     installed = made / "fake_cuda"
     shutil.copytree(HERE / "installed", installed)
     objects = []
@@ -176,27 +235,52 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
         _run(COMPILER, *how, "-std=c++17", "-fPIC", "-Wall", *cuda, "-c", source, "-o", objects[-1])
     objects.remove(cudnn := work / "cudnn.o")
     libs = made / "cupy_backends" / "cuda" / "libs"
-    needed = _names("-u", runtime) | _names("-uD", *libs.glob("cublas.*.so"), *libs.glob("nvrtc.*.so"))
+    needed = _names("-u", runtime) | _names(
+        "-uD", *libs.glob("cublas.*.so"), *libs.glob("nvrtc.*.so")
+    )
     lines = ["#include <cstdio>"]
     for name in sorted(needed - _names("--defined-only", *objects)):
         code = 15 if name.startswith("cublas") else 801  # not supported
         text = f'fprintf(stderr, "fake_cuda: {name} is not there\\n"); return {code};'
         lines.append(f'extern "C" int {name}() {{ {text} }}')
     (work / "stubs.cpp").write_text("\n".join(lines))
-    _run(COMPILER, "-shared", "-fPIC", *objects, work / "stubs.cpp", "-o", installed / "libfake_cuda.so", "-ldl")
+    _run(
+        COMPILER,
+        "-shared",
+        "-fPIC",
+        *objects,
+        work / "stubs.cpp",
+        "-o",
+        installed / "libfake_cuda.so",
+        "-ldl",
+    )
     names = re.findall(r'"(lib\w+\.so\.\d+)"', (HERE / "installed" / "__init__.py").read_text())
     for name in names:
-        leads = [f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-L", installed, "-lfake_cuda", "-Wl,-rpath,$ORIGIN"]
+        leads = [
+            f"-Wl,-soname,{name}",
+            "-Wl,--no-as-needed",
+            "-L",
+            installed,
+            "-lfake_cuda",
+            "-Wl,-rpath,$ORIGIN",
+        ]
         _run(COMPILER, "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", installed / name, *leads)
     apart = made / "fake_cudnn"  # only who wants cuDNN puts this folder on the path of libraries
     apart.mkdir()
-    link = ["-L", installed, "-lfake_cuda", "-Wl,-rpath,$ORIGIN/../fake_cuda", "-Wl,-soname,libcudnn.so.9"]
+    link = [
+        "-L",
+        installed,
+        "-lfake_cuda",
+        "-Wl,-rpath,$ORIGIN/../fake_cuda",
+        "-Wl,-soname,libcudnn.so.9",
+    ]
     _run(COMPILER, "-shared", cudnn, "-o", apart / "libcudnn.so.9", *link)
 
 
 def _headers_ahead(made: Path, header: str, name: str, options: list[str]) -> None:
     """Compiles what every kernel includes: one of ours takes 0.08 s with it and 0.29 s without."""
-    headers, installed = made / "cupy" / "_core" / "include", made / "fake_cuda"
+    headers = made / "cupy" / "_core" / "include"
+    installed = made / "fake_cuda"
     own = [headers / "cupy" / "_cccl" / name for name in ("cub", "thrust", "libcudacxx")]
     target = installed / f"{header}.gch"
     target.mkdir(exist_ok=True)
@@ -212,23 +296,46 @@ def _include(*folders: object) -> list[str]:
 
 def _names(*arguments: object) -> set[str]:
     """The names of CUDA's libraries in object files."""
-    listed = subprocess.run(["nm", *map(str, arguments)], capture_output=True, text=True, check=False).stdout
+    listed = subprocess.run(
+        ["nm", *map(str, arguments)], capture_output=True, text=True, check=False
+    ).stdout
     return set(re.findall(r" ((?:cu[A-Z]|cuda[A-Z]|cublas[A-Z]|nvrtc[A-Z])\w*)", listed))
 
 
 def _pip(command: str, *arguments: object, environment: dict[str, str] | None = None) -> None:
-    _run(sys.executable, "-m", "pip", "--disable-pip-version-check", command, "-q", *arguments, environment=environment)
+    _run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        command,
+        "-q",
+        *arguments,
+        environment=environment,
+    )
 
 
-def _run(*command: object, cwd: Path | None = None, environment: dict[str, str] | None = None) -> None:
+def _run(
+    *command: object, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> None:
     words = [*map(str, command)]
     try:
-        subprocess.run(words, cwd=cwd, env=os.environ | (environment or {}), check=True, capture_output=True, text=True)
+        subprocess.run(
+            words,
+            cwd=cwd,
+            env=os.environ | (environment or {}),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     except FileNotFoundError:
         raise Unavailable(f"no {words[0]} here") from None
     except subprocess.CalledProcessError as error:
         lines = [line.strip() for line in error.stderr.splitlines() if line.strip()]
-        why = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "without a word")
+        why = next(
+            (line for line in reversed(lines) if "rror" in line),
+            lines[-1] if lines else "without a word",
+        )
         raise Unavailable(f"{' '.join(words)} ended with {error.returncode}: {why}") from None
 
 

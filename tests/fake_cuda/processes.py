@@ -1,4 +1,5 @@
-"""Processes in which CuPy runs on the stand-in: their environment, scripts, runs of `up`, the sanitizers."""
+"""Processes in which CuPy runs on the stand-in: their environment, scripts, runs of `up`, the
+sanitizers."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ TIMEOUT = 100
 
 
 def here(*, build: bool) -> Path:
-    """The stand-in's folder; the test skips by name where it cannot be had, or where it is not built and `build` does
-    not allow the minute that it takes."""
+    """The stand-in's folder; the test skips by name where it cannot be had, or where it is not
+    built and `build` does not allow the minute that it takes."""
     if (made := built()) is not None:
         return made
     if not build:
@@ -29,24 +30,28 @@ def here(*, build: bool) -> Path:
 
 
 def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
-    """The environment of a process: devices=2, memory_gb=0.5, pinned_gb=0, start_seconds=5, driver=12040,
-    vanish_after=100."""
+    """The environment of a process: devices=2, memory_gb=0.5, pinned_gb=0, start_seconds=5,
+    driver=12040, vanish_after=100."""
     found = environment()
     path = os.pathsep.join([str(folder), found["PYTHONPATH"]])
     chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
     # where the driver is found before cupy is imported, and headers
     places = {"LD_LIBRARY_PATH": folder / "fake_cuda", "CUDA_PATH": folder / "nvidia" / "cu13"}
-    return found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
+    return (
+        found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
+    )
 
 
 def with_cudnn(folder: Path, env: dict[str, str], fault: str = "") -> dict[str, str]:
-    """The same with a cuDNN that NVIDIA's frontend finds; `fault` is what goes wrong, see `tests.fake_cudnn`."""
+    """The same with a cuDNN that NVIDIA's frontend finds; `fault` is what goes wrong, see
+    `tests.fake_cudnn`."""
     libraries = os.pathsep.join([str(folder / "fake_cudnn"), env["LD_LIBRARY_PATH"]])
     return env | {"LD_LIBRARY_PATH": libraries, "FAKE_CUDNN": fault}
 
 
 def sanitized(env: dict[str, str]) -> dict[str, str]:
-    """The same for kernels of ours that are watched: the sanitizers' libraries have to come first in the process."""
+    """The same for kernels of ours that are watched: the sanitizers' libraries have to come first
+    in the process."""
     found = [_said(COMPILER, f"-print-file-name=lib{name}.so") for name in ("asan", "ubsan")]
     if not all(map(os.path.isabs, found)):
         pytest.skip(f"{COMPILER} has no address or no undefined behaviour sanitizer")
@@ -60,10 +65,14 @@ def script(code: str, env: dict[str, str], *arguments: object) -> subprocess.Com
     return command(["-c", code, *map(str, arguments)], env)
 
 
-def command(arguments: list[str], env: dict[str, str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def command(
+    arguments: list[str], env: dict[str, str], cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     """Run Python with these arguments to its end."""
     words = [sys.executable, *arguments]
-    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    return subprocess.run(
+        words, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
 
 
 def _said(*words: str) -> str:

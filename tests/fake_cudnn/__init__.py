@@ -1,9 +1,11 @@
-"""A stand-in for the module `cudnn`, NVIDIA's frontend: `cudnn.py` here, for the front of a PYTHONPATH. What stands in
-for cuDNN below NVIDIA's own frontend is `tests/fake_cuda/source/cudnn.cpp`, and takes the same words.
+"""A stand-in for the module `cudnn`, NVIDIA's frontend: `cudnn.py` here, for the front of a
+PYTHONPATH. What stands in for cuDNN below NVIDIA's own frontend is
+`tests/fake_cuda/source/cudnn.cpp`, and takes the same words.
 
-It has what `ops.cuda.conv.cudnn` calls, and computes by `ops.reference` where the strides it was told say. Device
-memory has to be the host's: `tests.fake_cuda`, or arrays of NumPy. The environment's FAKE_CUDNN says what goes wrong,
-and behind it in which pass, if not in all: "wrong conv_dgrad".
+It has what `ops.cuda.conv.cudnn` calls, and computes by `ops.reference` where the strides it was
+told say. Device memory has to be the host's: `tests.fake_cuda`, or arrays of NumPy. The
+environment's FAKE_CUDNN says what goes wrong, and behind it in which pass, if not in all: "wrong
+conv_dgrad".
 
     wrong       results are 1 % too large
     idle        nothing is written

@@ -15,7 +15,8 @@ from ops import ConvGeometry, get_backend
 data_type = Enum("data_type", "FLOAT HALF")
 heur_mode = Enum("heur_mode", "A B FALLBACK")
 numerical_note = Enum(
-    "numerical_note", "TENSOR_CORE DOWN_CONVERT_INPUTS REDUCED_PRECISION_REDUCTION NONDETERMINISTIC WINOGRAD"
+    "numerical_note",
+    ("TENSOR_CORE DOWN_CONVERT_INPUTS REDUCED_PRECISION_REDUCTION NONDETERMINISTIC WINOGRAD"),
 )
 made: list[pygraph] = []  # the graphs that were planned
 
@@ -47,8 +48,14 @@ def set_stream(handle: object, stream: int) -> None:
 class Tensor:
     """A tensor of a graph: every setter gives it back."""
 
-    def __init__(self, dim: Any = None, stride: Any = None, data_type: Any = None, uid: int = 0) -> None:
-        self.dim, self.stride, self.type, self.uid, self.output = dim, stride, data_type, uid, False
+    def __init__(
+        self, dim: Any = None, stride: Any = None, data_type: Any = None, uid: int = 0
+    ) -> None:
+        self.dim = dim
+        self.stride = stride
+        self.type = data_type
+        self.uid = uid
+        self.output = False
 
     def set_output(self, output: bool) -> Tensor:
         self.output = output
@@ -73,9 +80,13 @@ class Tensor:
     def at(self, address: int) -> np.ndarray[Any, Any]:
         """The numbers there."""
         assert address % 16 == 0, "what the real one takes for granted"
-        reach = sum((size - 1) * stride for size, stride in zip(self.dim, self.stride, strict=True)) + 1
+        reach = (
+            sum((size - 1) * stride for size, stride in zip(self.dim, self.stride, strict=True)) + 1
+        )
         flat = np.frombuffer((ctypes.c_float * reach).from_address(address), np.float32)
-        return np.lib.stride_tricks.as_strided(flat, self.dim, [4 * stride for stride in self.stride])
+        return np.lib.stride_tricks.as_strided(
+            flat, self.dim, [4 * stride for stride in self.stride]
+        )
 
 
 class pygraph:
@@ -99,13 +110,23 @@ class pygraph:
     def conv_wgrad(self, *, image: Tensor, loss: Tensor, **windows: list[int]) -> Tensor:
         return self._of("conv_wgrad", image, Tensor(), loss, windows)
 
-    def _of(self, operation: str, x: Tensor, w: Tensor, y: Tensor, windows: dict[str, list[int]]) -> Tensor:
-        self.operation, self.x, self.w, self.y, self.windows = operation, x, w, y, windows
+    def _of(
+        self, operation: str, x: Tensor, w: Tensor, y: Tensor, windows: dict[str, list[int]]
+    ) -> Tensor:
+        self.operation = operation
+        self.x = x
+        self.w = w
+        self.y = y
+        self.windows = windows
         return next(tensor for tensor in (x, w, y) if tensor.dim is None)
 
     def validate(self) -> None:
         for tensor in (self.x, self.w, self.y):
-            assert len(tensor.dim) == len(tensor.stride) == 4 and tensor.type is data_type.FLOAT and tensor.uid
+            assert (
+                len(tensor.dim) == len(tensor.stride) == 4
+                and tensor.type is data_type.FLOAT
+                and tensor.uid
+            )
 
     def build_operation_graph(self) -> None:
         made.append(self)
@@ -121,7 +142,9 @@ class pygraph:
 
     def check_support(self) -> None:
         if how(self.operation) == "lacking":
-            raise cudnnGraphNotSupportedError("No valid engine configs returned from heuristics\nand more lines")
+            raise cudnnGraphNotSupportedError(
+                "No valid engine configs returned from heuristics\nand more lines"
+            )
 
     def build_plans(self) -> None:
         """The plan is the reference."""
@@ -141,8 +164,11 @@ class pygraph:
         x, w, y = (tensor.at(places[tensor.uid]) for tensor in (self.x, self.w, self.y))
         pairs = {name: tuple(pair) for name, pair in self.windows.items()}
         groups = x.shape[1] // w.shape[1]
-        geometry = ConvGeometry(w.shape[2:], pairs["stride"], pairs["padding"], pairs["dilation"], groups)
-        ops, bigger = get_backend("numpy"), np.float32(1.01 if fault == "wrong" else 1)
+        geometry = ConvGeometry(
+            w.shape[2:], pairs["stride"], pairs["padding"], pairs["dilation"], groups
+        )
+        ops = get_backend("numpy")
+        bigger = np.float32(1.01 if fault == "wrong" else 1)
         if fault == "idle":
             return
         if self.operation == "conv_fprop":

@@ -1,8 +1,9 @@
-"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: what three steps of `single` ask of a device.
+"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: what three steps of `single` ask
+of a device.
 
-Prints a JSON object: the counts of each step, and the shapes of images that a layer had to copy because they lay
-otherwise than kernels read. Counts do not depend on the size of images while these fit into one lowering.
-PLANTED is a mistake: "copy to the host", "allocation", "copy of images".
+Prints a JSON object: the counts of each step, and the shapes of images that a layer had to copy
+because they lay otherwise than kernels read. Counts do not depend on the size of images while these
+fit into one lowering. PLANTED is a mistake: "copy to the host", "allocation", "copy of images".
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ def net_of(name: str, size: int, backend: ops.Backend) -> Net:
 
 def steps(net: Net, backend: ops.Backend) -> Iterator[dict[str, int]]:
     """The counts of one training step after the other, as the preset `single` does them."""
-    store = ParameterStore(net.params, net.initial_blobs(), load_solver("lenet_solver"), backend, in_place=True)
-    gradients, random = gradient_buffers(net), np.random.default_rng(1)
+    store = ParameterStore(
+        net.params, net.initial_blobs(), load_solver("lenet_solver"), backend, in_place=True
+    )
+    gradients = gradient_buffers(net)
+    random = np.random.default_rng(1)
     (image,) = (shape for shape in net.input_shapes.values() if len(shape) == 4)
     given = random.standard_normal(image, np.float32), np.arange(1, 1 + BATCH, dtype=np.float32)
     for number in range(3):
@@ -80,7 +84,8 @@ def plant(mistake: str, backend: Any) -> None:
 
 def main(name: str, size: int, *mistakes: str) -> None:
     """See the module's text."""
-    backend, copied = ops.get_backend("cupy"), list[tuple[int, ...]]()
+    backend = ops.get_backend("cupy")
+    copied = list[tuple[int, ...]]()
     for mistake in mistakes:
         plant(mistake, backend)
     new_images = device.new_images
@@ -90,7 +95,9 @@ def main(name: str, size: int, *mistakes: str) -> None:
         return new_images(xp, shape, dtype)
 
     device.new_images = noted
-    print(json.dumps({"steps": list(steps(net_of(name, size, backend), backend)), "copied": copied}))
+    print(
+        json.dumps({"steps": list(steps(net_of(name, size, backend), backend)), "copied": copied})
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""How the CuPy backend asks for what only real CuPy has: page-locked memory and cuBLAS's precision."""
+"""How the CuPy backend asks for what only real CuPy has: page-locked memory and cuBLAS's
+precision."""
 
 from __future__ import annotations
 
@@ -43,13 +44,17 @@ numpy.testing.assert_array_equal(backend.to_host(backend.fed(staged, numpy.float
 """
 
 
-def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_told(stand_in: Path) -> None:
+def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_told(
+    stand_in: Path,
+) -> None:
     done = script(UNLOCKED, on_fake_cuda(stand_in, pinned_gb=0))
     assert done.returncode == 0 and "no page-locked memory for " in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("size", [1, 512, 513, 4096, 5000, 77_070_336, 2**31 + 1])
-def test_page_locked_memory_is_asked_for_in_few_sizes_with_a_quarter_more_at_most(size: int) -> None:
+def test_page_locked_memory_is_asked_for_in_few_sizes_with_a_quarter_more_at_most(
+    size: int,
+) -> None:
     given = rounded(size)
     assert size <= given <= max(size + 511, size * 1.25)
     assert len({rounded(more) for more in range(1 << 16, 1 << 17, 100)}) <= 5
@@ -70,6 +75,7 @@ for precision, kind in (("full", 68), ("tf32", 77), ("bf16", 75)):
 
 
 def test_the_precision_says_how_cublas_multiplies(stand_in: Path) -> None:
-    """The numbers are those of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32, 32F_FAST_16BF."""
+    """The numbers are those of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32,
+    32F_FAST_16BF."""
     done = script(KINDS, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""The contract of array backends on real CuPy, with the stand-in for CUDA: as it is, and with our kernels watched."""
+"""The contract of array backends on real CuPy, with the stand-in for CUDA: as it is, and with our
+kernels watched."""
 
 from __future__ import annotations
 
@@ -15,12 +16,31 @@ from tests.support import ROOT
 
 def contract(which: str, env: dict[str, str], *options: str) -> tuple[int, int, str]:
     """How many of its tests passed and how many did anything else, and what pytest said."""
-    command = [sys.executable, "-m", "pytest", "tests/contracts/test_backends.py", "-k", which, "-m", "", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/contracts/test_backends.py",
+        "-k",
+        which,
+        "-m",
+        "",
+        *options,
+    ]
     command += ["-n", "2", "--dist", "load", "--color=no", "--timeout=300", "-p", "no:randomly"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=580, check=False)
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)", done.stdout)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=580, check=False
+    )
+    counts = {
+        word: int(number)
+        for number, word in re.findall((r"(\d+) " r"(passed|failed|skipped|errors?)"), done.stdout)
+    }
     passed = counts.pop("passed", 0)
-    return passed, sum(counts.values()) + (done.returncode != 0), done.stdout[-3000:] + done.stderr[-2000:]
+    return (
+        passed,
+        sum(counts.values()) + (done.returncode != 0),
+        done.stdout[-3000:] + done.stderr[-2000:],
+    )
 
 
 @pytest.mark.slow
@@ -34,5 +54,7 @@ def test_cupy_fulfils_the_whole_contract_without_a_skip(stand_in: Path) -> None:
 @pytest.mark.timeout(400)
 def test_our_kernels_touch_nothing_but_their_arrays(stand_in: Path) -> None:
     which = "cupy and (convolution or pool or lrn or embed)"
-    passed, others, said = contract(which, sanitized(on_fake_cuda(stand_in)), "-p", "fake_cuda.unpooled")
+    passed, others, said = contract(
+        which, sanitized(on_fake_cuda(stand_in)), "-p", "fake_cuda.unpooled"
+    )
     assert passed > 100 and others == 0, said

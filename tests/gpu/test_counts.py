@@ -12,39 +12,46 @@ from tests.fake_cuda.processes import command, on_fake_cuda
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-# launches and products of a step, fewer by the sums of few pixels than docs/gpu.md tells; and the largest image that a
-# test of seconds can afford
+# launches and products of a step, fewer by the sums of few pixels than docs/gpu.md tells; and the
+# largest image that a test of seconds can afford
 NETS = {"lenet": (46, 28), "caffenet": (112, 67), "resnet50": (699, 32)}
 MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 
 
 def counted(stand_in: Path, name: str, *mistakes: str) -> dict[str, Any]:
     """Of three steps; see `tests.gpu.steps`."""
-    done = command(["-m", "tests.gpu.steps", name, str(NETS[name][1]), *mistakes], on_fake_cuda(stand_in))
+    done = command(
+        ["-m", "tests.gpu.steps", name, str(NETS[name][1]), *mistakes], on_fake_cuda(stand_in)
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(name: str, stand_in: Path) -> None:
+def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(
+    name: str, stand_in: Path
+) -> None:
     found = counted(stand_in, name)
     first, second, third = found["steps"]
     size = NETS[name][1]
     image = (1 if name == "lenet" else 3) * size * size
     assert second == third
     assert second["launches"] + second["products"] <= min(NETS[name][0], MOST[name])
-    assert second["synchronisations"] == second["copies_to_host"] == 1  # the scores; nothing else waits for the device
+    # the scores; nothing else waits for the device
+    assert second["synchronisations"] == second["copies_to_host"] == 1
     assert second["bytes_to_host"] < 64
     assert second["allocations"] == 0 < first["allocations"]
     assert second["compilations"] == 0 < first["compilations"]
     assert second["copies_to_device"] == 2  # images and labels
     assert second["bytes_to_device"] == 2 * 4 * (image + 1)
-    assert second["copies_on_device"] == 0 and found["copied"] == []  # every layer reads and writes in place
+    # every layer reads and writes in place
+    assert second["copies_on_device"] == 0 and found["copied"] == []
 
 
 PLANTED = {
-    "copy to the host": {"copies_to_host": 2, "synchronisations": 2},  # LeNet has two layers of pooling
+    # LeNet has two layers of pooling
+    "copy to the host": {"copies_to_host": 2, "synchronisations": 2},
     "allocation": {"allocations": 2},
     "copy of images": {},
 }

@@ -1,4 +1,5 @@
-"""NVIDIA's own frontend of cuDNN on what stands in for cuDNN: what it makes of our graphs, engine by engine."""
+"""NVIDIA's own frontend of cuDNN on what stands in for cuDNN: what it makes of our graphs, engine
+by engine."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ REASON = "pip install --no-deps nvidia-cudnn-frontend cuda-bindings cuda-pathfin
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(importlib.util.find_spec("cudnn") is None, reason=f"NVIDIA's frontend is not here: {REASON}"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("cudnn") is None,
+        reason=(f"NVIDIA's frontend is not here: {REASON}"),
+    ),
 ]
 
 PASSES = """
@@ -48,8 +52,11 @@ print(ctypes.CDLL("libcudnn.so.9").fake_cudnn_ran())
 """
 
 
-def computed(stand_in: Path, precision: str, how: str, fault: str = "") -> tuple[set[int], list[str]]:
-    """Nine passes that are right: which of the stand-in's engines have run, and what the log says of each pass."""
+def computed(
+    stand_in: Path, precision: str, how: str, fault: str = ""
+) -> tuple[set[int], list[str]]:
+    """Nine passes that are right: which of the stand-in's engines have run, and what the log says
+    of each pass."""
     done = script(PASSES, with_cudnn(stand_in, on_fake_cuda(stand_in), fault), precision, how)
     assert done.returncode == 0, done.stderr
     ran = int(done.stdout)
@@ -58,7 +65,9 @@ def computed(stand_in: Path, precision: str, how: str, fault: str = "") -> tuple
     return {engine for engine in range(5) if ran >> engine & 1}, found
 
 
-def test_engines_that_round_or_change_or_take_too_much_memory_are_passed_over(stand_in: Path) -> None:
+def test_engines_that_round_or_change_or_take_too_much_memory_are_passed_over(
+    stand_in: Path,
+) -> None:
     ran, told = computed(stand_in, "full", "deterministic")
     assert ran == {4} and all(line.startswith("taken, not timed; error") for line in told)
 
@@ -69,12 +78,15 @@ def test_one_whose_sums_change_from_run_to_run_is_tried_where_that_may_be(stand_
 
 
 def test_tensor_cores_are_tried_where_factors_may_be_rounded(stand_in: Path) -> None:
-    ran, told = computed(stand_in, "tf32", "fastest", "wrong")  # off by 1 %, so that the results are lowering's
+    # off by 1 %, so that the results are lowering's
+    ran, told = computed(stand_in, "tf32", "fastest", "wrong")
     assert ran == {0} and all("expected at most 5e-03; lowered" in line for line in told)
 
 
 FAULTS = {
-    "wrong": "differs from lowering by 1.0e-02 of the greatest value, expected at most 1e-04; lowered",
+    "wrong": (
+        "differs from lowering by 1.0e-02 of the greatest value, expected at most 1e-04; lowered"
+    ),
     "idle": "differs from lowering by ",
     "lacking": "no plan that runs (",
     "failing": "no plan that runs (",
@@ -83,17 +95,26 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_cudnn_is_told_for_each_pass_and_lowering_computes(fault: str, stand_in: Path) -> None:
+def test_a_fault_of_cudnn_is_told_for_each_pass_and_lowering_computes(
+    fault: str, stand_in: Path
+) -> None:
     _, told = computed(stand_in, "full", "fastest", fault)
     assert all(FAULTS[fault] in line and line.endswith("; lowered") for line in told), told
 
 
-@pytest.mark.skipif(Path(sysconfig.get_path("purelib"), "nvidia/cudnn").exists(), reason="cuDNN itself is here")
+@pytest.mark.skipif(
+    Path(sysconfig.get_path("purelib"), "nvidia/cudnn").exists(), reason="cuDNN itself is here"
+)
 def test_without_cudnn_itself_the_package_to_install_is_named(stand_in: Path) -> None:
-    code = "import logging; from ops import get_backend; print(get_backend('cupy', cudnn='fastest').tries)"
+    code = (
+        "import logging; from ops import get_backend; print(get_backend('cupy', "
+        "cudnn='fastest').tries)"
+    )
     done = script(code, on_fake_cuda(stand_in))
     assert done.stdout == "False\n"
-    assert "there is no libcudnn.so.9: install nvidia-cudnn-cu13); convolutions are lowered" in done.stderr
+    assert (
+        "there is no libcudnn.so.9: install nvidia-cudnn-cu13); convolutions are lowered"
+    ) in done.stderr
 
 
 @pytest.mark.parametrize("fault", ["", "wrong"])
@@ -101,12 +122,17 @@ def test_a_whole_run_trains_what_the_cpu_trains_whatever_cudnn_computes(
     fault: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
-    cluster = placed(configure(tmp_path / "device", "replicas", workers=2, iterations=ITERATIONS), TWO)
+    cluster = placed(
+        configure(tmp_path / "device", "replicas", workers=2, iterations=ITERATIONS), TWO
+    )
     for name, value in with_cudnn(stand_in, on_fake_cuda(stand_in, devices=2), fault).items():
         monkeypatch.setenv(name, value)
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
     equals_single(run_directory(cluster), reference.arrays)
     told = [event["text"] for event in events(run_directory(cluster), "warning")]
-    assert len(told) == (5 if fault else 0)  # one for each pass of LeNet's convolutions, of both replicas
-    assert all("differs from lowering by 1.0e-02" in text and text.endswith("; lowered") for text in told), told
+    # one for each pass of LeNet's convolutions, of both replicas
+    assert len(told) == (5 if fault else 0)
+    assert all(
+        "differs from lowering by 1.0e-02" in text and text.endswith("; lowered") for text in told
+    ), told

@@ -1,4 +1,5 @@
-"""Operations that come again with the same arrays: whatever those hold by then, and wherever arrays and scratch lie."""
+"""Operations that come again with the same arrays: whatever those hold by then, and wherever arrays
+and scratch lie."""
 
 from __future__ import annotations
 
@@ -85,7 +86,9 @@ for turn in range(4):
 """
 
 
-def test_arrays_that_lie_elsewhere_or_otherwise_and_scratch_that_has_moved_are_told_apart(stand_in: Path) -> None:
+def test_arrays_that_lie_elsewhere_or_otherwise_and_scratch_that_has_moved_are_told_apart(
+    stand_in: Path,
+) -> None:
     done = script(BEGIN + ELSEWHERE, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
 
@@ -102,6 +105,8 @@ for turn in range(2):
 """
 
 
-def test_what_is_known_of_arrays_that_come_once_takes_no_more_and_more_memory(stand_in: Path) -> None:
+def test_what_is_known_of_arrays_that_come_once_takes_no_more_and_more_memory(
+    stand_in: Path,
+) -> None:
     done = script(BEGIN + MANY, on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""The stand-in itself: what it counts, what it refuses, and that each mistake it is for makes something fail."""
+"""The stand-in itself: what it counts, what it refuses, and that each mistake it is for makes
+something fail."""
 
 from __future__ import annotations
 
@@ -80,12 +81,14 @@ REFUSED = {
         "its source is memory of a device",
     ),
     "a product of two devices' memory is refused": (
-        "import cupy.cublas; a = cupy.ones((2, 2), 'f'); out = a.copy(); cupy.cuda.runtime.setDevice(1); "
+        "import cupy.cublas; a = cupy.ones((2, 2), 'f'); out = a.copy(); "
+        "cupy.cuda.runtime.setDevice(1); "
         "cupy.cublas.gemm('N', 'N', a, a, out)",
         "not memory of device 1",
     ),
     "threads at different barriers are told": (
-        "text = 'extern \"C\" __global__ void k() { if (threadIdx.x) __syncthreads(); else __syncwarp(3); }'; "
+        'text = \'extern "C" __global__ void k() { if (threadIdx.x) __syncthreads(); else '
+        "__syncwarp(3); }'; "
         "cupy.RawKernel(text, 'k')((1,), (2,), ())",
         "threads of a block wait at different barriers",
     ),
@@ -120,7 +123,9 @@ print(ops.to_host(ops.conv_forward(x, w, None, ConvGeometry((3, 3)))).shape)
 
 
 @pytest.mark.parametrize("planted", [False, True])
-def test_a_kernel_of_ours_that_writes_behind_its_array_ends_the_process(planted: bool, stand_in: Path) -> None:
+def test_a_kernel_of_ours_that_writes_behind_its_array_ends_the_process(
+    planted: bool, stand_in: Path
+) -> None:
     done = script(OVERRUN, sanitized(on_fake_cuda(stand_in)), *["planted"] * planted)
     assert (done.returncode != 0) == planted, done.stderr
     assert ("heap-buffer-overflow" in done.stderr) == planted, done.stderr
@@ -143,7 +148,9 @@ if sys.argv[1] == "after":
 """
 
 
-def test_cuda_in_a_child_of_a_process_that_has_started_it_is_refused_and_told(stand_in: Path) -> None:
+def test_cuda_in_a_child_of_a_process_that_has_started_it_is_refused_and_told(
+    stand_in: Path,
+) -> None:
     done = script(FORKS, on_fake_cuda(stand_in), "before")
     assert "cudaErrorInitializationError" in done.stdout, done.stdout
     assert "forks after it has started the driver" in done.stderr

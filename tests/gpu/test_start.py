@@ -1,4 +1,5 @@
-"""How a device begins; what is told where it is missing, too old, too small or lost: a line, the right exit code."""
+"""How a device begins; what is told where it is missing, too old, too small or lost: a line, the
+right exit code."""
 
 from __future__ import annotations
 
@@ -45,12 +46,16 @@ def run(command: str, cluster: Path, env: dict[str, str]) -> tuple[int, str]:
 
 
 def on_device(folder: Path, devices: str = '{ "*" = "cuda:0" }', **options: object) -> Path:
-    return placed(configure(folder, "replicas", workers=2, **({"iterations": 30} | options)), devices)
+    return placed(
+        configure(folder, "replicas", workers=2, **({"iterations": 30} | options)), devices
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_driver_that_starts_for_five_seconds_is_no_silence(stand_in: Path, tmp_path: Path) -> None:
+def test_a_driver_that_starts_for_five_seconds_is_no_silence(
+    stand_in: Path, tmp_path: Path
+) -> None:
     cluster = on_device(tmp_path, iterations=3)
     code, said = run("up", cluster, on_fake_cuda(stand_in, start_seconds=5))
     assert code == 0, said
@@ -63,7 +68,8 @@ def test_without_cupy_check_says_what_to_install(tmp_path: Path) -> None:
     code, said = run("check", on_device(tmp_path), environment())
     assert code == 2
     assert said == (
-        "cluster.toml:3: train.devices: found cuda:0, but here cupy is not installed: install the extra 'gpu' or "
+        "cluster.toml:3: train.devices: found cuda:0, but here cupy is not installed: "
+        "install the extra 'gpu' or "
         "cupy-cuda13x[ctk]"
     )
 
@@ -75,20 +81,27 @@ def test_a_run_on_gpus_is_planned_where_there_are_none(tmp_path: Path) -> None:
 
 CHECKED = {
     "no driver": ({}, "there is no NVIDIA driver (libcuda.so.1 cannot be loaded): install one"),
-    "a driver too old": ({"driver": 12040}, "the driver is too old: it is for CUDA 12.4, this cupy needs 13.0: update"),
+    "a driver too old": (
+        {"driver": 12040},
+        ("the driver is too old: it is for CUDA 12.4, this cupy needs 13.0: update"),
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", CHECKED)
-def test_check_refuses_what_it_can_know_with_exit_code_2(case: str, stand_in: Path, tmp_path: Path) -> None:
+def test_check_refuses_what_it_can_know_with_exit_code_2(
+    case: str, stand_in: Path, tmp_path: Path
+) -> None:
     settings, told = CHECKED[case]
     env = on_fake_cuda(stand_in, **settings)
     if case == "no driver":
         del env["LD_LIBRARY_PATH"]
     code, said = run("check", on_device(tmp_path), env)
-    assert code == 2 and f"cluster.toml:3: train.devices: found cuda:0, but here {told}" in said, said
+    assert (
+        code == 2 and (f"cluster.toml:3: train.devices: found cuda:0, but here {told}") in said
+    ), said
     assert said.count("\n") == 0
 
 
@@ -100,8 +113,18 @@ def test_a_driver_for_a_later_cuda_than_cupys_is_taken(stand_in: Path, tmp_path:
 
 
 LAUNCHED = {
-    "no device": ({"devices": 0}, "cuda:0", 16, "the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all"),
-    "a number too high": ({"devices": 1}, "cuda:3", 16, "found device 3, expected 0 to 0: this machine has 1"),
+    "no device": (
+        {"devices": 0},
+        "cuda:0",
+        16,
+        ("the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all"),
+    ),
+    "a number too high": (
+        {"devices": 1},
+        "cuda:3",
+        16,
+        ("found device 3, expected 0 to 0: this machine has 1"),
+    ),
     "no memory for a process": (
         {"memory_gb": 0.0005},
         "cuda:0",
@@ -112,7 +135,10 @@ LAUNCHED = {
         {"memory_gb": 0.0015},
         "cuda:0",
         16,
-        "cuBLAS does not start (CUBLASError: CUBLAS_STATUS_ALLOC_FAILED); often the device's memory does not suffice",
+        (
+            "cuBLAS does not start (CUBLASError: CUBLAS_STATUS_ALLOC_FAILED); often the device's "
+            "memory does not suffice"
+        ),
     ),
     "no memory for the net": (
         {"memory_gb": 0.004},
@@ -126,7 +152,9 @@ LAUNCHED = {
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", LAUNCHED)
-def test_what_shows_when_a_device_is_taken_ends_with_exit_code_3(case: str, stand_in: Path, tmp_path: Path) -> None:
+def test_what_shows_when_a_device_is_taken_ends_with_exit_code_3(
+    case: str, stand_in: Path, tmp_path: Path
+) -> None:
     settings, device, batch, told = LAUNCHED[case]
     cluster = on_device(tmp_path, f'{{ "*" = "{device}" }}', batch=batch)
     code, said = run("up", cluster, on_fake_cuda(stand_in, **settings))
@@ -142,7 +170,10 @@ def test_a_device_that_is_lost_ends_the_run_with_exit_code_4_and_the_name_of_its
     cluster = on_device(tmp_path, '{ "replica-1" = "cuda:0" }', iterations=1000)
     code, said = run("up", cluster, on_fake_cuda(stand_in, vanish_after=1500))
     assert code == 4, said
-    assert said.startswith("replica-1 (process replica-1 on ") and "cudaErrorDevicesUnavailable" in said, said
+    assert (
+        said.startswith("replica-1 (process replica-1 on ")
+        and "cudaErrorDevicesUnavailable" in said
+    ), said
 
 
 PLANTED = """
@@ -154,7 +185,9 @@ cupy.zeros(1)  # in the nursery, before it forks the role processes
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_a_program_that_uses_cuda_before_the_fork_ends_with_that_as_its_cause(stand_in: Path, tmp_path: Path) -> None:
+def test_a_program_that_uses_cuda_before_the_fork_ends_with_that_as_its_cause(
+    stand_in: Path, tmp_path: Path
+) -> None:
     (tmp_path / "planted.py").write_text(PLANTED)
     cluster = on_device(tmp_path)
     cluster.write_text('program = "planted"\n' + cluster.read_text())
@@ -171,9 +204,17 @@ def test_time_tells_the_device_that_it_times(stand_in: Path, tmp_path: Path) -> 
     words = [*runtime_command("time", cluster.name), "--iterations", "1"]
     for more, told in (((), "on cuda:1"), (("--device", "cpu"), "on cpu")):
         done = subprocess.run(
-            [*words, *more], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100, check=False
+            [*words, *more],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
         )
-        assert done.returncode == 0 and told in done.stdout.splitlines()[0], done.stdout + done.stderr
+        assert done.returncode == 0 and told in done.stdout.splitlines()[0], (
+            done.stdout + done.stderr
+        )
 
 
 @pytest.mark.parametrize(
@@ -186,5 +227,7 @@ def test_time_tells_the_device_that_it_times(stand_in: Path, tmp_path: Path) -> 
         ({"*": "emulated:profile.json"}, "emulated"),
     ],
 )
-def test_a_command_without_a_topology_takes_the_device_of_single_or_the_first_named(devices, expected) -> None:
+def test_a_command_without_a_topology_takes_the_device_of_single_or_the_first_named(
+    devices, expected
+) -> None:
     assert device_of(devices) == expected

@@ -1,4 +1,5 @@
-"""Whole runs of every preset on the devices of the stand-in: real processes, real CuPy, two devices."""
+"""Whole runs of every preset on the devices of the stand-in: real processes, real CuPy, two
+devices."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.fake_cuda.processes import on_fake_cuda
 from tests.support import configure, events, run_directory, run_up, train
 
 EQUAL = tuple(name for name in PRESETS if PRESETS[name].equals_single)
-LEARNING = tuple(name for name in PRESETS if name not in EQUAL)  # what they learn depends on who comes first
+# what they learn depends on who comes first
+LEARNING = tuple(name for name in PRESETS if name not in EQUAL)
 ITERATIONS = 8
 TWO = '{ "*-0" = "cuda:0", "*" = "cuda:1" }'
 
@@ -25,7 +27,9 @@ def placed(cluster: Path, devices: str) -> Path:
     return cluster
 
 
-def trained(cluster: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> Path:
+def trained(
+    cluster: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch, **settings: object
+) -> Path:
     """Run `up` on the stand-in to a good end; its run directory."""
     for name, value in on_fake_cuda(stand_in, **settings).items():
         monkeypatch.setenv(name, value)
@@ -52,7 +56,11 @@ def equals_single(directory: Path, reference: dict[str, np.ndarray]) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("preset", EQUAL)
 def test_a_preset_that_equals_single_does_so_on_two_devices(
-    preset: str, single: dict[str, np.ndarray], stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str,
+    single: dict[str, np.ndarray],
+    stand_in: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = configure(tmp_path / "device", preset, workers=2, iterations=ITERATIONS)
     devices = '{ "*" = "cuda:1" }' if preset == "single" else TWO
@@ -67,11 +75,14 @@ def test_every_other_preset_learns_on_two_devices_what_it_learns_on_the_cpu(
     preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"workers": 2, "groups": 2, "iterations": 40, "test": True}
-    expected = train(configure(tmp_path / "cpu", preset, **options)).journal.of("test")[-1]["accuracy"]
+    expected = train(configure(tmp_path / "cpu", preset, **options)).journal.of("test")[-1][
+        "accuracy"
+    ]
     cluster = placed(configure(tmp_path / "device", preset, **options), TWO)
     found = events(trained(cluster, stand_in, monkeypatch, devices=2), "test")[-1]["accuracy"]
     assert expected > 0.6  # it has learnt: the comparison means something
-    assert found == pytest.approx(expected, abs=0.2)  # of one order of gradients; the other run has another
+    # of one order of gradients; the other run has another
+    assert found == pytest.approx(expected, abs=0.2)
 
 
 @pytest.mark.slow
@@ -80,7 +91,11 @@ def test_a_worker_and_the_fc_server_share_a_device(
     single: dict[str, np.ndarray], stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = configure(tmp_path / "device", "sync", workers=2, iterations=ITERATIONS)
-    directory = trained(placed(cluster, '{ "conv-0-0" = "cuda:0", "fc_server" = "cuda:0" }'), stand_in, monkeypatch)
+    directory = trained(
+        placed(cluster, ('{ "conv-0-0" = "cuda:0", "fc_server" = "cuda:0" }')),
+        stand_in,
+        monkeypatch,
+    )
     equals_single(directory, single)
 
 

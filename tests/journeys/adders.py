@@ -1,10 +1,21 @@
-"""A program for the tests of scripts: an adder that sums what it is told, and roles that fail in their own ways."""
+"""A program for the tests of scripts: an adder that sums what it is told, and roles that fail in
+their own ways."""
 
 from __future__ import annotations
 
 import asyncio
 
-from runtime import Actor, ActorSpec, Envelope, Message, ProgramFailed, Save, Topology, WindDown, message
+from runtime import (
+    Actor,
+    ActorSpec,
+    Envelope,
+    Message,
+    ProgramFailed,
+    Save,
+    Topology,
+    WindDown,
+    message,
+)
 
 
 @message
@@ -33,7 +44,8 @@ class Break(Message):
 
 class Adder(Actor):
     def __init__(self, *, total: int = 0, until: int = 10) -> None:
-        self._total, self._until = total, until
+        self._total = total
+        self._until = until
         self._enough = asyncio.Event()
 
     async def run(self) -> None:
@@ -72,5 +84,8 @@ ROLES = {"adder": Adder, "broken": Broken}
 def adders(role: str = "adder", until: int = 10) -> Topology:
     """A lead and one more."""
     options = {"until": until} if role == "adder" else {}
-    actors = (ActorSpec("one", role, options), ActorSpec("two", "adder", {"total": 100, "until": 10**9}))
+    actors = (
+        ActorSpec("one", role, options),
+        ActorSpec("two", "adder", {"total": 100, "until": 10**9}),
+    )
     return Topology(__name__, actors, (("one", "two"),), "one")

@@ -1,4 +1,5 @@
-"""Broken data files, weights and checkpoints for `broken_inputs`, and what all its cases begin with."""
+"""Broken data files, weights and checkpoints for `broken_inputs`, and what all its cases begin
+with."""
 
 from __future__ import annotations
 
@@ -68,7 +69,13 @@ def toml(
     strategy: str = "",
     test: str = "",
 ) -> None:
-    text = TOML.format(data=data, train=train, preset=preset, strategy=strategy, test=test and f"test = {{ {test} }}")
+    text = TOML.format(
+        data=data,
+        train=train,
+        preset=preset,
+        strategy=strategy,
+        test=test and f"test = {{ {test} }}",
+    )
     (directory / "cluster.toml").write_text(text)
 
 
@@ -122,7 +129,9 @@ def photographs(directory: Path, random: Random) -> None:
     for number, image in enumerate(images(random)):
         folder = directory / "photos" / ("cat", "do\x1b[2Jg", "a\nb")[number % 3]
         folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"{number}.{chosen(random, ('jpg', 'png'))}")
+        Image.fromarray(image.transpose(1, 2, 0)).save(
+            folder / f"{number}.{chosen(random, ('jpg', 'png'))}"
+        )
     files = sorted((directory / "photos").rglob("*.*"))
     broken(files[int(random.integers(len(files)))] if random.random() < 0.5 else files[0], random)
     toml(directory, 'format = "images", source = "photos"')
@@ -130,7 +139,9 @@ def photographs(directory: Path, random: Random) -> None:
 
 def hdf5(directory: Path, random: Random) -> None:
     with h5py.File(directory / "d.h5", "w") as file:
-        file.create_dataset("data", data=random.random((ROWS, *SHAPE), np.float32), chunks=True, compression="gzip")
+        file.create_dataset(
+            "data", data=random.random((ROWS, *SHAPE), np.float32), chunks=True, compression="gzip"
+        )
         file.create_dataset("label", data=random.integers(0, 5, ROWS).astype(np.float32))
     broken(directory / "d.h5", random)
     toml(directory, 'format = "hdf5", source = "d.h5"')
@@ -139,7 +150,9 @@ def hdf5(directory: Path, random: Random) -> None:
 def mean(directory: Path, random: Random) -> None:
     write_mean(directory / "m.binaryproto", random.random(SHAPE, np.float32))
     broken(directory / "m.binaryproto", random)
-    text = NET.replace("TRANSFORM", 'transform_param { mean_file: "m.binaryproto" scale: 0.1 mirror: true }')
+    text = NET.replace(
+        "TRANSFORM", ('transform_param { mean_file: "m.binaryproto" scale: 0.1 mirror: true }')
+    )
     (directory / "net.prototxt").write_text(text)
 
 
@@ -162,7 +175,11 @@ def weights(directory: Path, random: Random) -> None:
 
 def resumed(directory: Path, random: Random) -> None:
     """A checkpoint that is broken, another net's, another solver's, or of another iteration."""
-    arrays = {f"{layer}.{at}": blob for layer, blobs in _weights(random).items() for at, blob in enumerate(blobs)}
+    arrays = {
+        f"{layer}.{at}": blob
+        for layer, blobs in _weights(random).items()
+        for at, blob in enumerate(blobs)
+    }
     arrays |= {f"{name}.history": blob for name, blob in arrays.items()}
     iteration = chosen(random, ("1", "0", "2", "7", "-1", "x", "99999999999999999999"))
     match int(random.integers(4)):
@@ -184,13 +201,21 @@ def resumed(directory: Path, random: Random) -> None:
 def text(directory: Path, random: Random) -> None:
     (directory / "t").write_bytes(mutated(b"The quick brown fox. " * 200, random))
     options = {"streams": random.choice(LENGTHS), "length": random.choice(LENGTHS)}
-    part = chosen(random, ("['0', '0.9']", "['nan', '1']", "['1', '0']", "['a']", "['0', '1', '2']"))
+    part = chosen(
+        random, ("['0', '0.9']", "['nan', '1']", "['1', '0']", "['a']", "['0', '1', '2']")
+    )
     numbers = ", ".join(f"{key} = {value}" for key, value in options.items())
     alphabet = chosen(random, ("", ', alphabet = "T"', ', alphabet = "TTT"'))
-    toml(directory, f'format = "text", source = "t", {numbers}, part = {part}{alphabet}', train='solver = "char_lstm"')
+    toml(
+        directory,
+        (f'format = "text", source = "t", {numbers}, part = {part}{alphabet}'),
+        train='solver = "char_lstm"',
+    )
     path = directory / "cluster.toml"
     path.write_text(
-        path.read_text().replace('"net.prototxt"', '"char_lstm"').replace('solver = "solver.prototxt"\n', "")
+        path.read_text()
+        .replace('"net.prototxt"', '"char_lstm"')
+        .replace('solver = "solver.prototxt"\n', "")
     )
 
 
@@ -200,7 +225,9 @@ def bombs(directory: Path, random: Random) -> None:
     match int(random.integers(6)):
         case 0:
             head = struct.pack(">4I", 0x803, huge, 1000, 1000)
-            (directory / "i").write_bytes(gzip.compress(head + bytes(1 << 24)) + gzip.compress(bytes(1 << 24)) * 100)
+            (directory / "i").write_bytes(
+                gzip.compress(head + bytes(1 << 24)) + gzip.compress(bytes(1 << 24)) * 100
+            )
             (directory / "l").write_bytes(struct.pack(">2I", 0x801, huge))
             toml(directory, 'format = "idx", images = "i", labels = "l"')
         case 1:
@@ -208,16 +235,28 @@ def bombs(directory: Path, random: Random) -> None:
             toml(directory, 'format = "cifar10", files = ["batch"]')
         case 2:
             header = struct.pack(">2I5B", huge, huge, 8, 2, 0, 0, 0)
-            _photo(directory, "png", b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", bytes(99)))
+            _photo(
+                directory,
+                "png",
+                b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", bytes(99)),
+            )
         case 3:
             made = io.BytesIO()
             Image.new("RGB", (8, 8)).save(made, "jpeg")
             size = min(huge, 65_500)
-            _photo(directory, "jpg", made.getvalue().replace(struct.pack(">2H", 8, 8), struct.pack(">2H", size, size)))
+            _photo(
+                directory,
+                "jpg",
+                made.getvalue().replace(struct.pack(">2H", 8, 8), struct.pack(">2H", size, size)),
+            )
         case 4:
             with h5py.File(directory / "d.h5", "w") as file:
-                file.create_dataset("data", (huge, 3, 64, 64), np.float32, chunks=(1, 3, 64, 64), compression="gzip")
-                file.create_dataset("label", (huge,), np.float32, chunks=(1024,), compression="gzip")
+                file.create_dataset(
+                    "data", (huge, 3, 64, 64), np.float32, chunks=(1, 3, 64, 64), compression="gzip"
+                )
+                file.create_dataset(
+                    "label", (huge,), np.float32, chunks=(1024,), compression="gzip"
+                )
             toml(directory, 'format = "hdf5", source = "d.h5"')
         case 5:
             key = chosen(random, ("size", "classes", "shape"))
@@ -240,7 +279,9 @@ def labels(directory: Path, random: Random) -> None:
     numbers = [0] * (ROWS - 1) + [int(random.integers(5, 255))]
     match int(random.integers(4)):
         case 0:
-            (directory / "i").write_bytes(struct.pack(">4I", 0x803, ROWS, 12, 10) + bytes(ROWS * 120))
+            (directory / "i").write_bytes(
+                struct.pack(">4I", 0x803, ROWS, 12, 10) + bytes(ROWS * 120)
+            )
             (directory / "l").write_bytes(struct.pack(">2I", 0x801, ROWS) + bytes(numbers))
             toml(directory, 'format = "idx", images = "i", labels = "l"')
         case 1:
@@ -248,7 +289,10 @@ def labels(directory: Path, random: Random) -> None:
             toml(directory, 'format = "lmdb", source = "db"')
         case 2:
             with h5py.File(directory / "d.h5", "w") as file:
-                file["data"], file["label"] = random.random((ROWS, *SHAPE), np.float32), -np.array(numbers, np.float32)
+                file["data"], file["label"] = (
+                    random.random((ROWS, *SHAPE), np.float32),
+                    -np.array(numbers, np.float32),
+                )
             toml(directory, 'format = "hdf5", source = "d.h5"')
         case 3:
             toml(directory, SYNTHETIC.replace("classes = 5", f"classes = {ROWS}"), test=SYNTHETIC)

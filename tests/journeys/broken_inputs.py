@@ -1,4 +1,5 @@
-"""Broken inputs by kind and number, made from a seed: what `check` is given in `tests.journeys.test_broken_inputs`.
+"""Broken inputs by kind and number, made from a seed: what `check` is given in
+`tests.journeys.test_broken_inputs`.
 
 A case is a folder with a cluster.toml. Most break one thing of a run that works.
 """
@@ -34,30 +35,130 @@ from tests.journeys.broken_files import (
 )
 
 SEED = 20261123
-NUMBERS = ("0", "-1", "1e38", "-1e38", "nan", "inf", "2147483647", "4294967295", "99999999999999999999", "0.5", "7")
-WORDS = ("''", "'x\\u0000y'", "'\\u001b[31mred'", f"'{'n' * 10_000}'", "true", "-1", "0", "1e400", "nan", "inf", "[]",
-         "{}", "[[]]", "9223372036854775807", "1979-05-27", "'../../../etc/passwd'", "'/dev/zero'", "'.'", "0.5",
-         "['a']", "[1, 2]", "2147483648", "'*'", "'->'", "3")  # fmt: skip
+NUMBERS = (
+    "0",
+    "-1",
+    "1e38",
+    "-1e38",
+    "nan",
+    "inf",
+    "2147483647",
+    "4294967295",
+    "99999999999999999999",
+    "0.5",
+    "7",
+)
+WORDS = (
+    "''",
+    "'x\\u0000y'",
+    "'\\u001b[31mred'",
+    f"'{'n' * 10_000}'",
+    "true",
+    "-1",
+    "0",
+    "1e400",
+    "nan",
+    "inf",
+    "[]",
+    "{}",
+    "[[]]",
+    "9223372036854775807",
+    "1979-05-27",
+    "'../../../etc/passwd'",
+    "'/dev/zero'",
+    "'.'",
+    "0.5",
+    "['a']",
+    "[1, 2]",
+    "2147483648",
+    "'*'",
+    "'->'",
+    "3",
+)
 KEYS = (
-    "program", "run.name", "run.directory", "run.record_service_times", "run.tensorboard",
-    "machine.0.name", "machine.0.address",
-    "machine.0.cores", "machine.0.threads", "machine.0.pin", "machine.0.port", "machine.0.namespace", "launcher.kind",
-    "placement.processes", "process.0.name", "process.0.actors", "links.transport", "links.encryption",
+    "program",
+    "run.name",
+    "run.directory",
+    "run.record_service_times",
+    "run.tensorboard",
+    "machine.0.name",
+    "machine.0.address",
+    "machine.0.cores",
+    "machine.0.threads",
+    "machine.0.pin",
+    "machine.0.port",
+    "machine.0.namespace",
+    "launcher.kind",
+    "placement.processes",
+    "process.0.name",
+    "process.0.actors",
+    "links.transport",
+    "links.encryption",
     "links.shared_memory",
-    "links.credit_bytes", "links.max_message_bytes", "liveness.heartbeat_seconds", "liveness.missed",
-    "liveness.progress_seconds", "metrics.port", "metrics.address", "simulation.latency",
-    "simulation.bytes_per_second", "simulation.interfaces", "simulation.service_times", "simulation.seed",
-    "simulation.links", "train.net", "train.solver", "train.seed", "train.devices", "train.kernels",
-    "train.precision", "train.b_p", "train.weights", "train.resume", "train.max_iter", "train.base_lr",
-    "train.momentum", "train.batch", "train.data.train", "train.data.test", "train.data.shuffle",
-    "train.data.train.format", "train.data.train.shape", "train.data.train.size", "train.data.train.classes",
-    "train.data.train.seed", "train.strategy.preset", "train.strategy.workers", "train.strategy.groups",
-    "train.strategy.fan_in", "train.strategy.servers", "train.strategy.tau", "train.strategy.scheme",
-    "train.strategy.variable_batch", "train.strategy.pipeline", "train.strategy.live", "train.strategy.reproducible",
-    "train.strategy.exchange", "train.strategy.options", "train.strategy.shares", "train.gradients.format",
-    "train.gradients.links", "train.gradients.block", "train.gradients.tau",
-)  # fmt: skip
-PRESETS = ("single", "sync", "omnivore", "replicas", "sparknet", "mxnet-async", "one-weird-trick", "singa", "adam")
+    "links.credit_bytes",
+    "links.max_message_bytes",
+    "liveness.heartbeat_seconds",
+    "liveness.missed",
+    "liveness.progress_seconds",
+    "metrics.port",
+    "metrics.address",
+    "simulation.latency",
+    "simulation.bytes_per_second",
+    "simulation.interfaces",
+    "simulation.service_times",
+    "simulation.seed",
+    "simulation.links",
+    "train.net",
+    "train.solver",
+    "train.seed",
+    "train.devices",
+    "train.kernels",
+    "train.precision",
+    "train.b_p",
+    "train.weights",
+    "train.resume",
+    "train.max_iter",
+    "train.base_lr",
+    "train.momentum",
+    "train.batch",
+    "train.data.train",
+    "train.data.test",
+    "train.data.shuffle",
+    "train.data.train.format",
+    "train.data.train.shape",
+    "train.data.train.size",
+    "train.data.train.classes",
+    "train.data.train.seed",
+    "train.strategy.preset",
+    "train.strategy.workers",
+    "train.strategy.groups",
+    "train.strategy.fan_in",
+    "train.strategy.servers",
+    "train.strategy.tau",
+    "train.strategy.scheme",
+    "train.strategy.variable_batch",
+    "train.strategy.pipeline",
+    "train.strategy.live",
+    "train.strategy.reproducible",
+    "train.strategy.exchange",
+    "train.strategy.options",
+    "train.strategy.shares",
+    "train.gradients.format",
+    "train.gradients.links",
+    "train.gradients.block",
+    "train.gradients.tau",
+)
+PRESETS = (
+    "single",
+    "sync",
+    "omnivore",
+    "replicas",
+    "sparknet",
+    "mxnet-async",
+    "one-weird-trick",
+    "singa",
+    "adam",
+)
 
 
 def write(directory: Path, kind: str, number: int) -> list[str]:
@@ -80,7 +181,8 @@ def keys(directory: Path, random: Random) -> list[str]:
 
 
 def _scrambled(path: Path, random: Random) -> None:
-    """Words and signs left out, doubled, swapped, or taken from elsewhere; now and then any bytes."""
+    """Words and signs left out, doubled, swapped, or taken from elsewhere; now and then any
+    bytes."""
     if random.random() < 0.15:
         broken(path, random)
         return
@@ -157,15 +259,34 @@ def names(directory: Path, random: Random) -> None:
     (directory / "folder").mkdir()
     os.mkfifo(directory / "folder" / "data.mdb")
     (directory / "loop").symlink_to("loop")
-    wanted = ("'pipe'", "'pipe.h5'", "'pipe.caffemodel'", "'pipe.safetensors'", "'folder'", "'.'", "'loop'",
-              "'/dev/zero'", "'/dev/full'", "'/proc/kmsg'", "'/proc/self/mem'", '"a\\u0000b"', f"'{'n' * 10_000}'",
-              f"'{'d/' * 3_000}'", '"\\u001b]0;x\\u0007"', '"a\\nb"', "'pipe/x'", "''", '"\\u202e"')  # fmt: skip
+    wanted = (
+        "'pipe'",
+        "'pipe.h5'",
+        "'pipe.caffemodel'",
+        "'pipe.safetensors'",
+        "'folder'",
+        "'.'",
+        "'loop'",
+        "'/dev/zero'",
+        "'/dev/full'",
+        "'/proc/kmsg'",
+        "'/proc/self/mem'",
+        '"a\\u0000b"',
+        f"'{'n' * 10_000}'",
+        f"'{'d/' * 3_000}'",
+        '"\\u001b]0;x\\u0007"',
+        '"a\\nb"',
+        "'pipe/x'",
+        "''",
+        '"\\u202e"',
+    )
     PLACES[chosen(random, tuple(PLACES))](directory, chosen(random, wanted))
 
 
 def nets_beyond_reason(directory: Path, random: Random) -> None:
     """Nested, long, wide or repeated beyond reason."""
-    path, many = directory / "net.prototxt", int(random.integers(1_000, 100_000))
+    path = directory / "net.prototxt"
+    many = int(random.integers(1_000, 100_000))
     match int(random.integers(6)):
         case 0:
             path.write_text("layer { " * many)
@@ -173,14 +294,21 @@ def nets_beyond_reason(directory: Path, random: Random) -> None:
             path.write_text("unknown { x { " * many + "} } " * many)
         case 2:
             path.write_text(
-                NET.replace("TRANSFORM", "") + 'layer { name: "r" type: "ReLU" bottom: "ip" top: "ip" }\n' * many
+                NET.replace("TRANSFORM", "")
+                + ('layer { name: "r" type: "ReLU" bottom: "ip" top: "ip" }\n') * many
             )
         case 3:
-            path.write_text(NET.replace("TRANSFORM", "").replace("num_output: 5", "num_output: " + "9" * many))
+            path.write_text(
+                NET.replace("TRANSFORM", "").replace("num_output: 5", "num_output: " + "9" * many)
+            )
         case 4:
-            path.write_text(NET.replace("TRANSFORM", "").replace('top: "conv"', 'top: "conv" ' * many, 1))
+            path.write_text(
+                NET.replace("TRANSFORM", "").replace('top: "conv"', 'top: "conv" ' * many, 1)
+            )
         case 5:
-            path.write_text(NET.replace("TRANSFORM", "").replace('"small"', '"' + "\\033" * many + '"'))
+            path.write_text(
+                NET.replace("TRANSFORM", "").replace('"small"', '"' + "\\033" * many + '"')
+            )
 
 
 def profile(directory: Path, random: Random) -> None:
@@ -194,6 +322,26 @@ def profile(directory: Path, random: Random) -> None:
 
 KINDS: dict[str, Callable[[Path, Random], list[str] | None]] = {
     one.__name__: one
-    for one in (keys, text_of_toml, text_of_net, text_of_solver, number_in_net, number_in_solver, idx, cifar, lmdb,
-                photographs, hdf5, mean, weights, resumed, text, names, bombs, nets_beyond_reason, labels, profile)
-}  # fmt: skip
+    for one in (
+        keys,
+        text_of_toml,
+        text_of_net,
+        text_of_solver,
+        number_in_net,
+        number_in_solver,
+        idx,
+        cifar,
+        lmdb,
+        photographs,
+        hdf5,
+        mean,
+        weights,
+        resumed,
+        text,
+        names,
+        bombs,
+        nets_beyond_reason,
+        labels,
+        profile,
+    )
+}

@@ -1,4 +1,5 @@
-"""Checks broken inputs in forked children of one warm process, each with its own limits; what passes is run.
+"""Checks broken inputs in forked children of one warm process, each with its own limits; what
+passes is run.
 
 Run as `python -m tests.journeys.checked DIRECTORY KIND:NUMBER ...`: prints a JSON line for each.
 """
@@ -18,20 +19,27 @@ from pathlib import Path
 from ops.backends import cpu_backend
 from roles.planning import planner
 from runtime.cli.main import main
-from runtime.recovery import up
+from runtime.recovery import up_runs
 from runtime.runs import checking, virtual_run
 from tests.journeys.broken_inputs import write
 
-IMPORTED = (cpu_backend, planner, checking, up, virtual_run)  # once, before the forks
+IMPORTED = (cpu_backend, planner, checking, up_runs, virtual_run)  # once, before the forks
 HANGS = 100.0  # seconds: by then it waits for something
 SPACE = 3 << 30  # bytes of address space beside what is there: the machine is shared
-VIRTUAL = ("--set", "simulation.clock=virtual", "--set", "run.directory=runs", "--set", "train.max_iter=2")
+VIRTUAL = (
+    "--set",
+    "simulation.clock=virtual",
+    "--set",
+    "run.directory=runs",
+    "--set",
+    "train.max_iter=2",
+)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A command in a child: its exit status, or minus a signal; what it said; seconds of processor time, so that others
-    on the machine do not count; its largest size, in MB."""
+    """A command in a child: its exit status, or minus a signal; what it said; seconds of processor
+    time, so that others on the machine do not count; its largest size, in MB."""
 
     status: int
     said: str
@@ -40,14 +48,20 @@ class Ended:
 
 
 def ended(arguments: list[str], directory: Path, limit: float) -> Ended:
-    """Run the command line in a child; after `limit` seconds of processor time it ends with its stacks."""
+    """Run the command line in a child; after `limit` seconds of processor time it ends with its
+    stacks."""
     sys.stdout.flush()
     child = os.fork()
     if not child:
         _be(arguments, directory, limit)
     _, status, used = os.wait4(child, 0)
     said = (directory / "said").read_text(errors="backslashreplace")
-    return Ended(os.waitstatus_to_exitcode(status), said, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
+    return Ended(
+        os.waitstatus_to_exitcode(status),
+        said,
+        used.ru_utime + used.ru_stime,
+        used.ru_maxrss / 1000,
+    )
 
 
 def _be(arguments: list[str], directory: Path, limit: float) -> None:
@@ -75,7 +89,12 @@ def examined(directory: Path, kind: str, number: int) -> dict[str, object]:
     """What `check` says of a case, and if it passes, `up`."""
     more = write(directory, kind, number)
     checked = ended(["check", "cluster.toml", *more], directory, 5.0)
-    found: dict[str, object] = {"kind": kind, "number": number, "check": asdict(checked), "up": None}
+    found: dict[str, object] = {
+        "kind": kind,
+        "number": number,
+        "check": asdict(checked),
+        "up": None,
+    }
     if checked.status == 0:
         found["up"] = asdict(ended(["up", "cluster.toml", *more, *VIRTUAL], directory, 60.0))
     return found

@@ -11,7 +11,8 @@ from tests.journeys.operated import Operated, operated
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small actors on one event loop, none with threads of its own; as the processes of a run with one thread."""
+    """Many small actors on one event loop, none with threads of its own; as the processes of a run
+    with one thread."""
     monkeypatch.setenv("CONVOY_THREADS", "1")
 
 

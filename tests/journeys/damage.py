@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from runtime.cluster.operators.card import FILE as OPERATOR_KEY
-from runtime.cluster.operators.card import Card
+from runtime.cluster.operators.operator_key import FILE as OPERATOR_KEY
+from runtime.cluster.operators.operator_key import OperatorKey
 from runtime.errors import ConvoyError
 from runtime.runs.checking import Resume, check
 from runtime.tracing.merging import Clock, part_of, write_clocks
@@ -30,20 +30,42 @@ TRACED = ("conv_model", "coordinator")
 PART = part_of(Path(), TRACED[0], 1).as_posix()
 # every file and folder that a run can leave
 FILES = (
-    *("run.json", "plan.json", "config.toml", "versions.json", "said.toml", "events.jsonl", "usage.jsonl", "log.csv"),
-    *("service-times.json", "tuning.json", "trace.json", "trace/clocks.json", PART, "trace", OPERATOR_KEY),
+    *(
+        "run.json",
+        "plan.json",
+        "config.toml",
+        "versions.json",
+        "said.toml",
+        "events.jsonl",
+        "usage.jsonl",
+        "log.csv",
+    ),
+    *(
+        "service-times.json",
+        "tuning.json",
+        "trace.json",
+        "trace/clocks.json",
+        PART,
+        "trace",
+        OPERATOR_KEY,
+    ),
     *("logs/conv-0-0.log", "logs", "report.html", CHECKPOINT),
 )
 HANGS_SECONDS = 20.0  # until a command that waits for a named pipe is let go
 TUNING = {
-    "choice": {"groups": 1, "momentum": 0.9, "base_lr": 0.01, "batch": 16}, "why": "it learns fastest",
-    "saturated_groups": 1, "next_groups": 1, "iteration_seconds": {"1": 0.1}, "searches": [],
-}  # fmt: skip
+    "choice": {"groups": 1, "momentum": 0.9, "base_lr": 0.01, "batch": 16},
+    "why": "it learns fastest",
+    "saturated_groups": 1,
+    "next_groups": 1,
+    "iteration_seconds": {"1": 0.1},
+    "searches": [],
+}
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that is over. `folder`: of cluster.toml; `spare`: a copy of the run directory, which stays whole."""
+    """A run that is over. `folder`: of cluster.toml; `spare`: a copy of the run directory, which
+    stays whole."""
 
     folder: Path
     directory: Path
@@ -61,7 +83,10 @@ class Finished:
 
     def contents(self) -> dict[str, tuple[object, ...]]:
         """What lies in the run directory."""
-        return {path.relative_to(self.directory).as_posix(): _about(path) for path in self.directory.rglob("*")}
+        return {
+            path.relative_to(self.directory).as_posix(): _about(path)
+            for path in self.directory.rglob("*")
+        }
 
     def restore(self, name: str) -> None:
         """Make one file or folder whole again."""
@@ -78,25 +103,28 @@ def _about(path: Path) -> tuple[object, ...]:
     return found.st_mode, found.st_size * stat.S_ISREG(found.st_mode), content
 
 
-def changed(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> set[str]:
+def changed(
+    before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]
+) -> set[str]:
     """The files and folders of a run directory that are not as before."""
     names = before.keys() | after.keys()
     return {name.partition("/")[0] for name in names if before.get(name) != after.get(name)}
 
 
 def finished_run(folder: Path) -> Finished:
-    """Train for sixty iterations; then leave also what only some runs leave: a tuner's record, the parts of a trace
-    that a death has cut, the key of an operator."""
+    """Train for sixty iterations; then leave also what only some runs leave: a tuner's record, the
+    parts of a trace that a death has cut, the key of an operator."""
     more = "[run]\nrecord_service_times = true\ntrace = 4\n"
     cluster = configure(folder, "sync", iterations=60, more=more)
     assert run_up(cluster).returncode == 0
     directory = run_directory(cluster)
     (directory / "tuning.json").write_text(json.dumps(TUNING))
     usage = {"t": 1.0, "process": "coordinator", "actors": {}}
-    (directory / "usage.jsonl").write_text(json.dumps(usage) + "\n")  # a run of less than a second leaves none
+    # a run of less than a second leaves none
+    (directory / "usage.jsonl").write_text(json.dumps(usage) + "\n")
     (directory / "said.toml").write_text(cluster.read_text())
     (directory / "report.html").write_text("<p>an earlier report</p>")
-    Card("127.0.0.1:9", b"u" * 32, b"p" * 32, b"s" * 32).write(directory / OPERATOR_KEY)
+    OperatorKey("127.0.0.1:9", b"u" * 32, b"p" * 32, b"s" * 32).write(directory / OPERATOR_KEY)
     write_clocks(directory, 1, 0.0, dict.fromkeys(TRACED, Clock(0.0, 0.001)))
     for process in TRACED:
         part_of(directory, process, 1).write_bytes((directory / "trace.json").read_bytes()[:20_000])
@@ -139,7 +167,9 @@ INSTEAD: dict[str, Callable[[Path], None]] = {
     "a number": partial(_as_file, content=b"7\n"),
     "an empty object": partial(_as_file, content=b"{}\n"),
     "deep": partial(_as_file, content=b"[" * 100_000),
-    "a huge number": partial(_as_file, content=b'{"t": 1e999, "choice": 1' + b"0" * 10_000 + b"}\n"),
+    "a huge number": partial(
+        _as_file, content=b'{"t": 1e999, "choice": 1' + b"0" * 10_000 + b"}\n"
+    ),
 }
 
 
@@ -170,7 +200,11 @@ def command(name: str, run: Path, out: Path) -> int:
 
 PROFILE = ("plan", "cluster.toml", "--profile", "{run}/service-times.json")
 TESTED = ("train.data.test.format=digits", "train.data.test.split=test")
-TUNED = ("train.strategy.groups='auto'", "train.strategy.preset=omnivore", "train.strategy.workers=2")
+TUNED = (
+    "train.strategy.groups='auto'",
+    "train.strategy.preset=omnivore",
+    "train.strategy.workers=2",
+)
 
 
 def _set(*settings: str) -> tuple[str, ...]:
@@ -202,7 +236,14 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "plan --learnt": (*PROFILE, "--target", "loss=0.1", "--learnt", "{run}"),
     "check from tuning": ("check", *_set("train.tuning.start={run}/tuning.json", *TUNED)),
     "check from checkpoint": ("check", *_set(f"train.resume={{run}}/{CHECKPOINT}")),
-    "predict": ("predict", f"{{run}}/{CHECKPOINT}", "--data", "format=digits,split=test", "--top", "1"),
+    "predict": (
+        "predict",
+        f"{{run}}/{CHECKPOINT}",
+        "--data",
+        "format=digits,split=test",
+        "--top",
+        "1",
+    ),
     "test": ("test", f"{{run}}/{CHECKPOINT}", *_set(*TESTED)),
     "convert": ("convert", f"{{run}}/{CHECKPOINT}", "{out}/net.onnx"),
     "connect": ("status", "--connect", f"{{run}}/{OPERATOR_KEY}"),
@@ -264,7 +305,8 @@ class Outcome:
 @contextmanager
 def let_go(pipe: Path) -> Iterator[threading.Event]:
     """Whoever waits for a named pipe is let go after a while; then the event is set."""
-    hung, over = threading.Event(), threading.Event()
+    hung = threading.Event()
+    over = threading.Event()
 
     def open_it() -> None:
         while not over.wait(HANGS_SECONDS):
@@ -282,10 +324,13 @@ def let_go(pipe: Path) -> Iterator[threading.Event]:
         thread.join()
 
 
-def outcome(name: str, run: Path, damaged: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> Outcome:
+def outcome(
+    name: str, run: Path, damaged: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> Outcome:
     """Call a command; `damaged`: the file that is, where somebody may wait for a named pipe."""
     capsys.readouterr()
-    trace, code = "", None
+    trace = ""
+    code = None
     with let_go(damaged) as hung:
         try:
             code = command(name, run, out)

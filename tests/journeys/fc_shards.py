@@ -1,4 +1,5 @@
-"""What the journeys of FC shards share: nets in which rounding stays small, runs of them, what runs differ by."""
+"""What the journeys of FC shards share: nets in which rounding stays small, runs of them, what runs
+differ by."""
 
 from __future__ import annotations
 
@@ -17,13 +18,24 @@ from tests.support import Simulated, configure, train
 
 RELU = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
 DROPOUT = RELU + ' layer { name: "drop1" type: "Dropout" bottom: "ip1" top: "ip1" }'
-CIFAR = 'data = { train = { format = "synthetic", shape = [3, 32, 32], size = 100 } }\nbase_lr = 0.001\n'
+CIFAR = (
+    'data = { train = { format = "synthetic", shape = [3, 32, 32], size = 100 } '
+    "}\nbase_lr = 0.001\n"
+)
 
 
 def run(
-    directory: Path, preset: str, *, batch: int = 10, net: str = "", train_more: str = "", **options: Any
+    directory: Path,
+    preset: str,
+    *,
+    batch: int = 10,
+    net: str = "",
+    train_more: str = "",
+    **options: Any,
 ) -> Simulated:
-    return train(configured(directory, preset, batch=batch, net=net, train_more=train_more, **options))
+    return train(
+        configured(directory, preset, batch=batch, net=net, train_more=train_more, **options)
+    )
 
 
 def configured(
@@ -36,7 +48,8 @@ def configured(
     strategy: str = "",
     **options: Any,
 ) -> Path:
-    """LeNet on digits, or `net` as text, or what `train_more` says; `strategy`: more lines of that section."""
+    """LeNet on digits, or `net` as text, or what `train_more` says; `strategy`: more lines of that
+    section."""
     cluster = configure(directory, preset, **{"iterations": 10, "batch": batch, **options})
     more = f"[train]\n{train_more}"
     if net:
@@ -55,7 +68,8 @@ def configured(
 
 
 def difference(found: Simulated, expected: Simulated, but: Sequence[str] = ()) -> float:
-    """The largest of all parameters' and histories' differences, relative to the largest number of each."""
+    """The largest of all parameters' and histories' differences, relative to the largest number of
+    each."""
     assert found.arrays.keys() == expected.arrays.keys()
     assert all(found.arrays[name].shape == array.shape for name, array in expected.arrays.items())
     return max(
@@ -66,14 +80,16 @@ def difference(found: Simulated, expected: Simulated, but: Sequence[str] = ()) -
 
 
 def lenet_with_dropout() -> str:
-    """With mean pooling: which of two nearly equal numbers is the larger, and gets the gradient, hangs on rounding."""
+    """With mean pooling: which of two nearly equal numbers is the larger, and gets the gradient,
+    hangs on rounding."""
     text = (ZOO / "lenet.prototxt").read_text()
     assert RELU in text and text.count("pool: MAX") == 2
     return text.replace(RELU, DROPOUT).replace("pool: MAX", "pool: AVE")
 
 
 def cifar10_full() -> str:
-    """With larger first weights: BVLC's are so small that after some iterations rounding shows, with `sync` as well."""
+    """With larger first weights: BVLC's are so small that after some iterations rounding shows,
+    with `sync` as well."""
     text = (ZOO / "cifar10_full.prototxt").read_text()
     assert "std: 0.0001" in text and "LRN" in text
     return text.replace("std: 0.0001", "std: 0.05").replace("std: 0.01 ", "std: 0.05 ")

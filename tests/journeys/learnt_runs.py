@@ -1,4 +1,5 @@
-"""Runs that have learnt: real gradients on the virtual clock, started as a user does it, and what they have left."""
+"""Runs that have learnt: real gradients on the virtual clock, started as a user does it, and what
+they have left."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ def cluster_in(folder: Path) -> Path:
 
 def trained(cluster: Path, name: str, *settings: str) -> Path:
     """Train; the run directory."""
-    words = [word for setting in (f"run.directory={cluster.parent / name}", *settings) for word in ("--set", setting)]
+    words = [
+        word
+        for setting in (f"run.directory={cluster.parent / name}", *settings)
+        for word in ("--set", setting)
+    ]
     assert main(["up", str(cluster), *words]) == 0
     return next((cluster.parent / name).iterdir())
 
@@ -64,7 +69,9 @@ def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
 
 
-def copied(run: Path, to: Path, was: str = "", now: str = "", more: tuple[dict[str, Any], ...] = ()) -> Path:
+def copied(
+    run: Path, to: Path, was: str = "", now: str = "", more: tuple[dict[str, Any], ...] = ()
+) -> Path:
     """The same run, but for a piece of its configuration, and with more events."""
     shutil.copytree(run, to)
     text = (to / "config.toml").read_text()

@@ -1,4 +1,5 @@
-"""The adders as a program that survives deaths, whose processes die at their start as long as a file is there."""
+"""The adders as a program that survives deaths, whose processes die at their start as long as a
+file is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A program for the tests of observers: a worker that naps in its compute thread, and who says what it hears."""
+"""A program for the tests of observers: a worker that naps in its compute thread, and who says what
+it hears."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from runtime.plan.topology import Placement
 
 
 class Worker(Actor):
-    """Naps of a hundredth of a second until its run has taken `seconds`; each second of them is noted as half a one."""
+    """Naps of a hundredth of a second until its run has taken `seconds`; each second of them is
+    noted as half a one."""
 
     def __init__(self, *, seconds: float, observer: str) -> None:
         self._seconds = seconds
@@ -38,11 +40,22 @@ class Echo:
     def worked(self, sums: Any, now: float) -> Iterator[tuple[str, dict[str, Any]]]:
         for actor, labels in sums.items():
             if "nap" in labels:
-                self._gauge("naps", "How often it was heard of.", worker=actor).set(labels["nap"][0])
+                self._gauge("naps", "How often it was heard of.", worker=actor).set(
+                    labels["nap"][0]
+                )
             event = "heard" if "nap" in labels else "processor time"
-            yield event, {"who": actor, "now": now, **{label: list(found) for label, found in labels.items()}}
+            yield (
+                event,
+                {
+                    "who": actor,
+                    "now": now,
+                    **{label: list(found) for label, found in labels.items()},
+                },
+            )
 
-    def event(self, actor: str, event: str, fields: Any, now: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    def event(
+        self, actor: str, event: str, fields: Any, now: float
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "heard of", {"who": actor, "what": event}
 
 

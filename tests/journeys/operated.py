@@ -1,4 +1,5 @@
-"""A live run for the tests of an operator's commands: LeNet in two groups, and each command typed beside it."""
+"""A live run for the tests of an operator's commands: LeNet in two groups, and each command typed
+beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Operated:
     targets: str
 
     def said(self, typed: str) -> tuple[int, str]:
-        """The exit code and the output of a command typed there. {saved} is the newest checkpoint."""
+        """The exit code and the output of a command typed there. {saved} is the newest
+        checkpoint."""
         saved = max(run_directory(self.folder / "cluster.toml").glob("checkpoint-*"), default="")
         done = subprocess.run(
             runtime_command(*typed.format(saved=saved).split()),
@@ -42,7 +44,11 @@ class Operated:
         """Follow the journal until it has one."""
         told = re.compile(rf" {event} ")
         following = subprocess.Popen(
-            runtime_command("events", "-f"), cwd=self.folder, env=environment(), stdout=subprocess.PIPE, text=True
+            runtime_command("events", "-f"),
+            cwd=self.folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             _until(following, lambda line: told.search(line) is not None)
@@ -55,12 +61,22 @@ class Operated:
 def operated(folder: Path) -> Iterator[Operated]:
     """The run, which has tested its net and gone on; it is over afterwards."""
     configure(
-        folder, "omnivore", workers=2, groups=2, iterations=10**6, batch=8, test=True, paced=True, pace=0.2,
+        folder,
+        "omnivore",
+        workers=2,
+        groups=2,
+        iterations=10**6,
+        batch=8,
+        test=True,
+        paced=True,
+        pace=0.2,
         more=METRICS,
-    )  # fmt: skip
+    )
     with (folder / "solver.prototxt").open("a") as solver:
         solver.write(TESTING)
-    up = subprocess.Popen(runtime_command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)
+    up = subprocess.Popen(
+        runtime_command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+    )
     try:
         said = _until(up, lambda line: line.startswith("test "))
         listed = re.search(r"^metrics +(\S+) lists every process$", said, re.MULTILINE)

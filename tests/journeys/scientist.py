@@ -29,11 +29,12 @@ SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
 
 
 class Scientist(Actor):
-    """Asks the coordinator for one thing after the other; emits each answer. With `ends`, so many seconds after the
-    last of them was asked for somebody winds the run down."""
+    """Asks the coordinator for one thing after the other; emits each answer. With `ends`, so many
+    seconds after the last of them was asked for somebody winds the run down."""
 
     def __init__(self, *, asks: list[dict[str, Any]], ends: float = 0.0) -> None:
-        self._asks, self._ends = asks, ends
+        self._asks = asks
+        self._ends = ends
 
     async def run(self) -> None:
         for number, given in enumerate(self._asks, 1):
@@ -92,7 +93,8 @@ def tried(
 
 
 def same(one: Simulated, other: Simulated) -> None:
-    """The same losses of the same iterations, the same parameters and histories, to the last bit."""
+    """The same losses of the same iterations, the same parameters and histories, to the last
+    bit."""
     assert one.losses() == other.losses()
     assert one.arrays.keys() == other.arrays.keys()
     for name, array in one.arrays.items():
@@ -100,4 +102,8 @@ def same(one: Simulated, other: Simulated) -> None:
 
 
 def asks(*probes: dict[str, Any], release: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-    return [{"what": "hold"}, *({"what": "probe", **one} for one in probes), {"what": "release", **(release or {})}]
+    return [
+        {"what": "hold"},
+        *({"what": "probe", **one} for one in probes),
+        {"what": "release", **(release or {})},
+    ]

@@ -17,24 +17,43 @@ TESTED = "[run]\ndirectory = 'runs'\n"
 
 
 @pytest.mark.slow
-def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(tmp_path: Path) -> None:
+def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(
+    tmp_path: Path,
+) -> None:
     cluster = configure(tmp_path, "single", iterations=10**6, test=True, paced=True)
     command = runtime_command("up", cluster.name, "--test", "--set", "train.kernels=numpy")
     with terminal(command, 80, 24, tmp_path, environment()) as screen:
-        screen.until(lambda lines: any(line.startswith("iteration ") and "elapsed" in line for line in lines))
+        screen.until(
+            lambda lines: any(line.startswith("iteration ") and "elapsed" in line for line in lines)
+        )
         screen.type(b"\x03")
         assert screen.end() == 130
         lines = [*screen.scrolled(), *screen.shown()]
     directory = run_directory(cluster)
     text = "".join(lines).replace(" ", "")  # a line that a terminal breaks may lose one
-    again = f"go on     python -m runtime up cluster.toml --resume runs/{directory.name} --set train.kernels=numpy"
+    again = (
+        f"go on     python -m runtime up cluster.toml --resume runs/{directory.name} "
+        "--set train.kernels=numpy"
+    )
     assert again.replace(" ", "") in text
-    (last,) = (index for index, line in enumerate(lines) if line.startswith("iteration ") and line.endswith("finished"))
+    (last,) = (
+        index
+        for index, line in enumerate(lines)
+        if line.startswith("iteration ") and line.endswith("finished")
+    )
     assert lines[last + 1].startswith("loss ")
-    assert [line for line in lines if line.startswith("iteration ")] == [lines[last]], "nothing of the table is left"
+    assert [line for line in lines if line.startswith("iteration ")] == [lines[last]], (
+        "nothing of the table is left"
+    )
     assert "accuracy0." in text.partition("testruns/")[2]
     done = run_up(
-        cluster, "--resume", f"runs/{directory.name}", "--set", "train.kernels=numpy", "--set", "train.max_iter=1"
+        cluster,
+        "--resume",
+        f"runs/{directory.name}",
+        "--set",
+        "train.kernels=numpy",
+        "--set",
+        "train.max_iter=1",
     )
     assert "resumes    " in done.stdout + done.stderr
 
@@ -45,7 +64,9 @@ def test_a_program_without_the_command_is_told_so_before_anything_starts(
     (tmp_path / "cluster.toml").write_text('program = "tests.journeys.idle_adders"\n' + TESTED)
     monkeypatch.chdir(tmp_path)
     assert main(["up", "--test"]) == 2
-    assert "--test: program 'tests.journeys.idle_adders' has no command 'test'" in capsys.readouterr().err
+    assert (
+        "--test: program 'tests.journeys.idle_adders' has no command 'test'"
+    ) in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 
@@ -63,11 +84,15 @@ def test_a_run_that_ends_by_itself_is_tested_and_says_nothing_of_going_on(
 
 
 @pytest.mark.parametrize("event", ["winding down", "stopped"])
-def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(tmp_path: Path, event: str) -> None:
+def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(
+    tmp_path: Path, event: str
+) -> None:
     """Its exit code is 0, as that of a run that ends by itself."""
     said: list[str] = []
     after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
-    lines = [{"t": 0.0, "actor": "a", "event": "checkpoint", "file": "checkpoint-0000003.safetensors"}]
+    lines = [
+        {"t": 0.0, "actor": "a", "event": "checkpoint", "file": "checkpoint-0000003.safetensors"}
+    ]
     for ended in ([], [{"t": 1.0, "actor": "supervisor", "event": event}]):
         text = "".join(json.dumps(line) + "\n" for line in (*lines, *ended))
         (tmp_path / "events.jsonl").write_text(text)
@@ -87,7 +112,10 @@ def test_a_run_that_ends_before_it_saved_anything_says_how_to_go_on_from_what_it
     assert main(["up", *diverges]) == 1
     assert "go on" not in capsys.readouterr().out, "it began with nothing"
     assert main(["up", "--resume", f"runs/{first}", *diverges]) == 1
-    again = f"go on     python -m runtime up cluster.toml --resume runs/{first} --set train.base_lr=1e30"
+    again = (
+        f"go on     python -m runtime up cluster.toml --resume runs/{first} --set "
+        "train.base_lr=1e30"
+    )
     assert again in capsys.readouterr().out
     assert not list(run_directory(cluster).glob("checkpoint-*"))
 
@@ -105,13 +133,30 @@ def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_befo
 ) -> None:
     """What was in memory is gone when `up` has ended."""
     runs = tmp_path / "runs"
-    first = journalled(runs, "one", {"event": "checkpoint", "file": "checkpoint-0000005.safetensors"})
-    journalled(runs, "two", {"event": "restart", "after": "one"}, {"event": "resumed", "memory": "replica-0"})
-    last = journalled(runs, "three", {"event": "restart", "after": "two"}, {"event": "resumed", "memory": "replica-0"})
+    first = journalled(
+        runs, "one", {"event": "checkpoint", "file": "checkpoint-0000005.safetensors"}
+    )
+    journalled(
+        runs,
+        "two",
+        {"event": "restart", "after": "one"},
+        {"event": "resumed", "memory": "replica-0"},
+    )
+    last = journalled(
+        runs,
+        "three",
+        {"event": "restart", "after": "two"},
+        {"event": "resumed", "memory": "replica-0"},
+    )
     said: list[str] = []
     after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
     assert after.told(4, last, None, said.append) == 4
     assert said == [f"go on     python -m runtime up cluster.toml --resume {first}"]
-    alone = journalled(runs, "four", {"event": "restart", "after": "gone"}, {"event": "resumed", "memory": "replica-0"})
+    alone = journalled(
+        runs,
+        "four",
+        {"event": "restart", "after": "gone"},
+        {"event": "resumed", "memory": "replica-0"},
+    )
     assert after.told(4, alone, None, said.append) == 4
     assert len(said) == 1

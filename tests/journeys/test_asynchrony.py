@@ -1,4 +1,5 @@
-"""Asynchronous groups train, with the staleness that theory says: g - 1 on average (Omnivore section 4)."""
+"""Asynchronous groups train, with the staleness that theory says: g - 1 on average (Omnivore
+section 4)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def mean_staleness(fields: list[dict[str, float]], skip: int) -> float:
 
 def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], float]:
     """Exponential service times of the conv phase, as theory assumes; everything else is fast."""
-    return lambda actor, label: float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
+    return lambda actor, label: (
+        float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
+    )
 
 
 @pytest.mark.few("[2]")
@@ -35,7 +38,9 @@ def test_staleness_is_g_minus_1_on_average(tmp_path: Path, groups: int) -> None:
         service_time=convolution_takes_time(draw),
         network=InprocNetwork(latency=1e-4),
     )
-    assert mean_staleness(run.journal.of("progress"), skip=groups) == pytest.approx(groups - 1, abs=0.5)
+    assert mean_staleness(run.journal.of("progress"), skip=groups) == pytest.approx(
+        groups - 1, abs=0.5
+    )
 
 
 def test_a_simulated_asynchronous_run_repeats_itself_exactly(tmp_path: Path) -> None:
@@ -67,7 +72,9 @@ def test_two_groups_of_two_have_their_own_trees_and_staleness_1(tmp_path: Path) 
     assert mean_staleness(run.journal.of("progress"), skip=2) == pytest.approx(1, abs=0.5)
 
 
-def test_all_members_of_a_group_read_one_version_of_each_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_members_of_a_group_read_one_version_of_each_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: defaultdict[tuple[int, int, str], list[int]] = defaultdict(list)
     reply = ConvModel.reply
 

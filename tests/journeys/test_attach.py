@@ -1,4 +1,5 @@
-"""Taking part in a run from another process: asking, telling, hearing; and that nothing of it disturbs the run."""
+"""Taking part in a run from another process: asking, telling, hearing; and that nothing of it
+disturbs the run."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 import runtime
 from runtime import ActorStopped, ConfigError, ProgramFailed, Refused, attach
 from runtime.cluster.clients import CLIENT
-from runtime.runs.process_run import ProcessHouse
+from runtime.runs.process_run import ProcessExecution
 from tests.journeys.adders import Add, Break, Never, Total, adders
 from tests.support import ROOT, environment
 
@@ -57,17 +58,24 @@ async def test_nothing_is_kept_of_clients_that_have_left(tmp_path: Path) -> None
         for number in range(3):
             async with attach(run.directory) as client:
                 assert (await client.ask("two", Add(number=1), Total)).total == 101 + number
-        assert isinstance(run._house, ProcessHouse)
-        house, road = run._house, run._house._road
+        assert isinstance(run._house, ProcessExecution)
+        house = run._house
+        road = run._house._road
         while house._clients._clients:  # noqa: ASYNC110  # that a link is lost has no event of its own
             await asyncio.sleep(0)
-        known = {*house._node.router._homes, *(source.peer for source in road._sources.values()), *road.queued_bytes()}
+        known = {
+            *house._node.router._homes,
+            *(source.peer for source in road._sources.values()),
+            *road.queued_bytes(),
+        }
         assert "one" in known
         assert not [name for name in known if name.startswith(CLIENT)]
         await run.tell("one", Add(number=10))
 
 
-async def test_a_client_hears_the_events_and_the_end_and_is_refused_afterwards(tmp_path: Path) -> None:
+async def test_a_client_hears_the_events_and_the_end_and_is_refused_afterwards(
+    tmp_path: Path,
+) -> None:
     launched = runtime.launch(adders(), directory=tmp_path, processes="one")
     async with launched as run, attach(run.directory) as client:
         never = asyncio.create_task(client.ask("one", Never(), Total))
@@ -95,20 +103,34 @@ async def test_what_ended_the_run_is_told_to_its_clients(tmp_path: Path) -> None
 
 
 async def test_a_client_is_told_of_its_mistakes_and_the_run_is_not(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"plan\.json: found no such file; expected the plan of a run"):
+    with pytest.raises(
+        ConfigError, match=(r"plan\.json: found no such file; expected the " r"plan of a run")
+    ):
         attach(tmp_path)
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         async with attach(run.directory) as client:
-            with pytest.raises(ConfigError, match=r"no actor of this run is called 'tow' \(did you mean 'two'\?\)"):
+            with pytest.raises(
+                ConfigError,
+                match=(r"no actor of this run is called 'tow' " r"\(did you mean 'two'\?\)"),
+            ):
                 await client.ask("tow", Add(number=1), Total)
-            with pytest.raises(Refused, match=r"^two refused Break\(\) of client-\d+-\d+: ProgramFailed: there is"):
+            with pytest.raises(
+                Refused,
+                match=(r"^two refused Break\(\) of client-\d+-\d+: " r"ProgramFailed: there is"),
+            ):
                 await client.ask("two", Break(), Total)
             await client.tell("one", Add(number=10))
         assert await run.result() == {"total": 10}
 
 
-@pytest.mark.parametrize("plan", ['{"half', "[1]", '{"placement": 3}', '{"clock": "virtual", "placement": {}}'])
-def test_a_plan_that_is_none_or_of_another_kind_of_run_is_told_in_words(tmp_path: Path, plan: str) -> None:
+@pytest.mark.parametrize(
+    "plan", ['{"half', "[1]", '{"placement": 3}', '{"clock": "virtual", "placement": {}}']
+)
+def test_a_plan_that_is_none_or_of_another_kind_of_run_is_told_in_words(
+    tmp_path: Path, plan: str
+) -> None:
     (tmp_path / "plan.json").write_text(plan)
-    with pytest.raises(ConfigError, match=r"plan\.json: .*; expected the plan of a run by this version"):
+    with pytest.raises(
+        ConfigError, match=(r"plan\.json: .*; expected the plan of a run by " r"this version")
+    ):
         attach(tmp_path)

@@ -1,4 +1,5 @@
-"""`train.data.augment` in cluster.toml: what is trained on does not depend on who reads it, and mistakes are told."""
+"""`train.data.augment` in cluster.toml: what is trained on does not depend on who reads it, and
+mistakes are told."""
 
 from __future__ import annotations
 
@@ -52,12 +53,20 @@ def test_runs_of_one_and_of_three_workers_see_the_same_images(tmp_path: Path) ->
     [
         ("brightness=-1", "train.data.augment.brightness: found -1"),
         ("scale=[0.5]", "train.data.augment.scale"),
-        ("scale=[0.9,0.2]", "train.data.augment: scale: found [0.9, 0.2], expected two rising shares, at most 1"),
-        ("saturation=0.4", "augment: saturation: found images of 1 channels, expected 3: it changes colours"),
+        (
+            "scale=[0.9,0.2]",
+            ("train.data.augment: scale: found [0.9, 0.2], expected two rising shares, at most 1"),
+        ),
+        (
+            "saturation=0.4",
+            ("augment: saturation: found images of 1 channels, expected 3: it changes colours"),
+        ),
         ("hue=0.1", "train.data.augment.hue: unknown key"),
     ],
 )
-def test_what_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, expected: str) -> None:
+def test_what_cannot_be_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, expected: str
+) -> None:
     cluster = configure(tmp_path, "single")
     assert main(["check", str(cluster), "--set", f"train.data.augment={{{said}}}"]) == 2
     assert expected in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Runs with `preset = "auto"`: every preset keeps its word, trials leave nothing, and the run is what was measured."""
+"""Runs with `preset = "auto"`: every preset keeps its word, trials leave nothing, and the run is
+what was measured."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from nets.files.checkpoint import load
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from runtime.errors import ProgramFailed
-from runtime.recovery import up
+from runtime.recovery import up_runs
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.test_startup import GONE_WITHIN, PAUSE, Start, started
@@ -34,8 +35,8 @@ def small(cluster: Path) -> Path:
 
 
 def losses(folder: Path, preset: str) -> list[float]:
-    """Of four iterations with three workers, in two groups where the preset lets one choose and does not equal one
-    process."""
+    """Of four iterations with three workers, in two groups where the preset lets one choose and
+    does not equal one process."""
     groups = 1 if PRESETS[preset].equals_single else 2
     cluster = small(configure(folder, preset, workers=3, groups=groups, iterations=4))
     return train(cluster, checkpoint=False).losses()
@@ -65,7 +66,7 @@ def auto(folder: Path, *, iterations: int = ITERATIONS, more: str = VIRTUAL) -> 
 def run(cluster: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> Path:
     """Run `up` in this process, on virtual time; the run directory."""
     monkeypatch.chdir(cluster.parent)
-    assert up.run(check(cluster, settings), RunConsole(live=False)).code == 0
+    assert up_runs.run(check(cluster, settings), RunConsole(live=False)).code == 0
     return run_directory(cluster).resolve()
 
 
@@ -78,13 +79,18 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(directory: Path, event: str) -> list[dict[str, Any]]:
     """Fields of these events."""
-    return [{k: v for k, v in told.items() if k not in ("t", "actor", "event")} for told in events(directory, event)]
+    return [
+        {k: v for k, v in told.items() if k not in ("t", "actor", "event")}
+        for told in events(directory, event)
+    ]
 
 
 @pytest.mark.slow  # trials of two presets: 10 s
 def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) -> None:
     trials, [choice] = said(tried, "trial"), said(tried, "choice")
-    assert [trial["preset"] for trial in trials] == [told["preset"] for told in said(tried, "candidate")[:2]]
+    assert [trial["preset"] for trial in trials] == [
+        told["preset"] for told in said(tried, "candidate")[:2]
+    ]
     for trial in trials:  # on virtual time a prediction is nearly exact
         assert trial["measured_seconds"] == pytest.approx(trial["predicted_seconds"], rel=0.1)
         assert trial["iterations"] >= 10
@@ -92,14 +98,19 @@ def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) 
     assert choice["preset"] == fastest["preset"]
     assert choice["why"].startswith("measured ")
     assert f'preset = "{choice["preset"]}"' in (tried / "config.toml").read_text()
-    assert {told["preset"] for told in said(tried, "left out")} == {"omnivore", "parameter-server", "singa"}
+    assert {told["preset"] for told in said(tried, "left out")} == {
+        "omnivore",
+        "parameter-server",
+        "singa",
+    }
 
 
 @pytest.mark.slow
 def test_trials_leave_their_journals_and_nothing_that_was_learnt(tried: Path) -> None:
     folders = sorted((tried / "trials").iterdir())
     assert [folder.name.partition("-")[2].partition("-")[2] for folder in folders] == [
-        told["preset"] for told in sorted(said(tried, "trial"), key=lambda told: str(told["preset"]))
+        told["preset"]
+        for told in sorted(said(tried, "trial"), key=lambda told: str(told["preset"]))
     ]
     assert [folder for folder in folders if not (folder / "events.jsonl").is_file()] == []
     assert list((tried / "trials").rglob("*.safetensors")) == []
@@ -107,15 +118,24 @@ def test_trials_leave_their_journals_and_nothing_that_was_learnt(tried: Path) ->
 
 
 @pytest.mark.slow  # after those trials
-def test_the_run_has_the_bits_of_the_preset_named_by_hand(tried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_run_has_the_bits_of_the_preset_named_by_hand(
+    tried: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [choice] = said(tried, "choice")
     workers = f"train.strategy.workers={choice['workers']}"
-    named = run(tried.parents[1] / "cluster.toml", monkeypatch, f"train.strategy.preset={choice['preset']}", workers)
+    named = run(
+        tried.parents[1] / "cluster.toml",
+        monkeypatch,
+        f"train.strategy.preset={choice['preset']}",
+        workers,
+    )
     assert not (named / "trials").exists()
     found, expected = (load(max(folder.glob("*.safetensors")))[0] for folder in (tried, named))
     assert found.keys() == expected.keys()
     assert all(found[name].tobytes() == expected[name].tobytes() for name in expected)
-    assert [told["loss"] for told in events(tried, "progress")] == [told["loss"] for told in events(named, "progress")]
+    assert [told["loss"] for told in events(tried, "progress")] == [
+        told["loss"] for told in events(named, "progress")
+    ]
 
 
 def test_check_and_plan_tell_what_up_would_try_and_go_on_with_the_best(
@@ -128,13 +148,21 @@ def test_check_and_plan_tell_what_up_would_try_and_go_on_with_the_best(
         best = [line.split()[2] for line in lines if line.startswith("candidate ")]
         assert len(best) == 8
         [choice] = [line for line in lines if line.startswith("choice ")]
-        assert choice.startswith(f"choice     preset {best[0]}  workers 2  why predicted; `up` measures {best[0]} and ")
-        assert any(best[0].startswith(line.split()[0][:4]) for line in lines[lines.index(choice) + 1 :] if line.strip())
+        assert choice.startswith(
+            f"choice     preset {best[0]}  workers 2  why predicted; `up` measures {best[0]} and "
+        )
+        assert any(
+            best[0].startswith(line.split()[0][:4])
+            for line in lines[lines.index(choice) + 1 :]
+            if line.strip()
+        )
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
-def test_a_resumed_run_takes_the_preset_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_takes_the_preset_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = auto(tmp_path)
     before = run(cluster, monkeypatch, "train.strategy.preset=mxnet-sync", "train.max_iter=4")
     checkpoint = max(before.glob("*.safetensors"))
@@ -146,11 +174,13 @@ def test_a_resumed_run_takes_the_preset_it_had(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_that_all_diverge_end_the_run_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = auto(tmp_path)
     monkeypatch.chdir(tmp_path)
     with np.errstate(all="ignore"), pytest.raises(ProgramFailed, match="training diverged"):
-        up.run(check(cluster, ["train.base_lr=1e9"]), RunConsole(live=False))
+        up_runs.run(check(cluster, ["train.base_lr=1e9"]), RunConsole(live=False))
     [directory] = (tmp_path / "runs").iterdir()
     assert len(said(directory, "trial")) == 2
     assert all("training diverged" in trial["failed"] for trial in said(directory, "trial"))
@@ -158,11 +188,15 @@ def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_a_preset_of_another_package_takes_part_if_it_says_that_it_equals_single(tmp_path: Path, install: Any) -> None:
+def test_a_preset_of_another_package_takes_part_if_it_says_that_it_equals_single(
+    tmp_path: Path, install: Any
+) -> None:
     install(BROUGHT)
     checked = check(auto(tmp_path))
     assert checked.choice is not None
-    assert "tallied" in [fields["preset"] for name, fields in checked.choice.told if name == "candidate"]
+    assert "tallied" in [
+        fields["preset"] for name, fields in checked.choice.told if name == "candidate"
+    ]
 
 
 @pytest.mark.slow
@@ -185,7 +219,9 @@ def test_ctrl_c_during_a_trial_ends_it_in_words_and_leaves_nothing(
 ) -> None:
     here = Start(auto(tmp_path, iterations=100_000, more=VIRTUAL if clock == "virtual" else ""))
     started.append(here)
-    while not any('"progress"' in path.read_text() for path in tmp_path.glob("runs/*/trials/*/events.jsonl")):
+    while not any(
+        '"progress"' in path.read_text() for path in tmp_path.glob("runs/*/trials/*/events.jsonl")
+    ):
         assert not here.ended(PAUSE), here.said(1)
         here.look()
     here.process.send_signal(signal.SIGINT)

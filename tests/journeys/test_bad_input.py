@@ -1,4 +1,5 @@
-"""What bad input gets: one readable line per mistake, exit 2 (or 3), no traceback, nothing started."""
+"""What bad input gets: one readable line per mistake, exit 2 (or 3), no traceback, nothing
+started."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ ACTORS = "coordinator, conv_model, fc_server, conv-0-0, conv-0-1"
 
 
 def images(count: int) -> bytes:
-    return (0x803).to_bytes(4, "big") + count.to_bytes(4, "big") + (28).to_bytes(4, "big") * 2 + bytes(784 * count)
+    return (
+        (0x803).to_bytes(4, "big")
+        + count.to_bytes(4, "big")
+        + (28).to_bytes(4, "big") * 2
+        + bytes(784 * count)
+    )
 
 
 def labels(count: int) -> bytes:
@@ -70,7 +76,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         {},
         [],
         [
-            f"cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected {' or '.join(PRESET_NAMES)} or "
+            "cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected "
+            f"{' or '.join(PRESET_NAMES)} or "
             "'auto' (did you mean 'omnivore'?)"
         ],
     ),
@@ -84,19 +91,36 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[train]\nmomentum = 1.5\n",
         {},
         [],
-        ["cluster.toml:2: train.momentum: found 1.5 (float), expected a number >= 0 and < 1, or 'auto'"],
+        [
+            (
+                "cluster.toml:2: train.momentum: found 1.5 (float), expected a number >= 0 "
+                "and < 1, "
+                "or 'auto'"
+            )
+        ],
     ),
     "more groups than workers": (
         "[train.strategy]\nworkers = 2\ngroups = 3\n",
         {},
         [],
-        ["cluster.toml:3: train.strategy.groups: found 3, expected at most 2, the number of workers"],
+        [
+            (
+                "cluster.toml:3: train.strategy.groups: found 3, expected at most 2, the number of "
+                "workers"
+            )
+        ],
     ),
     "more members than images in a batch": (
         "[train]\nbatch = 2\n[train.strategy]\npreset='sync'\nworkers = 3\n",
         {},
         [],
-        ["cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers cannot share a batch of 2 images"],
+        [
+            (
+                "cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers "
+                "cannot share "
+                "a batch of 2 images"
+            )
+        ],
     ),
     "unknown machine": (
         "[[process]]\nname = 'a'\nmachine = 'lokal'\nactors = ['conv-*']\n",
@@ -110,20 +134,32 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [
             "cluster.toml:3: machine[0].address: machine 'b' has address '10.1.2.3': "
-            "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
+            "launcher 'local' starts processes on this machine only (loopback address): set "
+            "launcher.kind"
         ],
     ),
     "a port that does not exist": (
         "[[machine]]\nport = 70000\n",
         {},
         [],
-        ["cluster.toml:2: machine[0].port: found 70000 (integer), expected an integer from 1 to 65535"],
+        [
+            (
+                "cluster.toml:2: machine[0].port: found 70000 (integer), expected an integer "
+                "from 1 "
+                "to 65535"
+            )
+        ],
     ),
     "a process nobody wants": (
         "[[process]]\nname = 'a'\nactors = ['worker-*']\n",
         {},
         [],
-        [f"cluster.toml:3: process[0].actors: no actor left matches ['worker-*']; the actors are {ACTORS}"],
+        [
+            (
+                "cluster.toml:3: process[0].actors: no actor left matches ['worker-*']; the actors "
+                f"are {ACTORS}"
+            )
+        ],
     ),
     "two processes of one name": (
         "[[process]]\nname = 'a'\nactors = ['conv-*']\n[[process]]\nname = 'a'\nactors = ['fc*']\n",
@@ -135,7 +171,13 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[links]\ntransport = 'udp'\n",
         {},
         [],
-        ["cluster.toml:2: links.transport: found 'udp' (string), expected 'auto' or 'ipc' or 'tcp'"],
+        [
+            (
+                "cluster.toml:2: links.transport: found 'udp' (string), expected 'auto' or "
+                "'ipc' or "
+                "'tcp'"
+            )
+        ],
     ),
     "no size": (
         "[links]\ncredit_bytes = 'lots'\n",
@@ -151,7 +193,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         {},
         [],
         [
-            "cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: kubernetes, local, manual, ray, "
+            "cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: kubernetes, "
+            "local, manual, ray, "
             "slurm, ssh)"
         ],
     ),
@@ -171,7 +214,12 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "",
         {},
         ["--set", "train.strategy.group=4"],
-        ["--set train.strategy.group=4: train.strategy.group: unknown key (did you mean 'groups'?)"],
+        [
+            (
+                "--set train.strategy.group=4: train.strategy.group: unknown key (did you mean "
+                "'groups'?)"
+            )
+        ],
     ),
     "override of a wrong type": (
         "",
@@ -193,7 +241,12 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[train]\nnet = 'lenett'\n",
         {},
         [],
-        [f"{AT_NET}lenett: no such file, and the zoo has no such name (did you mean 'lenet'?); it has {ZOO_NAMES}"],
+        [
+            (
+                f"{AT_NET}lenett: no such file, and the zoo has no such name (did you mean "
+                f"'lenet'?); it has {ZOO_NAMES}"
+            )
+        ],
     ),
     "unknown layer type": (
         OWN_NET,
@@ -208,13 +261,23 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         OWN_NET,
         net("num_output", "num_outputs"),
         [],
-        [f"{AT_NET}net.prototxt:31: unknown key 'num_outputs' in ConvolutionParameter (did you mean 'num_output'?)"],
+        [
+            (
+                f"{AT_NET}net.prototxt:31: unknown key 'num_outputs' in ConvolutionParameter (did "
+                "you mean 'num_output'?)"
+            )
+        ],
     ),
     "a prototxt that ends too early": (
         OWN_NET,
         {"net.prototxt": NET[:-2]},
         [],
-        [f"{AT_NET}net.prototxt:97: found the end of the file, expected '}}' for the block opened here"],
+        [
+            (
+                f"{AT_NET}net.prototxt:97: found the end of the file, expected '}}' for the block "
+                "opened here"
+            )
+        ],
     ),
     "unknown bottom": (
         OWN_NET,
@@ -230,7 +293,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         net("kernel_size: 5", "kernel_size: 50"),
         [],
         [
-            f"{AT_NET}net.prototxt:32: layer 'conv1': key 'convolution_param.kernel_size': convolution: "
+            f"{AT_NET}net.prototxt:32: layer 'conv1': key 'convolution_param.kernel_size': "
+            "convolution: "
             "input height is 28 (28 with padding), expected at least the kernel's extent 50"
         ],
     ),
@@ -245,7 +309,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         {"s.prototxt": SOLVER.replace('"inv"', '"invv"')},
         [],
         [
-            "cluster.toml:2: train.solver: s.prototxt:6: key 'lr_policy': found 'invv', expected one of fixed, step, "
+            "cluster.toml:2: train.solver: s.prototxt:6: key 'lr_policy': found 'invv', "
+            "expected one of fixed, step, "
             "exp, inv, multistep, poly, sigmoid (did you mean 'inv'?)"
         ],
     ),
@@ -253,7 +318,12 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         OWN_SOLVER,
         {"s.prototxt": 'base_lr: 0.1 lr_policy: "fixed"'},
         [],
-        ["cluster.toml:2: train.solver: s.prototxt:1: key 'max_iter': missing, expected an integer >= 0"],
+        [
+            (
+                "cluster.toml:2: train.solver: s.prototxt:1: key 'max_iter': missing, expected an "
+                "integer >= 0"
+            )
+        ],
     ),
     "unknown split": (
         "[train.data]\ntrain = { format = 'digits', split = 'training' }\n",
@@ -304,7 +374,12 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         idx("i.gz"),
         {"i.gz": gzip.compress(images(3))[:-20], "l": labels(3)},
         [],
-        [f"{AT_DATA}i.gz: damaged gzip file: Compressed file ended before the end-of-stream marker was reached"],
+        [
+            (
+                f"{AT_DATA}i.gz: damaged gzip file: Compressed file ended before the end-of-stream "
+                "marker was reached"
+            )
+        ],
     ),
     "a checkpoint that is not there": (
         "[train]\nresume = 'c.safetensors'\n",
@@ -332,7 +407,9 @@ def test_a_broken_input_gets_its_exact_message(
 
 def test_the_unbroken_input_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("cluster.toml").write_text(OWN_NET + "solver = 's.prototxt'\n" + idx().replace("[train.data]", "[train.data]"))
+    Path("cluster.toml").write_text(
+        OWN_NET + "solver = 's.prototxt'\n" + idx().replace("[train.data]", "[train.data]")
+    )
     for file, content in (("net.prototxt", NET), ("s.prototxt", SOLVER)):
         Path(file).write_text(content)
     Path("i").write_bytes(images(3))
@@ -345,7 +422,9 @@ def test_up_with_a_mistake_starts_nothing(tmp_path: Path) -> None:
     cluster.write_text(cluster.read_text().replace("sync", "sink"))
     done = run_up(cluster)
     assert done.returncode == 2
-    assert done.stderr.startswith("cluster.toml:11: train.strategy.preset: found 'sink' (string), expected")
+    assert done.stderr.startswith(
+        "cluster.toml:11: train.strategy.preset: found 'sink' (string), expected"
+    )
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
 
@@ -365,11 +444,14 @@ def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_port_in_use_is_named_with_its_process(tmp_path: Path) -> None:
-    with free_ports(8) as port, socket.create_server(("127.0.0.1", port)):  # those after it are for other processes
+    # those after it are for other processes
+    with free_ports(8) as port, socket.create_server(("127.0.0.1", port)):
         more = f'[links]\ntransport = "tcp"\n[[machine]]\nport = {port}\n'
         done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3
-    assert done.stderr == (f"process 'coordinator' cannot listen on tcp://127.0.0.1:{port}: Address already in use\n")
+    assert done.stderr == (
+        f"process 'coordinator' cannot listen on tcp://127.0.0.1:{port}: Address already in use\n"
+    )
 
 
 def test_an_unknown_command_is_told_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

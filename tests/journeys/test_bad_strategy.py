@@ -40,7 +40,10 @@ BROKEN = {
     ),
     "reproducible means": (
         "[train.strategy]\npreset = 'dl4j'\nreproducible = true\n",
-        "cluster.toml:3: train.strategy.reproducible: found true, but preset 'dl4j' averages models that learnt apart",
+        (
+            "cluster.toml:3: train.strategy.reproducible: found true, but preset 'dl4j' averages "
+            "models that learnt apart"
+        ),
     ),
     "reproducible gradients that are rounded where members send them": (
         "[train.gradients]\nformat = 'float16'\n[train.strategy]\nreproducible = true\n",
@@ -49,55 +52,87 @@ BROKEN = {
     ),
     "a reproducible run on a graphics card": (
         "[train]\ndevices = { 'conv-*' = 'cuda:0' }\n[train.strategy]\nreproducible = true\n",
-        "cluster.toml:2: train.devices.'conv-*': found 'cuda:0', but in a reproducible run only the CPU computes",
+        (
+            "cluster.toml:2: train.devices.'conv-*': found 'cuda:0', but in a reproducible run "
+            "only the CPU computes"
+        ),
     ),
     "reproducible races": (
         "[train.strategy]\npreset = 'adam'\nreproducible = true\n",
-        "cluster.toml:3: train.strategy.reproducible: found true, but preset 'adam' lets updates race",
+        (
+            "cluster.toml:3: train.strategy.reproducible: found true, but preset 'adam' lets "
+            "updates race"
+        ),
     ),
     "a reproducible FC phase on three servers": (
         "[train.strategy]\npreset = 'local-fc-shards'\nservers = 3\nreproducible = true\n",
-        "cluster.toml:3: train.strategy.servers: found 3, but a reproducible run's FC phase is on 1, 2, 4 or 8 servers",
+        (
+            "cluster.toml:3: train.strategy.servers: found 3, but a reproducible run's FC phase "
+            "is on 1, 2, 4 or 8 servers"
+        ),
     ),
     "reproducible updates after parts": (
-        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'b'\nvariable_batch = true\nreproducible = true\n",
+        (
+            "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'b'\nvariable_batch = "
+            "true\nreproducible = true\n"
+        ),
         "cluster.toml:4: train.strategy.variable_batch: found true, "
         "but a reproducible run adds up the gradients of all rows before it updates",
     ),
     "parts of micro-batches": (
-        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c'\nworkers = 4\nreproducible = true\n",
+        (
+            "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c'\nworkers = "
+            "4\nreproducible = true\n"
+        ),
         "cluster.toml:4: train.strategy.workers: found 4: of so many, "
         "scheme 'c' takes parts of a reproducible run's micro-batches",
     ),
     "reproducible sums of three": (
         "[train.strategy]\nfan_in = 3\nreproducible = true\n",
-        "cluster.toml:2: train.strategy.fan_in: found 3, but a reproducible run adds up in pairs: expected 2",
+        (
+            "cluster.toml:2: train.strategy.fan_in: found 3, but a reproducible run adds up in "
+            "pairs: expected 2"
+        ),
     ),
     "reproducible shares of different sizes": (
         "[train.strategy]\nshares = 'throughput'\nreproducible = true\n",
-        "cluster.toml:2: train.strategy.shares: found 'throughput', but a reproducible run's shares are 'equal'",
+        (
+            "cluster.toml:2: train.strategy.shares: found 'throughput', but a reproducible run's "
+            "shares are 'equal'"
+        ),
     ),
     "a reproducible group of three": (
         "[train.strategy]\npreset = 'sync'\nworkers = 3\nreproducible = true\n",
-        "cluster.toml:3: train.strategy.workers: found 3: a reproducible run's groups have 1, 2, 4 or 8 workers, not 3",
+        (
+            "cluster.toml:3: train.strategy.workers: found 3: a reproducible run's groups have "
+            "1, 2, 4 or 8 workers, not 3"
+        ),
     ),
     "several small batches of one": (
         "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'a'\nvariable_batch = true\n",
-        "cluster.toml:4: train.strategy.variable_batch: found true with scheme 'a', where all rows are one FC batch, "
+        "cluster.toml:4: train.strategy.variable_batch: found true with scheme 'a', where "
+        "all rows are one FC batch, "
         "expected scheme 'b' or 'c'",
     ),
     "a GPU's precision on the CPU": (
         "[train]\nprecision = 'tf32'\n",
-        "cluster.toml:2: train.precision: found 'tf32', which is how GPUs multiply, but every actor computes on the "
+        "cluster.toml:2: train.precision: found 'tf32', which is how GPUs multiply, but "
+        "every actor computes on the "
         "CPU; 'fast' or 'exact' are the CPU's, and train.devices names GPUs",
     ),
     "a graphics card in double precision": (
         "[train]\nprecision = 'double'\ndevices = { 'conv-*' = 'cuda:0' }\n",
-        "cluster.toml:3: train.devices.'conv-*': found 'cuda:0', but with precision 'double' only the CPU computes",
+        (
+            "cluster.toml:3: train.devices.'conv-*': found 'cuda:0', but with precision 'double' "
+            "only the CPU computes"
+        ),
     ),
     "an emulated device in double precision": (
         "[train]\nprecision = 'double'\ndevices = { '*' = 'emulated' }\n",
-        "cluster.toml:3: train.devices.'*': found 'emulated', but with precision 'double' only the CPU computes",
+        (
+            "cluster.toml:3: train.devices.'*': found 'emulated', but with precision 'double' "
+            "only the CPU computes"
+        ),
     ),
     "a format in double precision": (
         "[train]\nprecision = 'double'\n[train.gradients]\nformat = 'float16'\n",
@@ -116,7 +151,10 @@ BROKEN = {
     ),
     "an unmerged group larger than its batch": (
         "[train]\nbatch = 2\n[train.strategy]\npreset='mxnet-sync'\nworkers = 3\n",
-        "cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers cannot share a batch of 2 images",
+        (
+            "cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers cannot share "
+            "a batch of 2 images"
+        ),
     ),
 }
 

@@ -1,4 +1,5 @@
-"""Runs that keep the best model and end early: in every kind of preset, resumed, with groups and a tuner."""
+"""Runs that keep the best model and end early: in every kind of preset, resumed, with groups and a
+tuner."""
 
 from __future__ import annotations
 
@@ -16,21 +17,48 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 STOP = "[train.stop]\nby = 'loss'\npatience = 2\nmin_delta = 0.2\n"
 BEST = "[checkpoint]\nbest = 'accuracy'\n"
 PRESETS = [
-    ("single", 1, 1), ("sync", 2, 1), ("omnivore", 2, 2), ("replicas", 2, 1), ("firecaffe", 2, 1), ("async", 2, 1),
-    ("host-accumulate", 2, 1), ("parameter-server", 2, 1), ("one-weird-trick", 2, 1), ("local-fc-shards", 2, 1),
-    ("sparknet", 2, 1), ("adam", 2, 2),
-]  # fmt: skip
+    ("single", 1, 1),
+    ("sync", 2, 1),
+    ("omnivore", 2, 2),
+    ("replicas", 2, 1),
+    ("firecaffe", 2, 1),
+    ("async", 2, 1),
+    ("host-accumulate", 2, 1),
+    ("parameter-server", 2, 1),
+    ("one-weird-trick", 2, 1),
+    ("local-fc-shards", 2, 1),
+    ("sparknet", 2, 1),
+    ("adam", 2, 2),
+]
 
 
 def configured(
-    directory: Path, preset: str = "single", workers: int = 1, groups: int = 1, *, iterations: int = 60,
-    more: str = BEST + STOP, snapshot: int = 0, last: bool = True,
-) -> Path:  # fmt: skip
+    directory: Path,
+    preset: str = "single",
+    workers: int = 1,
+    groups: int = 1,
+    *,
+    iterations: int = 60,
+    more: str = BEST + STOP,
+    snapshot: int = 0,
+    last: bool = True,
+) -> Path:
     """A test of 40 images every four iterations."""
-    cluster = configure(directory, preset, workers=workers, groups=groups, iterations=iterations, test=True, batch=16)
+    cluster = configure(
+        directory,
+        preset,
+        workers=workers,
+        groups=groups,
+        iterations=iterations,
+        test=True,
+        batch=16,
+    )
     file = directory / "solver.prototxt"
     text = file.read_text().replace("snapshot: 0", f"snapshot: {snapshot}")
-    file.write_text(f"{text}\ntest_interval: 4 test_iter: 1\n" + ("" if last else "snapshot_after_train: false\n"))
+    file.write_text(
+        (f"{text}\ntest_interval: 4 test_iter: 1\n")
+        + ("" if last else "snapshot_after_train: false\n")
+    )
     cluster.write_text(cluster.read_text() + more)
     return cluster
 
@@ -45,10 +73,12 @@ def scores(run: Simulated, name: str = "loss") -> list[tuple[int, float]]:
 
 def ends_at(tests: list[tuple[int, float]], patience: int = 2, delta: float = 0.2) -> int:
     """The rule once more, written as a loop over the tests of a loss."""
-    best, since = tests[0][1], 0
+    best = tests[0][1]
+    since = 0
     for iteration, value in tests[1:]:
         if value < best - delta:
-            best, since = value, 0
+            best = value
+            since = 0
         else:
             since += 1
         if since == patience:
@@ -69,7 +99,9 @@ def test_a_run_ends_when_its_tests_say_so_and_keeps_its_best_model(
     best = run.journal.of("best")
     accuracies = scores(run, "accuracy")
     top = max(value for _, value in accuracies)
-    assert (best[-1]["iteration"], best[-1]["accuracy"]) == next(each for each in accuracies if each[1] == top)
+    assert (best[-1]["iteration"], best[-1]["accuracy"]) == next(
+        each for each in accuracies if each[1] == top
+    )
     arrays, facts = checkpoint.load(tmp_path / "best.safetensors")
     assert int(facts["iteration"]) == best[-1]["iteration"]
     assert set(arrays) == set(run.arrays)
@@ -77,7 +109,9 @@ def test_a_run_ends_when_its_tests_say_so_and_keeps_its_best_model(
     assert int(checkpoint.load(tmp_path / last)[1]["iteration"]) == stopped["iteration"]
 
 
-def test_a_run_that_goes_on_ends_where_the_unbroken_one_does_with_its_best_model(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_ends_where_the_unbroken_one_does_with_its_best_model(
+    tmp_path: Path,
+) -> None:
     whole = train(configured(tmp_path / "whole", snapshot=8))
     (stopped,) = whole.journal.of("stopping early")
     assert stopped["iteration"] > 8
@@ -105,13 +139,24 @@ def test_a_run_that_ended_early_goes_on_only_with_more_patience(tmp_path: Path) 
     assert train(longer).journal.of("finished")[-1]["iterations"] > ended
 
 
-def test_the_best_model_is_kept_where_no_other_is_saved_and_no_other_metadata_changes(tmp_path: Path) -> None:
+def test_the_best_model_is_kept_where_no_other_is_saved_and_no_other_metadata_changes(
+    tmp_path: Path,
+) -> None:
     run = train(configured(tmp_path / "a", iterations=8, more=BEST, last=False), checkpoint=False)
     assert not run.journal.of("checkpoint")
     assert (tmp_path / "a" / "best.safetensors").is_file()
     plain = train(configured(tmp_path / "b", iterations=8, more=""))
     facts = checkpoint.load(tmp_path / "b" / plain.journal.of("checkpoint")[-1]["file"])[1]
-    assert set(facts) == {"iteration", "images", "net", "seed", "solver", "batch", "losses", "deployment"}
+    assert set(facts) == {
+        "iteration",
+        "images",
+        "net",
+        "seed",
+        "solver",
+        "batch",
+        "losses",
+        "deployment",
+    }
 
 
 def test_where_a_checkpoint_is_due_too_the_best_model_is_that_file(tmp_path: Path) -> None:
@@ -124,7 +169,9 @@ def test_where_a_checkpoint_is_due_too_the_best_model_is_that_file(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_real_run_ends_early_with_exit_code_0_and_its_best_model_can_be_used(tmp_path: Path) -> None:
+def test_a_real_run_ends_early_with_exit_code_0_and_its_best_model_can_be_used(
+    tmp_path: Path,
+) -> None:
     cluster = configured(tmp_path, "sync", 2)
     ended = run_up(cluster)
     assert ended.returncode == 0, ended.stderr
@@ -151,11 +198,20 @@ def test_a_run_with_a_tuner_ends_early_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (["checkpoint.best=acuracy"], "a test says no such score (did you mean 'accuracy'?); it says accuracy, loss"),
-        (["train.stop={by='top5',patience=1}"], "train.stop: found 'top5', but a test says no such score"),
+        (
+            ["checkpoint.best=acuracy"],
+            ("a test says no such score (did you mean 'accuracy'?); it says accuracy, loss"),
+        ),
+        (
+            ["train.stop={by='top5',patience=1}"],
+            ("train.stop: found 'top5', but a test says no such score"),
+        ),
         (["train.stop={by='loss',patience=0}"], "train.stop.patience: found 0"),
         (["train.stop={by='loss'}"], "train.stop.patience: missing"),
-        (["train.stop={patience=3}", "train.solver='never.prototxt'"], "the solver tests at the end only"),
+        (
+            ["train.stop={patience=3}", "train.solver='never.prototxt'"],
+            "the solver tests at the end only",
+        ),
         (["checkpoint.best=loss", "train.data={train={format='digits'}}"], "but nothing is tested"),
     ],
 )

@@ -1,4 +1,5 @@
-"""A run directory may come from somebody else: no command that looks at it imports the program that it names."""
+"""A run directory may come from somebody else: no command that looks at it imports the program that
+it names."""
 
 from __future__ import annotations
 
@@ -19,10 +20,28 @@ ROLES = {{}}
 def forecast(topology): raise ValueError("asked")
 """
 LIVE = [
-    "status RUN", "logs RUN", "top RUN --once", "top RUN --json", "stack RUN", "trace start RUN", "trace stop RUN",
-    "events RUN", "report RUN", "scale RUN --workers 2", "down RUN",
-]  # fmt: skip
-OVER = ["status RUN", "logs RUN", "events RUN", "report RUN", "save RUN", "top RUN --once", "stack RUN", "down RUN"]
+    "status RUN",
+    "logs RUN",
+    "top RUN --once",
+    "top RUN --json",
+    "stack RUN",
+    "trace start RUN",
+    "trace stop RUN",
+    "events RUN",
+    "report RUN",
+    "scale RUN --workers 2",
+    "down RUN",
+]
+OVER = [
+    "status RUN",
+    "logs RUN",
+    "events RUN",
+    "report RUN",
+    "save RUN",
+    "top RUN --once",
+    "stack RUN",
+    "down RUN",
+]
 
 
 @pytest.fixture
@@ -48,17 +67,24 @@ def typed(directory: Path, commands: list[str]) -> dict[str, int]:
     """The exit code of each command."""
     found = {}
     for command in commands:
-        found[command] = main([str(directory) if word == "RUN" else word for word in command.split()])
+        found[command] = main(
+            [str(directory) if word == "RUN" else word for word in command.split()]
+        )
     return found
 
 
-async def test_no_command_that_looks_at_a_run_imports_the_program_that_it_names(marker: Path, tmp_path: Path) -> None:
-    async with runtime.launch(watched(), directory=tmp_path / "runs", liveness={"missed": 400}) as run:
+async def test_no_command_that_looks_at_a_run_imports_the_program_that_it_names(
+    marker: Path, tmp_path: Path
+) -> None:
+    async with runtime.launch(
+        watched(), directory=tmp_path / "runs", liveness={"missed": 400}
+    ) as run:
         await run.ask("deaf", Asked(), Hello)
         borrow(run.directory)
         codes = await asyncio.to_thread(typed, run.directory, LIVE)
     assert not was_imported(marker)
-    assert codes == {command: int(command.startswith("scale")) for command in LIVE}  # of a script it is refused
+    # of a script it is refused
+    assert codes == {command: int(command.startswith("scale")) for command in LIVE}
     codes = await asyncio.to_thread(typed, run.directory, OVER)
     assert [codes[command] for command in OVER[:5]] == [0, 0, 0, 0, 1]
     assert not was_imported(marker)
@@ -76,7 +102,10 @@ async def test_a_report_imports_a_program_that_its_reader_names_for_runs_of_that
         await run.end_now()
     borrow(run.directory)
     text = await asyncio.to_thread(told, run.directory, "--program=other")
-    assert "its program borrowed is not imported for a report, since a run directory may come from somebody" in text
+    assert (
+        "its program borrowed is not imported for a report, since a run directory may "
+        "come from somebody"
+    ) in text
     assert not was_imported(marker)
     text = await asyncio.to_thread(told, run.directory, "--program=borrowed")
     assert "its program borrowed does not say what was planned to be sent" in text

@@ -1,4 +1,5 @@
-"""Who follows a run whose `up` is killed, or asks one that is stopped: one line on stderr, and an exit code."""
+"""Who follows a run whose `up` is killed, or asks one that is stopped: one line on stderr, and an
+exit code."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def up(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def follower(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     """One that has shown its first line."""
     pipe = subprocess.PIPE
-    made = subprocess.Popen(runtime_command(*words), cwd=folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe)
+    made = subprocess.Popen(
+        runtime_command(*words), cwd=folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe
+    )
     assert made.stdout is not None
     assert made.stdout.readline()
     return made
@@ -58,13 +61,17 @@ def test_followers_of_a_run_whose_up_is_killed_say_so_and_fail(tmp_path: Path) -
         far = "--connect", str(directory / "operator.key")
         commands = {("events", "-f"), ("logs", "-f"), ("events", "-f", *far), ("logs", "-f", *far)}
         followers = {words: stack.enter_context(follower(tmp_path, *words)) for words in commands}
-        screen = stack.enter_context(terminal(runtime_command("top"), 120, 30, tmp_path, ENVIRONMENT))
+        screen = stack.enter_context(
+            terminal(runtime_command("top"), 120, 30, tmp_path, ENVIRONMENT)
+        )
         screen.until(lambda shown: "q: end" in "".join(shown))
         process.kill()
         for words, each in followers.items():
             _, errors = each.communicate()
             assert (words, each.returncode, errors.count(b"\n")) == (words, 1, 1)
-            assert b"the connection to " in errors and b" broke; " in errors and b"may go on" in errors
+            assert (
+                b"the connection to " in errors and b" broke; " in errors and b"may go on" in errors
+            )
         assert screen.end() == 1
         assert "broke; it may go on" in "".join(screen.shown())
 
@@ -73,7 +80,9 @@ def test_followers_of_a_run_whose_up_is_killed_say_so_and_fail(tmp_path: Path) -
 async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_has_not_read_the_end(
     tmp_path: Path,
 ) -> None:
-    launched = runtime.launch(adders(), directory=tmp_path, processes="one", operators={"address": "127.0.0.1"})
+    launched = runtime.launch(
+        adders(), directory=tmp_path, processes="one", operators={"address": "127.0.0.1"}
+    )
     async with launched as run:
         await run.ask("one", Add(number=3), Total)
         key = str(run.directory / "operator.key")
@@ -89,17 +98,33 @@ async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_h
 
 @pytest.mark.slow  # 6 s each
 @pytest.mark.parametrize("far", [False, True], ids=["here", "from elsewhere"])
-def test_commands_on_a_run_whose_up_is_stopped_say_that_it_does_not_answer(tmp_path: Path, far: bool) -> None:
+def test_commands_on_a_run_whose_up_is_stopped_say_that_it_does_not_answer(
+    tmp_path: Path, far: bool
+) -> None:
     with up(tmp_path) as process, ExitStack() as stack:
         directory = run_directory(tmp_path / "cluster.toml")
         process.send_signal(signal.SIGSTOP)
         where = ("--connect", str(directory / "operator.key")) if far else ()
-        pipe, started = subprocess.PIPE, {}
-        for words in (("status",), ("down",), ("save",), ("scale", "--workers", "2"), ("trace", "start"), ("top",)):
+        pipe = subprocess.PIPE
+        started = {}
+        for words in (
+            ("status",),
+            ("down",),
+            ("save",),
+            ("scale", "--workers", "2"),
+            ("trace", "start"),
+            ("top",),
+        ):
             command = runtime_command(*words, *where)
-            each = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)
+            each = subprocess.Popen(
+                command, cwd=tmp_path, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True
+            )
             started[words] = stack.enter_context(each)
         for words, each in started.items():
             out, errors = each.communicate()
             assert (words, each.returncode, out) == (words, 1, "")
-            assert errors.startswith("the run ") and errors.endswith(" does not answer\n") and errors.count("\n") == 1
+            assert (
+                errors.startswith("the run ")
+                and errors.endswith(" does not answer\n")
+                and errors.count("\n") == 1
+            )

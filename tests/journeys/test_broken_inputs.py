@@ -1,5 +1,5 @@
-"""300 broken inputs, and what `check` says of each: no traceback, no long wait, no memory without end, nothing for the
-terminal to obey; and what it passes, `up` runs."""
+"""300 broken inputs, and what `check` says of each: no traceback, no long wait, no memory without
+end, nothing for the terminal to obey; and what it passes, `up` runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.journeys.broken_inputs import KINDS
 from tests.support import ROOT, environment
 
 EACH = 15  # of 20 kinds: 300
-SECONDS, MEGABYTES = 5.0, 1000.0  # what is promised; of processor time
+SECONDS = 5.0  # what is promised; of processor time
+MEGABYTES = 1000.0
 DIVERGED = 1
 
 
@@ -36,7 +37,8 @@ def examined(directory: Path, cases: list[str]) -> list[dict[str, Any]]:
 
 def complaints(found: dict[str, Any]) -> list[str]:
     """What is wrong with how an input was met."""
-    check, up = found["check"], found["up"]
+    check = found["check"]
+    up = found["up"]
     lines = check["said"].splitlines()
     rules = {
         "not refused, not passed": check["status"] not in (0, 2),
@@ -46,14 +48,19 @@ def complaints(found: dict[str, Any]) -> list[str]:
         "refused without a word": check["status"] == 2 and not check["said"].strip(),
         "an endless line": max(map(len, lines), default=0) > 2200,
         "a control character": not all(line.isprintable() for line in lines),
-        "passed, and refused by up": up is not None and up["status"] != 0 and "training diverged" not in up["said"],
-        "a control character of up": up is not None and not all(line.isprintable() for line in up["said"].splitlines()),
+        "passed, and refused by up": up is not None
+        and up["status"] != 0
+        and "training diverged" not in up["said"],
+        "a control character of up": up is not None
+        and not all(line.isprintable() for line in up["said"].splitlines()),
     }
     return [rule for rule, broken in rules.items() if broken]
 
 
 def judged(found: list[dict[str, Any]]) -> None:
-    bad = {f"{one['kind']}:{one['number']}": (complaints(one), one) for one in found if complaints(one)}
+    bad = {
+        f"{one['kind']}:{one['number']}": (complaints(one), one) for one in found if complaints(one)
+    }
     assert bad == {}
     refused = sum(one["check"]["status"] == 2 for one in found)
     assert refused >= len(found) // 2  # most are really broken

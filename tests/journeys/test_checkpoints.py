@@ -1,4 +1,5 @@
-"""Checkpoints of a run that goes on: when they come, which stay, what training waits for, what a broken disk costs."""
+"""Checkpoints of a run that goes on: when they come, which stay, what training waits for, what a
+broken disk costs."""
 
 from __future__ import annotations
 
@@ -17,17 +18,25 @@ from roles import Options, resumed
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
-from runtime.records.identity import Identity
+from runtime.records.run_identity import Identity
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def configured(
-    directory: Path, *, seconds: float, keep: int = 3, snapshot: int = 0, iterations: int = 30, preset: str = "single",
+    directory: Path,
+    *,
+    seconds: float,
+    keep: int = 3,
+    snapshot: int = 0,
+    iterations: int = 30,
+    preset: str = "single",
     paced: bool = False,
-) -> Path:  # fmt: skip
-    cluster = configure(directory, preset, workers=2, iterations=iterations, batch=4, paced=paced, pace=0.02)
+) -> Path:
+    cluster = configure(
+        directory, preset, workers=2, iterations=iterations, batch=4, paced=paced, pace=0.02
+    )
     cluster.write_text(f"{cluster.read_text()}[checkpoint]\nseconds = {seconds}\nkeep = {keep}\n")
     solver = directory / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", f"snapshot: {snapshot}"))
@@ -47,8 +56,12 @@ def numbers(directory: Path) -> list[int]:
     return sorted(int(load(path)[1]["iteration"]) for path in directory.glob("*.safetensors"))
 
 
-def test_they_come_by_time_beside_those_the_solver_asks_for_and_the_last_of_them_stay(tmp_path: Path) -> None:
-    run = train(configured(tmp_path, seconds=0.45, keep=2, snapshot=10), service_time=a_tenth_each())
+def test_they_come_by_time_beside_those_the_solver_asks_for_and_the_last_of_them_stay(
+    tmp_path: Path,
+) -> None:
+    run = train(
+        configured(tmp_path, seconds=0.45, keep=2, snapshot=10), service_time=a_tenth_each()
+    )
     assert saved(run) == [7, 10, 17, 20, 27, 30], "two iterations were handed out when it was time"
     assert numbers(tmp_path) == [10, 17, 20, 27, 30]
     removed = [fields.get("removed") for fields in run.journal.of("checkpoint")]
@@ -56,17 +69,28 @@ def test_they_come_by_time_beside_those_the_solver_asks_for_and_the_last_of_them
 
 
 def test_without_seconds_there_are_only_those_that_are_asked_for(tmp_path: Path) -> None:
-    assert saved(train(configured(tmp_path, seconds=0, snapshot=8), service_time=a_tenth_each())) == [8, 16, 24, 30]
+    assert saved(
+        train(configured(tmp_path, seconds=0, snapshot=8), service_time=a_tenth_each())
+    ) == [8, 16, 24, 30]
 
 
 def test_what_training_waits_for_them_is_told_and_stays_a_hundredth(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = train(configured(tmp_path, seconds=0.45, iterations=70), service_time=a_tenth_each(copy=0.02))
+    run = train(
+        configured(tmp_path, seconds=0.45, iterations=70), service_time=a_tenth_each(copy=0.02)
+    )
     assert saved(run) == [7, 29, 52, 70]
-    assert [fields["exposed_seconds"] for fields in run.journal.of("checkpoint")] == pytest.approx([0.02] * 4)
+    assert [fields["exposed_seconds"] for fields in run.journal.of("checkpoint")] == pytest.approx(
+        [0.02] * 4
+    )
     told = [record.getMessage() for record in caplog.records]
-    assert told == ["training waited 0.02 s for a checkpoint: the next is due in 2 s, not 0.45, so that it is 1 %"]
+    assert told == [
+        (
+            "training waited 0.02 s for a checkpoint: the next is due in 2 s, not "
+            "0.45, so that it is 1 %"
+        )
+    ]
 
 
 def slow_disk(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -77,10 +101,15 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(asyncio, "to_thread", to_thread)
 
 
-def test_training_goes_on_while_one_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_goes_on_while_one_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow_disk(monkeypatch, 0.05)
     run = train(configured(tmp_path, seconds=0.45, iterations=40), service_time=a_tenth_each())
-    (first, *_), kinds = run.journal.of("checkpoint"), [name for _, _, name, _ in run.journal.entries]
+    (first, *_), kinds = (
+        run.journal.of("checkpoint"),
+        [name for _, _, name, _ in run.journal.entries],
+    )
     assert first["iteration"] == 7
     assert first["seconds"] > 1.0
     done = kinds[: kinds.index("checkpoint")].count("progress")
@@ -91,9 +120,16 @@ def test_a_disk_that_is_slower_than_the_solvers_snapshots_is_waited_for_and_told
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow_disk(monkeypatch, 0.1)
-    assert saved(train(configured(tmp_path, seconds=0, snapshot=2, iterations=8), service_time=a_tenth_each())) == [
-        2, 4, 6, 8,
-    ]  # fmt: skip
+    assert saved(
+        train(
+            configured(tmp_path, seconds=0, snapshot=2, iterations=8), service_time=a_tenth_each()
+        )
+    ) == [
+        2,
+        4,
+        6,
+        8,
+    ]
     told = [record.getMessage() for record in caplog.records]
     assert told
     assert all("checkpoints are asked for faster than they are written" in text for text in told)
@@ -103,7 +139,8 @@ def test_a_disk_that_is_slower_than_the_solvers_snapshots_is_waited_for_and_told
 def test_a_disk_that_fails_for_a_while_costs_those_checkpoints_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
-    done, real = 0, os.fdatasync
+    done = 0
+    real = os.fdatasync
 
     def service_time(actor: str, label: str) -> float:
         nonlocal done
@@ -123,7 +160,8 @@ def test_a_disk_that_fails_for_a_while_costs_those_checkpoints_only(
     assert list(tmp_path.glob(".*.tmp")) == []
     assert [record.getMessage() for record in caplog.records] == [
         f"no checkpoint: checkpoint-00000{number}.safetensors: {os.strerror(code)}; "
-        "checkpoint-0000007.safetensors is the last one; training goes on, and tries again when the next is due"
+        "checkpoint-0000007.safetensors is the last one; training goes on, and tries again "
+        "when the next is due"
         for number in (14, 21)
     ]
 
@@ -136,7 +174,9 @@ def test_a_disk_that_fails_for_a_while_costs_those_checkpoints_only(
         ("second = 1", "checkpoint.second: unknown key"),
     ],
 )
-def test_mistakes_in_the_section_are_told_with_their_line(tmp_path: Path, line: str, text: str) -> None:
+def test_mistakes_in_the_section_are_told_with_their_line(
+    tmp_path: Path, line: str, text: str
+) -> None:
     cluster = configure(tmp_path, "single")
     cluster.write_text(f"[checkpoint]\n{line}\n{cluster.read_text()}")
     with pytest.raises(ConfigError) as caught:
@@ -145,7 +185,8 @@ def test_mistakes_in_the_section_are_told_with_their_line(tmp_path: Path, line: 
 
 
 def run_before(cluster: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run directory as `up` leaves it, of a run on virtual time; the working directory is then its cluster.toml's."""
+    """A run directory as `up` leaves it, of a run on virtual time; the working directory is then
+    its cluster.toml's."""
     monkeypatch.chdir(cluster.parent)
     directory = cluster.parent / "runs" / name
     directory.mkdir(parents=True)
@@ -175,9 +216,12 @@ def test_a_damaged_file_another_net_and_another_preset_are_skipped_each_with_its
     text = cluster.read_text()
     cluster.write_text(text.replace('"sync"', '"replicas"'))
     other = run_before(cluster, "20260102-000000-roles", monkeypatch)
-    cluster.write_text(text.replace("[train]\n", '[train]\nnet = "cifar10_quick"\n').replace(
-        'train = { format = "digits", split = "train" }', 'train = { format = "synthetic", shape = [3, 32, 32] }'
-    ))  # fmt: skip
+    cluster.write_text(
+        text.replace("[train]\n", '[train]\nnet = "cifar10_quick"\n').replace(
+            ('train = { format = "digits", split = "train" }'),
+            'train = { format = "synthetic", shape = [3, 32, 32] }',
+        )
+    )
     foreign = run_before(cluster, "20260103-000000-roles", monkeypatch)
     cluster.write_text(text)
     last = old / "checkpoint-0000006.safetensors"
@@ -194,7 +238,8 @@ def test_a_damaged_file_another_net_and_another_preset_are_skipped_each_with_its
     ]
     assert "the checkpoint of net 'CIFAR10_quick' does not fit this net and solver" in skipped[0]
     assert skipped[3].endswith(
-        f"it had preset 'replicas', this one has 'sync': to go on from it write --resume {other.name}"
+        "it had preset 'replicas', this one has 'sync': to go on from it write --resume "
+        f"{other.name}"
     )
     assert skipped[4].endswith("damaged: its content does not fit its SHA-256; use another one")
     for named in (Path(other.name), other):
@@ -208,7 +253,9 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
 ) -> None:
     cluster = configured(tmp_path, seconds=0, iterations=2)
     run = run_before(cluster, "20260101-000000-roles", monkeypatch)
-    cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nresume = "gone.safetensors"\n'))
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", ('[train]\nresume = "gone.safetensors"\n'))
+    )
     path, (told,) = found(cluster)
     assert path == str(run / "checkpoint-0000002.safetensors")
     assert told.endswith("iteration 2, in place of train.resume = 'gone.safetensors'")
@@ -217,7 +264,10 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--resume"], "--resume: found no checkpoint to go on from in runs, among 0 runs of this name\n"),
+        (
+            ["--resume"],
+            ("--resume: found no checkpoint to go on from in runs, among 0 runs of this name\n"),
+        ),
         (
             ["--resume", "gone"],
             "--resume gone: found no such folder, expected a run directory, as those in runs, "
@@ -227,7 +277,11 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
     ],
 )
 def test_nothing_to_go_on_from_ends_up_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], text: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    text: str,
 ) -> None:
     cluster = configured(tmp_path, seconds=0)
     monkeypatch.chdir(tmp_path)
@@ -236,16 +290,21 @@ def test_nothing_to_go_on_from_ends_up_in_words(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_program_that_resumes_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_resumes_nothing_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "rests.py").write_text("ROLES = {}\ndef plan(config, options): ...\n")
     (tmp_path / "cluster.toml").write_text('program = "rests"\n')
     assert main(["up", str(tmp_path / "cluster.toml"), "--resume"]) == 2
-    assert capsys.readouterr().err == "--resume: program 'rests' goes on from no other run: it has no resumed()\n"
+    assert capsys.readouterr().err == (
+        "--resume: program 'rests' goes on from no other run: it has no resumed()\n"
+    )
 
 
 @pytest.mark.slow
 def test_a_real_run_writes_them_beside_training_and_tells_what_it_waited(tmp_path: Path) -> None:
-    cluster = configured(tmp_path, seconds=0.2, iterations=60, preset="sync", paced=True)  # it lasts for 1.2 s at least
+    # it lasts for 1.2 s at least
+    cluster = configured(tmp_path, seconds=0.2, iterations=60, preset="sync", paced=True)
     done = run_up(cluster, "--set", "train.base_lr=0.001")
     assert done.returncode == 0, done.stderr
     told = events(run_directory(cluster), "checkpoint")

@@ -1,4 +1,5 @@
-"""Momentum that follows what is measured, without probes: on virtual time, after a cold start, in real processes."""
+"""Momentum that follows what is measured, without probes: on virtual time, after a cold start, in
+real processes."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import numpy as np
 import pytest
 
 from roles import ROLES, Options, plan
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.momentum import total
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from runtime import Actor
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
@@ -27,16 +28,23 @@ class Witness(Actor):
     """Asks the model servers what they measure late in the run."""
 
     def __init__(self, *, servers: list[str], after: int) -> None:
-        self._servers, self._after = servers, after
+        self._servers = servers
+        self._after = after
 
     async def run(self) -> None:
         for name in self._servers:
-            said = await self.ask(name, GetGradientStatistics(after=self._after), GradientStatistics)
+            said = await self.ask(
+                name, GetGradientStatistics(after=self._after), GradientStatistics
+            )
             self.emit("measured", **dataclasses.asdict(said))
 
 
-def closed_loop(directory: Path, preset: str, *, iterations: int, workers: int = 4, groups: int = 4) -> Path:
-    cluster = configure(directory, preset, workers=workers, groups=groups, iterations=iterations, batch=8)
+def closed_loop(
+    directory: Path, preset: str, *, iterations: int, workers: int = 4, groups: int = 4
+) -> Path:
+    cluster = configure(
+        directory, preset, workers=workers, groups=groups, iterations=iterations, batch=8
+    )
     text = cluster.read_text().replace("[train]\n", '[train]\nmomentum = "auto"\n')
     cluster.write_text(text + '[train.tuning]\nmomentum_by = "closed-loop"\n')
     return cluster
@@ -47,14 +55,20 @@ def followed(cluster: Path, servers: list[str], *settings: str, draw: Any = None
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
     after = plan_of(loaded.options)
-    topology = with_actor(plan(loaded.config, loaded.options), "witness", {"servers": servers, "after": after})
-    topology = dataclasses.replace(topology, links=(*topology.links, *(("witness", name) for name in servers)))
+    topology = with_actor(
+        plan(loaded.config, loaded.options), "witness", {"servers": servers, "after": after}
+    )
+    topology = dataclasses.replace(
+        topology, links=(*topology.links, *(("witness", name) for name in servers))
+    )
     return run_virtual(
         simulate(
             place(topology, loaded.config),
             {**ROLES, "witness": Witness},
             directory=cluster.parent,
-            service_time=lambda actor, label: draw() if label.startswith("backward conv") else 0.0005,
+            service_time=lambda actor, label: (
+                draw() if label.startswith("backward conv") else 0.0005
+            ),
         )
     )
 
@@ -68,7 +82,9 @@ def plan_of(options: Options) -> int:
 @pytest.mark.slow  # 10 s each
 @pytest.mark.parametrize("law", ["exponential", "even"])
 @pytest.mark.parametrize("preset", ["omnivore", "mxnet-async"])
-def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(tmp_path: Path, preset: str, law: str) -> None:
+def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(
+    tmp_path: Path, preset: str, law: str
+) -> None:
     servers = {"omnivore": ["conv_model"], "mxnet-async": ["model-0"]}[preset]
     rng = np.random.default_rng(1)
     draws = {"exponential": lambda: float(rng.exponential(0.01)), "even": lambda: 0.01}
@@ -82,7 +98,8 @@ def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(tmp_path: P
     assert regrouped == pytest.approx([fields["momentum"] for fields in changes], abs=1e-4)
     assert journal.of("probe") == journal.of("held") == []
     (measured,) = journal.of("measured")
-    most = {"exponential": 0.05, "even": 0.02}[law]  # where theory is wrong, by 0.033 of even times, the loop mends it
+    # where theory is wrong, by 0.033 of even times, the loop mends it
+    most = {"exponential": 0.05, "even": 0.02}[law]
     assert total(measured["momentum"], measured["staleness"]) == pytest.approx(WANTED, abs=most)
     assert journal.of("finished")[0]["iterations"] == 400
 
@@ -93,9 +110,13 @@ def test_after_a_cold_start_what_it_found_is_kept(tmp_path: Path) -> None:
     text = cluster.read_text().replace("groups = 1", 'groups = "auto"')
     text = text.replace("[train]\n", '[train]\nmomentum = "auto"\n')
     tuning = {"momentum_by": "closed-loop", "budget": 0.5, "momenta": [0.3, 0.6]}
-    cluster.write_text(text + "[train.tuning]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in tuning.items()))
+    cluster.write_text(
+        text + "[train.tuning]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in tuning.items())
+    )
     rng = np.random.default_rng(1)
-    journal = followed(cluster, ["conv_model"], "train.max_iter=300", draw=lambda: float(rng.exponential(0.01)))
+    journal = followed(
+        cluster, ["conv_model"], "train.max_iter=300", draw=lambda: float(rng.exponential(0.01))
+    )
     assert len(journal.of("held")) == len(journal.of("released")) == 1  # no epochs
     chosen = next(fields for fields in journal.of("tuning") if "groups" in fields)
     later = [fields for fields in journal.of("tuning") if "total" in fields]

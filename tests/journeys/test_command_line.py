@@ -1,4 +1,5 @@
-"""The command line collects commands: the runtime's, the built-in program's, and those of a program of one's own."""
+"""The command line collects commands: the runtime's, the built-in program's, and those of a program
+of one's own."""
 
 from __future__ import annotations
 
@@ -12,9 +13,23 @@ from runtime.cli.main import main
 from tests.support import ROOT
 
 OURS = (
-    "check", "completion", "down", "events", "join", "logs", "plan", "ps", "report", "save", "scale", "stack", "status",
-    "top", "trace", "up",
-)  # fmt: skip
+    "check",
+    "completion",
+    "down",
+    "events",
+    "join",
+    "logs",
+    "plan",
+    "ps",
+    "report",
+    "save",
+    "scale",
+    "stack",
+    "status",
+    "top",
+    "trace",
+    "up",
+)
 TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
@@ -54,7 +69,11 @@ def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commands(listing: str) -> list[str]:
     """The names in the table of commands."""
-    return [line.split()[1] for line in listing.splitlines() if line.startswith("│ ") and line[2].isalpha()]
+    return [
+        line.split()[1]
+        for line in listing.splitlines()
+        if line.startswith("│ ") and line[2].isalpha()
+    ]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
@@ -68,7 +87,9 @@ def test_the_help_lists_every_command_with_its_first_sentence(
     assert "│ convert      Turn data sets and weights into one another. " in listing
 
 
-def test_a_program_brings_commands_of_its_own(counting: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_brings_commands_of_its_own(
+    counting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["count", "one", "--times", "3"]) == 3
     assert capsys.readouterr().out == "oneoneone\n"
     assert main([]) == 0
@@ -84,7 +105,9 @@ def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the
     assert main(["up", "nowhere.toml"]) == 2
     assert capsys.readouterr().err == "nowhere.toml: no such file\n"
     assert main([]) == 0
-    assert "│ up           Start the roles, train, and show what happens. " in capsys.readouterr().out
+    assert (
+        "│ up           Start the roles, train, and show what happens. "
+    ) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("file", [["other.toml"], ["--file=other.toml"]])
@@ -116,7 +139,9 @@ def test_a_command_that_cannot_be_imported_is_told_with_its_place(
     (counting / "counting" / "cli.py").write_text("import missing_module\n")
     assert main(["count", "one"]) == 2
     told = "ModuleNotFoundError: No module named 'missing_module'"
-    assert capsys.readouterr().err == f"command 'count' (counting.cli:count) cannot be imported: {told}\n"
+    assert capsys.readouterr().err == (
+        f"command 'count' (counting.cli:count) cannot be imported: {told}\n"
+    )
 
 
 def test_a_misspelt_command_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,24 +151,35 @@ def test_a_misspelt_command_is_told_with_the_nearest(capsys: pytest.CaptureFixtu
 
 def test_up_imports_neither_other_commands_nor_what_comes_after_the_nursery() -> None:
     code = (
-        "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main import main\n"
+        "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main "
+        "import main\n"
         "def start(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
         "Nursery.start = start; main(['up', 'cluster.toml'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     imported = done.stdout.split()
     assert "runtime.cli.up" in imported
-    others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "runtime.recovery.up"]
+    others = [
+        "runtime.cli.check",
+        "runtime.cli.plan",
+        "runtime.runs.run",
+        "runtime.recovery.up_runs",
+    ]
     assert [name for name in others if name in imported] == []
 
 
 def test_the_nursery_of_up_has_the_program_before_anything_is_planned() -> None:
     code = (
-        "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main import main\n"
+        "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main "
+        "import main\n"
         "def prepare(self, *told): print(*told, *sorted(sys.modules)); raise SystemExit(0)\n"
         "Nursery.prepare = prepare; main(['up', 'cluster.toml'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     program, folder, *imported = done.stdout.split()
     assert (program, folder) == ("roles", ".")
     assert "roles" in imported
@@ -156,31 +192,42 @@ def test_the_nursery_is_thought_of_before_anything_is_imported_that_reads_the_co
 ) -> None:
     code = (
         f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
-        "from runtime.cluster import birth\n"
+        "from runtime.cluster import nursery_start\n"
         f"def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
         f"birth.{begun} = begin; main.command()"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     imported = done.stdout.split()
-    assert "runtime.cluster.birth" in imported
-    assert [name for name in ("asyncio", "cyclopts", "numpy", "zmq", "runtime.cli.main") if name in imported] == []
+    assert "runtime.cluster.nursery_start" in imported
+    assert [
+        name
+        for name in ("asyncio", "cyclopts", "numpy", "zmq", "runtime.cli.main")
+        if name in imported
+    ] == []
 
 
 def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
     code = (
         "import sys; sys.argv[1:] = ['join', '--nonsense']; import runtime.__main__ as main\n"
-        "from runtime.cluster import birth; begin, kept = birth.begin, []\n"
-        "def kept_too(): begin(); kept.extend(birth._begun)\n"
+        "from runtime.cluster import nursery_start; begin, kept = nursery_start.begin, []\n"
+        "def kept_too(): begin(); kept.extend(nursery_start._begun)\n"
         "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "2 [-9]\n"
 
 
-def test_ps_of_a_folder_that_is_not_there_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ps_of_a_folder_that_is_not_there_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ps", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"no live run in {tmp_path}\n"
     assert main(["ps", str(tmp_path / "runz")]) == 2
     assert capsys.readouterr().err == (
-        f"ps {tmp_path}/runz: found no folder of that name, expected the folder of run directories\n"
+        f"ps {tmp_path}/runz: found no folder of that name, expected the folder of run "
+        "directories\n"
     )

@@ -26,7 +26,11 @@ def test_time_prints_every_layer_and_the_sums(
     assert names == ["conv1", "pool1", "conv2", "pool2", "ip1", "relu1", "ip2", "loss", "sum"]
     assert lines[-2].startswith("parameters 1.7 MB, activations ")
     assert re.match(
-        r"memory of a training pass: arrays \S+ MB \(\S+ MB if none shared a place\), scratch \S+ MB", lines[-1]
+        (
+            r"memory of a training pass: arrays \S+ MB \(\S+ MB if none shared a place\), "
+            r"scratch \S+ MB"
+        ),
+        lines[-1],
     )
 
 
@@ -43,7 +47,10 @@ def test_test_scores_a_checkpoint_as_the_run_that_wrote_it_did(
 
 
 def test_real_weights_of_caffe_score_what_they_score_in_caffe(
-    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shared_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     mnist = shared_data / "mnist"
@@ -53,7 +60,9 @@ def test_real_weights_of_caffe_score_what_they_score_in_caffe(
         f"labels = '{mnist}/t10k-labels-idx1-ubyte.gz' }}\n"
     )
     Path("s.prototxt").write_text('base_lr: 0.01 lr_policy: "fixed" max_iter: 1 test_iter: 10')
-    assert main(["test", str(shared_data / "caffe" / "weights" / "lenet_iter_10000.caffemodel")]) == 0
+    assert (
+        main(["test", str(shared_data / "caffe" / "weights" / "lenet_iter_10000.caffemodel")]) == 0
+    )
     assert "accuracy 0.9900 on 1000 images" in capsys.readouterr().out
 
 
@@ -64,8 +73,11 @@ def test_convert_takes_weights_there_and_back(
     names = [tmp_path / "a.safetensors", tmp_path / "b.caffemodel.h5", tmp_path / "c.caffemodel"]
     for step in zip([source, *names], names, strict=False):
         assert main(["convert", *map(str, step)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"{names[-1]}: 4 layers: conv1, conv2, ip1, ip2"
-    first, last = read_weights(source), read_weights(names[-1])
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"{names[-1]}: 4 layers: conv1, conv2, ip1, ip2"
+    )
+    first = read_weights(source)
+    last = read_weights(names[-1])
     for layer, blobs in first.items():
         for expected, found in zip(blobs, last[layer], strict=True):
             np.testing.assert_array_equal(found, expected)
@@ -76,7 +88,9 @@ def test_convert_makes_an_lmdb_that_trains(tmp_path: Path, monkeypatch: pytest.M
     assert main(["convert", "format=digits,split=train", "digits_lmdb"]) == 0
     cluster = configure(tmp_path, "single", iterations=3)
     plain = train(cluster)
-    text = cluster.read_text().replace('format = "digits", split = "train"', 'format = "lmdb", source = "digits_lmdb"')
+    text = cluster.read_text().replace(
+        'format = "digits", split = "train"', ('format = "lmdb", source = "digits_lmdb"')
+    )
     cluster.write_text(text)
     assert train(cluster).losses() == plain.losses()
 
@@ -86,7 +100,10 @@ def test_convert_makes_an_lmdb_that_trains(tmp_path: Path, monkeypatch: pytest.M
     [
         (["convert", "nothing.caffemodel", "a.safetensors"], "nothing.caffemodel: no such file"),
         (["test", "nothing.safetensors"], "nothing.safetensors: no such"),
-        (["time", "--set", "train.net=lenett"], "--set train.net=lenett: train.net: lenett: no such file"),
+        (
+            ["time", "--set", "train.net=lenett"],
+            ("--set train.net=lenett: train.net: lenett: no such file"),
+        ),
     ],
 )
 def test_mistakes_are_told_in_words(
@@ -105,8 +122,11 @@ def test_mistakes_are_told_in_words(
 def test_training_can_start_from_caffes_weights(shared_data: Path, tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=1)
     weights = shared_data / "caffe" / "weights" / "lenet_iter_10000.caffemodel"
-    cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\nweights = '{weights}'\n", 1))
-    assert train(cluster).losses()[0] < 2.0  # from scratch it is 2.3; MNIST's digits are not quite these
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", f"[train]\nweights = '{weights}'\n", 1)
+    )
+    # from scratch it is 2.3; MNIST's digits are not quite these
+    assert train(cluster).losses()[0] < 2.0
 
 
 def test_devices_that_fit_no_actor_or_are_none_are_mistakes(
@@ -116,31 +136,46 @@ def test_devices_that_fit_no_actor_or_are_none_are_mistakes(
     configure(tmp_path, "sync", workers=2)
     assert main(["check", "--set", 'train.devices={"worker-*"="cuda:0"}']) == 2
     found = capsys.readouterr().err
-    assert "'worker-*' fits no actor; those that compute are coordinator, conv_model, fc_server" in found
+    assert (
+        "'worker-*' fits no actor; those that compute are coordinator, conv_model, fc_server"
+    ) in found
     assert main(["check", "--set", 'train.devices={"conv-*"="gpu"}']) == 2
-    assert "found 'gpu' (string), expected 'cpu', 'cuda:N', 'emulated' or" in capsys.readouterr().err
+    assert (
+        "found 'gpu' (string), expected 'cpu', 'cuda:N', 'emulated' or"
+    ) in capsys.readouterr().err
 
 
 def test_a_snapshot_of_caffe_is_resumed_and_taken_back(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    caffe, cifar = shared_data / "caffe", shared_data / "cifar10"
+    caffe = shared_data / "caffe"
+    cifar = shared_data / "cifar10"
     cluster = configure(tmp_path, "sync", workers=2, iterations=4003)
-    net, mean = caffe / "models" / "cifar10_quick" / "cifar10_quick_train_test.prototxt", tmp_path / "mean.binaryproto"
+    net = caffe / "models" / "cifar10_quick" / "cifar10_quick_train_test.prototxt"
+    mean = tmp_path / "mean.binaryproto"
     mean.symlink_to(caffe / "means" / "cifar10_mean.binaryproto")
-    Path("net.prototxt").write_text(net.read_text().replace("examples/cifar10/mean.binaryproto", str(mean)))
+    Path("net.prototxt").write_text(
+        net.read_text().replace("examples/cifar10/mean.binaryproto", str(mean))
+    )
     cluster.write_text(
         "[train]\nnet = 'net.prototxt'\nsolver = 'solver.prototxt'\nbase_lr = 0.0001\n"
-        f"[train.data]\ntrain = {{ format = 'cifar10', files = ['{cifar}/test_batch_1000.bin.gz'] }}\n"
+        f"[train.data]\ntrain = {{ format = 'cifar10', files = "
+        f"['{cifar}/test_batch_1000.bin.gz'] }}\n"
         "[train.strategy]\npreset = 'sync'\nworkers = 2\n"
     )
-    files = [caffe / "weights" / f"cifar10_quick_iter_4000.{kind}" for kind in ("caffemodel", "solverstate")]
+    files = [
+        caffe / "weights" / f"cifar10_quick_iter_4000.{kind}"
+        for kind in ("caffemodel", "solverstate")
+    ]
     assert main(["convert", str(files[0]), "c.safetensors", "--state", str(files[1])]) == 0
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nresume = 'c.safetensors'\n", 1))
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", "[train]\nresume = 'c.safetensors'\n", 1)
+    )
     run = train(cluster)
     assert len(run.losses()) == 3
-    assert all(0.3 < loss < 1.5 for loss in run.losses())  # from scratch it is 2.3; the 1000 test images give 0.93
+    # from scratch it is 2.3; the 1000 test images give 0.93
+    assert all(0.3 < loss < 1.5 for loss in run.losses())
     saved = run.journal.of("checkpoint")[-1]["file"]
     assert main(["convert", saved, "d.caffemodel", "--state", "d.solverstate"]) == 0
     weights = read_weights(Path("d.caffemodel"))

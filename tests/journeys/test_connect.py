@@ -1,4 +1,5 @@
-"""`--connect`: the commands that talk to a live run, from another machine; and who is turned away there."""
+"""`--connect`: the commands that talk to a live run, from another machine; and who is turned away
+there."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ import pytest
 import runtime
 from benchmarks.strangers import STRANGERS, Door, Recorder, recording
 from runtime import Run
-from runtime.attached.seen import There
+from runtime.attached.observed_run import RemoteRun
 from runtime.cli.main import main
 from runtime.cluster.clients import Attach
-from runtime.cluster.operators.card import FILE, LIMITS, OPERATOR, Card
-from runtime.cluster.operators.desk import answer
-from runtime.cluster.operators.words import FilePart, FilesFound, FindFiles, ReadFile
+from runtime.cluster.operators.operator_key import FILE, LIMITS, OPERATOR, OperatorKey
+from runtime.cluster.operators.operator_messages import FilePart, FilesFound, FindFiles, ReadFile
+from runtime.cluster.operators.operator_server import answer
 from runtime.config.file import load
 from runtime.errors import ConfigError, ConvoyError
 from runtime.messages.message import Envelope, Refusal
@@ -40,7 +41,9 @@ FLOOD = 200  # connections at once
 @asynccontextmanager
 async def live(folder: Path) -> AsyncIterator[tuple[Run, Path]]:
     """A run, and the copy of its key that an operator has."""
-    async with runtime.launch(watched(), directory=folder, processes="one", liveness=PATIENT, operators=OPEN) as run:
+    async with runtime.launch(
+        watched(), directory=folder, processes="one", liveness=PATIENT, operators=OPEN
+    ) as run:
         await run.ask("deaf", Hello(), Hello)
         yield run, copied(run.directory, folder)
         await run.end_now()
@@ -68,16 +71,22 @@ async def test_every_command_that_looks_at_a_run_does_so_from_elsewhere(
         monkeypatch.chdir(elsewhere)
         code, out = await said(capsys, "status", "--json", "--connect", key)
         near = await said(capsys, "status", run.directory, "--json")
-        found, expected = json.loads(out), json.loads(near[1])
+        found = json.loads(out)
+        expected = json.loads(near[1])
         assert code == 0 and found["processes"].keys() == expected["processes"].keys()
         for name in ("name", "directory", "state", "program", "since", "checkpoint"):
             assert found[name] == pytest.approx(expected[name]), name
         code, out = await said(capsys, "ps", "--connect", key)
         assert code == 0 and out.startswith(run.directory.name) and " running " in out
         code, out = await said(capsys, "top", "--json", "--connect", key)
-        assert code == 0 and {row["actor"] for row in json.loads(out)["actors"]} >= {"busy", "asker"}
+        assert code == 0 and {row["actor"] for row in json.loads(out)["actors"]} >= {
+            "busy",
+            "asker",
+        }
         code, out = await said(capsys, "stack", "asker", "--connect", key)
-        assert code == 0 and "asker: waits for deaf (Question) for " in out and "in _lifeline" in out
+        assert (
+            code == 0 and "asker: waits for deaf (Question) for " in out and "in _lifeline" in out
+        )
         await run.ask("deaf", Line(text="far and wide"), Hello)
         code, out = await said(capsys, "logs", "--connect", key)
         assert code == 0 and "far and wide" in out
@@ -99,7 +108,9 @@ async def test_a_run_is_followed_from_elsewhere_to_its_last_event_and_ended_from
         key = copied(run.directory, tmp_path)
         await run.ask("one", Add(number=3), Total)
         words = runtime_command("events", "-f", "--json", "--connect", str(key))
-        following = await asyncio.create_subprocess_exec(*words, env=environment(), stdout=asyncio.subprocess.PIPE)
+        following = await asyncio.create_subprocess_exec(
+            *words, env=environment(), stdout=asyncio.subprocess.PIPE
+        )
         assert following.stdout is not None
         heard = b""
         while b"added" not in heard:
@@ -115,7 +126,9 @@ async def test_a_run_is_followed_from_elsewhere_to_its_last_event_and_ended_from
     assert told == journal[: len(told)] and names[len(told) - 1 :] in (["sum", "ended"], ["ended"])
     assert not (run.directory / FILE).exists()
     code, out = await said(capsys, "status", "--connect", key)
-    assert code == 1 and "no run can be reached at 127.0.0.1:" in out and "Connection refused" in out
+    assert (
+        code == 1 and "no run can be reached at 127.0.0.1:" in out and "Connection refused" in out
+    )
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
@@ -124,17 +137,17 @@ async def test_nobody_without_the_key_learns_or_does_anything(
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
         wanted = Envelope(Attach(control=(), bulk=(), host=""), 1, "client-x", 1, "supervisor")
         door = Door(host, int(port), card.up, f"{OPERATOR}/client-x".encode(), wanted)
         with recording(host, int(port)) as recorder:
-            async with There(card.at(f"127.0.0.1:{recorder.port}")) as seen:
+            async with RemoteRun(card.at(f"127.0.0.1:{recorder.port}")) as seen:
                 assert seen.name == run.directory.name
             door.recorded = recorder.sent
         assert len(door.recorded) > 500
         assert not await asyncio.to_thread(STRANGERS[kind], door)
-        async with There(card) as seen, seen.client() as client:
+        async with RemoteRun(card) as seen, seen.client() as client:
             assert (await client.status()).processes
         for held in door.held:
             held.close()
@@ -144,13 +157,13 @@ async def test_nobody_without_the_key_learns_or_does_anything(
 async def test_a_flood_of_strangers_keeps_no_operator_out(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
         flood = [socket.create_connection((host, int(port)), 5) for _ in range(FLOOD)]
         try:
             for number, each in enumerate(flood):
                 each.sendall(os.urandom(2000) if number % 2 else b"\xff")
-            async with asyncio.timeout(60), There(card) as seen, seen.client() as client:
+            async with asyncio.timeout(60), RemoteRun(card) as seen, seen.client() as client:
                 assert (await client.status()).processes
             assert (await run.ask("one", Add(number=1), Total, timeout=60)).total == 2
         finally:
@@ -162,16 +175,24 @@ async def test_a_flood_of_strangers_keeps_no_operator_out(tmp_path: Path) -> Non
 async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as first:
+    async with runtime.launch(
+        adders(), directory=tmp_path, processes="one", operators=OPEN
+    ) as first:
         await first.ask("one", Add(number=1), Total)
         old = copied(first.directory, tmp_path)
         await first.end_now()
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        address = Card.read(run.directory / FILE).address
+        address = OperatorKey.read(run.directory / FILE).address
         code, out = await said(capsys, "status", "--connect", address, "--key", old)
-        assert code == 1 and f"{address} lets nobody in with this key" in out and out.count("\n") == 1
-        code, out = await said(capsys, "status", "--connect", address, "--key", run.directory / FILE)
+        assert (
+            code == 1
+            and (f"{address} lets nobody in with this key") in out
+            and out.count("\n") == 1
+        )
+        code, out = await said(
+            capsys, "status", "--connect", address, "--key", run.directory / FILE
+        )
         assert code == 0 and out.startswith(run.directory.name)
         code, out = await said(capsys, "status", run.directory, "--connect", address)
         assert code == 2 and "found a run beside --connect" in out
@@ -198,9 +219,12 @@ async def test_what_is_no_key_is_told_and_not_repeated(
     assert code == 2 and f"{path}: " in out and told in out and out.count("\n") == 1
 
 
-async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_key_is_its_users_alone_and_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with live(tmp_path) as (run, key):
-        path, card = run.directory / FILE, Card.read(key)
+        path = run.directory / FILE
+        card = OperatorKey.read(key)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         secrets = (card.private.hex().encode(), card.private)
         pids = [
@@ -208,10 +232,16 @@ async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsy
             for line in (run.directory / "events.jsonl").read_text().splitlines()
             if '"pid"' in line
         ]
-        places = [Path(f"/proc/{pid}") / name for pid in (*pids, os.getpid()) for name in ("cmdline", "environ")]
+        places = [
+            Path(f"/proc/{pid}") / name
+            for pid in (*pids, os.getpid())
+            for name in ("cmdline", "environ")
+        ]
         places += [each for each in run.directory.rglob("*") if each.is_file() and each != path]
         assert len(places) > 6
-        assert not [each for each in places if any(secret in each.read_bytes() for secret in secrets)]
+        assert not [
+            each for each in places if any(secret in each.read_bytes() for secret in secrets)
+        ]
         assert card.private.hex() not in repr(card) and repr(card.private) not in repr(card)
         key.chmod(0o644)
         code, out = await said(capsys, "ps", "--connect", key)
@@ -221,7 +251,7 @@ async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsy
 async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> None:
     """Not as a process of the run, nor to an actor before he takes part."""
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         for name, said_there in (("one", Hello()), ("client-x", Add(number=1))):
             gone = asyncio.Event()
             road = Dialing(
@@ -229,7 +259,9 @@ async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> N
                 on_link_lost=gone.set,
             )  # fmt: skip
             await road.open()
-            road.connect("supervisor", Endpoints((f"curve://{card.address}",), (f"curve://{card.address}",)))
+            road.connect(
+                "supervisor", Endpoints((f"curve://{card.address}",), (f"curve://{card.address}",))
+            )
             await road.send("supervisor", Envelope(said_there, 1, name, 1, "one"))
             async with asyncio.timeout(60):
                 await gone.wait()
@@ -238,14 +270,28 @@ async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> N
         await run.end_now()
 
 
-def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_out(tmp_path: Path) -> None:
+def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_out(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "logs").mkdir()
-    for name in ("events.jsonl", "logs/one.log", "logs/one.stacks", FILE, "checkpoint-0000001.safetensors"):
+    for name in (
+        "events.jsonl",
+        "logs/one.log",
+        "logs/one.stacks",
+        FILE,
+        "checkpoint-0000001.safetensors",
+    ):
         (tmp_path / name).write_text("secret")
     (tmp_path / "logs" / "link.log").symlink_to(tmp_path / FILE)
-    found = answer(tmp_path, FindFiles(patterns=("events.jsonl", "logs/*.log", "logs/*.stacks", "*", FILE)))
+    found = answer(
+        tmp_path, FindFiles(patterns=("events.jsonl", "logs/*.log", "logs/*.stacks", "*", FILE))
+    )
     assert isinstance(found, FilesFound)
-    assert json.loads(found.files.tobytes()).keys() == {"events.jsonl", "logs/one.log", "logs/one.stacks"}
+    assert json.loads(found.files.tobytes()).keys() == {
+        "events.jsonl",
+        "logs/one.log",
+        "logs/one.stacks",
+    }
     part = answer(tmp_path, ReadFile(path="logs/one.log", offset=3))
     assert isinstance(part, FilePart) and part.data.tobytes() == b"ret"
     closed_to_all = (
@@ -260,20 +306,25 @@ def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_
     )
     for path in closed_to_all:
         refused = answer(tmp_path, ReadFile(path=path, offset=0))
-        assert isinstance(refused, Refusal) and "is no file that operators may read" in refused.error, path
+        assert (
+            isinstance(refused, Refusal) and "is no file that operators may read" in refused.error
+        ), path
     assert isinstance(answer(tmp_path, ReadFile(path="events.jsonl", offset=1 << 63)), Refusal)
 
 
 async def test_a_connection_that_breaks_is_not_taken_for_the_end_of_the_run(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
         await run.ask("one", Add(number=1), Total)
-        card = Card.read(run.directory / FILE)
+        card = OperatorKey.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
         cable = Recorder(host, int(port))
-        async with There(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
+        async with RemoteRun(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
             assert await seen.lives()
             await asyncio.to_thread(cable.close)
-            with pytest.raises(ConvoyError, match=rf"^the connection to the run {client.called} broke; it may go on$"):
+            with pytest.raises(
+                ConvoyError,
+                match=(rf"^the connection to the run " rf"{client.called} broke; it may go on$"),
+            ):
                 async with asyncio.timeout(60):
                     assert [event.name async for event in client.events()] == []
             with pytest.raises(ConvoyError, match=r"broke; the run .* may go on"):
@@ -290,5 +341,7 @@ async def test_nothing_listens_for_operators_unless_it_is_asked_for(tmp_path: Pa
 
 def test_an_address_that_nobody_can_reach_or_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text('[operators]\naddress = "0.0.0.0"\n')
-    with pytest.raises(ConfigError, match=r"operators.address: found '0.0.0.0' .*others cannot reach it"):
+    with pytest.raises(
+        ConfigError, match=(r"operators.address: found '0.0.0.0' .*others " r"cannot reach it")
+    ):
         load(tmp_path / "cluster.toml")

@@ -1,4 +1,5 @@
-"""A run that is operated from another network: over a cable of its own, with a copy of the key and nothing else."""
+"""A run that is operated from another network: over a cable of its own, with a copy of the key and
+nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 
 from benchmarks.machines import Machine, Refused, machines
 from nets.files import checkpoint
-from runtime.cluster.operators.card import FILE
+from runtime.cluster.operators.operator_key import FILE
 from tests.support import ROOT, configure, environment, run_directory, runtime_command
 
 
@@ -21,7 +22,9 @@ def test_a_run_is_watched_saved_scaled_and_ended_from_another_network(tmp_path: 
         with machines(1, 10**9) as (there,):
             here = there.address.rpartition(".")[0] + ".254"
             operators = f'[operators]\naddress = "{here}"\n'
-            cluster = configure(tmp_path / "up", "sync", workers=1, iterations=10**6, paced=True, more=operators)
+            cluster = configure(
+                tmp_path / "up", "sync", workers=1, iterations=10**6, paced=True, more=operators
+            )
             words = runtime_command("up", str(cluster))
             with subprocess.Popen(
                 words, cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE, text=True
@@ -49,22 +52,36 @@ def operated(there: Machine, cluster: Path, folder: Path, here: str) -> None:
     assert json.loads(key.read_text())["address"].startswith(f"{here}:")
 
     def command(*words: str) -> list[str]:
-        return ["ip", "netns", "exec", there.namespace, *runtime_command(*words, "--connect", str(key))]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            there.namespace,
+            *runtime_command(*words, "--connect", str(key)),
+        ]
 
     def said(*words: str) -> str:
         environ = {**environment(), "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command(*words), cwd=folder, env=environ, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            command(*words), cwd=folder, env=environ, capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     told = folder / "told"  # a file: a pipe that nobody reads would stop it when it is full
     with told.open("w") as output:
         following = subprocess.Popen(
-            command("events", "-f", "--json"), cwd=folder, env={**os.environ, **environment()}, stdout=output
+            command("events", "-f", "--json"),
+            cwd=folder,
+            env={**os.environ, **environment()},
+            stdout=output,
         )
     try:
         assert said("status").startswith(f"{first.name}  running")
-        assert "process conv-0-0: pid " in (stacks := said("stack", "conv-0-0")) and "Thread compute" in stacks
+        assert (
+            "process conv-0-0: pid " in (stacks := said("stack", "conv-0-0"))
+            and "Thread compute" in stacks
+        )
         checkpoint.verify(Path(said("save").strip()))
         assert f"{first.parent}/" in (scaled := said("scale", "--workers", "2"))
         assert said("status").startswith(f"{Path(scaled.partition(': ')[0]).name}  running")

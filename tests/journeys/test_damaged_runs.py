@@ -1,4 +1,5 @@
-"""A run directory with one damaged file: every command that looks at it ends in words, and changes nothing."""
+"""A run directory with one damaged file: every command that looks at it ends in words, and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -30,9 +31,27 @@ from tests.journeys.damage import (
 )
 from tests.support import configure, in_the_middle, run_directory
 
-SMALL = ("run.json", "plan.json", "config.toml", "said.toml", "events.jsonl", "usage.jsonl", "tuning.json")
+SMALL = (
+    "run.json",
+    "plan.json",
+    "config.toml",
+    "said.toml",
+    "events.jsonl",
+    "usage.jsonl",
+    "tuning.json",
+)
 SMALL += ("service-times.json", "trace/clocks.json", "operator.key", "versions.json", PART)
-SLOW = ("report", "report there", "resume", "plan --measured", "plan --learnt", "predict", "test", "convert", "connect")
+SLOW = (
+    "report",
+    "report there",
+    "resume",
+    "plan --measured",
+    "plan --learnt",
+    "predict",
+    "test",
+    "convert",
+    "connect",
+)
 QUICK = tuple(name for name in COMMANDS if name not in SLOW)
 
 
@@ -50,7 +69,8 @@ def run(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Iterator[Finishe
 
 
 def ends_well(name: str, run: Finished, file: str, capsys: pytest.CaptureFixture[str]) -> Outcome:
-    """The outcome of a command, which must end in words and change no file but those that it is to write."""
+    """The outcome of a command, which must end in words and change no file but those that it is to
+    write."""
     before = run.contents()
     found = outcome(name, run.path, run.directory / file, run.out, capsys)
     assert not found.trace, f"{name}: {found.trace}"
@@ -113,7 +133,11 @@ def damage(run: Finished, file: str, damaged: tuple[str, float, int]) -> None:
 
 
 def ends_well_after(
-    name: str, file: str, damaged: tuple[str, float, int], run: Finished, capsys: pytest.CaptureFixture[str]
+    name: str,
+    file: str,
+    damaged: tuple[str, float, int],
+    run: Finished,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     damage(run, file, damaged)
     try:
@@ -131,20 +155,32 @@ def cases(names: Iterable[str]) -> st.SearchStrategy[tuple[str, str]]:
     return st.sampled_from(read) | st.tuples(st.sampled_from([*names]), st.sampled_from(SMALL))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(case=cases(QUICK), damaged=damages)
 def test_a_file_with_a_wrong_byte_or_half_of_it_or_another_in_its_place_gives_no_traceback(
-    run: Finished, capsys: pytest.CaptureFixture[str], case: tuple[str, str], damaged: tuple[str, float, int]
+    run: Finished,
+    capsys: pytest.CaptureFixture[str],
+    case: tuple[str, str],
+    damaged: tuple[str, float, int],
 ) -> None:
     ends_well_after(*case, damaged, run, capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # up to a second each
-@settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=600,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(case=cases(COMMANDS), damaged=damages)
 def test_many_files_with_a_wrong_byte_or_half_of_them_give_no_traceback(
-    run: Finished, capsys: pytest.CaptureFixture[str], case: tuple[str, str], damaged: tuple[str, float, int]
+    run: Finished,
+    capsys: pytest.CaptureFixture[str],
+    case: tuple[str, str],
+    damaged: tuple[str, float, int],
 ) -> None:
     ends_well_after(*case, damaged, run, capsys)
 
@@ -165,7 +201,9 @@ def test_a_file_without_the_right_to_read_it_is_named(
             run.restore(path)
 
 
-@pytest.mark.parametrize("files", [("plan.json",), pytest.param(("plan.json", "run.json"), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "files", [("plan.json",), pytest.param(("plan.json", "run.json"), marks=pytest.mark.slow)]
+)
 def test_a_live_run_whose_plan_is_damaged_has_a_status_and_is_ended_through_its_lock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], files: tuple[str, ...]
 ) -> None:
@@ -177,13 +215,18 @@ def test_a_live_run_whose_plan_is_damaged_has_a_status_and_is_ended_through_its_
         assert main(["status", str(run)]) == 0
         said = capsys.readouterr()
         assert f"{run.name}  runs on {platform.node()}, since " in said.out
-        assert all(f"{run / name}: it is damaged: not JSON (line 1, column 2)" in said.err for name in files)
+        assert all(
+            (f"{run / name}: it is damaged: not JSON (line 1, column 2)") in said.err
+            for name in files
+        )
         assert main(["ps", str(run.parent)]) == 0
         assert run.name in capsys.readouterr().out
         assert main(["save", str(run)]) == 2
         assert capsys.readouterr().err.startswith(f"{run / 'plan.json'}: it is damaged: ")
         assert main(["down", str(run)]) == 0
-        assert f"{run.name} has ended; last checkpoint: {run}/checkpoint-" in capsys.readouterr().out
+        assert (
+            f"{run.name} has ended; last checkpoint: {run}/checkpoint-"
+        ) in capsys.readouterr().out
         assert up.wait(timeout=60) == 0
 
 
@@ -191,7 +234,9 @@ def test_a_run_on_the_virtual_clock_has_a_status_though_no_process_hosts_it(
     run: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = json.loads((run.spare / "plan.json").read_text())
-    (run.directory / "plan.json").write_text(json.dumps({"clock": "virtual", "placement": plan["placement"]}))
+    (run.directory / "plan.json").write_text(
+        json.dumps({"clock": "virtual", "placement": plan["placement"]})
+    )
     assert main(["status", str(run.path)]) == 0
     said = capsys.readouterr()
     assert said.err == ""

@@ -1,4 +1,5 @@
-"""Nets whose data layers read their own sources, and nets without labels, from cluster.toml to the numbers."""
+"""Nets whose data layers read their own sources, and nets without labels, from cluster.toml to the
+numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def run(directory: Path, preset: str, net: str, tables: str = "", **options: int
     (directory / "own.prototxt").write_text(net)
     text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
     if tables:
-        text = text.replace('train = { format = "digits", split = "train" }\n', "shuffle = true\n" + tables)
+        text = text.replace(
+            ('train = { format = "digits", split = "train" }\n'), "shuffle = true\n" + tables
+        )
         with h5py.File(directory / "labels.h5", "w") as file:
             file["label"] = read(base_dir=Path(), split="train")[1].astype(np.float32)[:, None]
     else:
@@ -63,10 +66,17 @@ def run(directory: Path, preset: str, net: str, tables: str = "", **options: int
 
 
 @pytest.mark.few("single", "omnivore")
-@pytest.mark.parametrize("preset", ["single", "replicas", "mxnet-sync", "omnivore", "local-fc-shards"])
-def test_images_here_and_labels_there_train_as_they_do_in_one_source(tmp_path: Path, preset: str) -> None:
+@pytest.mark.parametrize(
+    "preset", ["single", "replicas", "mxnet-sync", "omnivore", "local-fc-shards"]
+)
+def test_images_here_and_labels_there_train_as_they_do_in_one_source(
+    tmp_path: Path, preset: str
+) -> None:
     body = without_data(LENET)
-    one = 'layer { name: "d" type: "Data" top: "data" top: "label" transform_param { scale: 0.00390625 } }\n'
+    one = (
+        'layer { name: "d" type: "Data" top: "data" top: "label" transform_param { scale: '
+        "0.00390625 } }\n"
+    )
     workers = 1 if preset == "single" else 2
     together = run(tmp_path / "a", preset, one + body, iterations=3, workers=workers)
     apart = run(tmp_path / "b", preset, APART + body, TABLES, iterations=3, workers=workers)
@@ -76,39 +86,58 @@ def test_images_here_and_labels_there_train_as_they_do_in_one_source(tmp_path: P
 
 @pytest.mark.parametrize("preset", ["single", "replicas"])
 def test_an_autoencoder_trains_on_images_alone(tmp_path: Path, preset: str) -> None:
-    losses = run(tmp_path, preset, AUTO, iterations=12, workers=1 if preset == "single" else 2).losses()
+    losses = run(
+        tmp_path, preset, AUTO, iterations=12, workers=1 if preset == "single" else 2
+    ).losses()
     assert losses[0] > 1.3 * losses[-1]
-    assert losses == pytest.approx(run(tmp_path / "one", "single", AUTO, iterations=12).losses(), rel=1e-4)
+    assert losses == pytest.approx(
+        run(tmp_path / "one", "single", AUTO, iterations=12).losses(), rel=1e-4
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["single", "replicas"])
-def test_bvlcs_autoencoder_trains_and_is_tested_by_its_own_files(tmp_path: Path, preset: str) -> None:
+def test_bvlcs_autoencoder_trains_and_is_tested_by_its_own_files(
+    tmp_path: Path, preset: str
+) -> None:
     if not AUTOENCODER.is_dir():
         pytest.skip("needs BVLC's mnist_autoencoder in ../shared/data, which is not here")
     cluster = configure(tmp_path, preset, workers=2, test=True)
     digits = SHARED / "mnist" / "train"
     files = f'images = "{digits}-images-idx3-ubyte.gz", labels = "{digits}-labels-idx1-ubyte.gz"'
     tested = ", ".join(f'{{ format = "digits", split = "{split}" }}' for split in ("train", "test"))
-    text = cluster.read_text().replace('format = "digits", split = "train"', f'format = "idx", {files}', 1)
+    text = cluster.read_text().replace(
+        'format = "digits", split = "train"', f'format = "idx", {files}', 1
+    )
     text = text.replace('test = { format = "digits", split = "test" }', f"test = [{tested}]")
     lines = f'max_iter = 40\nnet = "{AUTOENCODER / "mnist_autoencoder.prototxt"}"\n'
     solver = f'solver = "{AUTOENCODER / "mnist_autoencoder_solver.prototxt"}"'
-    cluster.write_text(text.replace("[train]\n", f"[train]\n{lines}", 1).replace('solver = "solver.prototxt"', solver))
+    cluster.write_text(
+        text.replace("[train]\n", f"[train]\n{lines}", 1).replace(
+            'solver = "solver.prototxt"', solver
+        )
+    )
     journal = train(cluster, checkpoint=False).journal
     names = [event["net"] for event in journal.of("test")]
-    assert names == ["test-on-train", "test-on-test"] * 2  # before the first iteration and at the end
-    first, last = ({event["net"]: event for event in journal.of("test")[part]} for part in (slice(2), slice(2, 4)))
+    # before the first iteration and at the end
+    assert names == ["test-on-train", "test-on-test"] * 2
+    first, last = (
+        {event["net"]: event for event in journal.of("test")[part]}
+        for part in (slice(2), slice(2, 4))
+    )
     for name in ("test-on-train", "test-on-test"):
         assert last[name]["cross_entropy_loss"] < 0.5 * first[name]["cross_entropy_loss"]
 
 
 DEPLOY = 'name: "deployed" input: "data" input_shape { dim: 64 dim: 1 dim: 28 dim: 28 }\n'
-TEST_ONLY = '[train]\nnet = "deploy.prototxt"\n[train.data]\ntest = { format = "digits", split = "test" }\n'
+TEST_ONLY = (
+    '[train]\nnet = "deploy.prototxt"\n[train.data]\ntest = { format = "digits", split = "test" }\n'
+)
 
 
 def deployed(directory: Path, body: str) -> Path:
-    """A net for deployment, its first parameters as a file, a cluster.toml; returns the file of weights."""
+    """A net for deployment, its first parameters as a file, a cluster.toml; returns the file of
+    weights."""
     (directory / "deploy.prototxt").write_text(DEPLOY + body)
     (directory / "cluster.toml").write_text(TEST_ONLY)
     net = Net(load_net(directory / "deploy.prototxt"), "TEST", ops=get_backend("numpy"))
@@ -125,19 +154,33 @@ def test_a_net_for_deployment_is_scored_by_the_labels_of_the_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = deployed(tmp_path, CLASSES)
-    assert main(["test", str(weights), str(tmp_path / "cluster.toml"), "--set=train.solver=lenet_digits_solver"]) == 0
+    assert (
+        main(
+            [
+                "test",
+                str(weights),
+                str(tmp_path / "cluster.toml"),
+                "--set=train.solver=lenet_digits_solver",
+            ]
+        )
+        == 0
+    )
     images, labels, _ = read(base_dir=Path(), split="test")
     net = Net(load_net(tmp_path / "deploy.prototxt"), "TEST", ops=get_backend("numpy"), batch=256)
     net.run({"data": images[:256]}, net.initial_blobs())
     right = float(np.mean(net.blob("prob").argmax(1) == labels[:256]))
-    expected = f"accuracy by the data's labels (largest number of 'prob') {right:.4f} on 256 images\n"
+    expected = (
+        f"accuracy by the data's labels (largest number of 'prob') {right:.4f} on 256 images\n"
+    )
     assert capsys.readouterr().out == expected
 
 
 def test_a_net_for_deployment_that_makes_no_classes_tells_the_mean_of_each_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    weights = deployed(tmp_path, CLASSES + 'layer { name: "s" type: "Sigmoid" bottom: "data" top: "s" }')
+    weights = deployed(
+        tmp_path, CLASSES + ('layer { name: "s" type: "Sigmoid" bottom: "data" top: "s" }')
+    )
     assert main(["test", str(weights), str(tmp_path / "cluster.toml")]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "mean of output 'prob' 0.1000 on 256 images"
@@ -152,12 +195,12 @@ def test_a_net_for_deployment_that_makes_no_classes_tells_the_mean_of_each_outpu
             "own.prototxt: found no loss in phase TRAIN, expected one: there is nothing to learn",
         ),
         (
-            AUTO.replace('type: "Data" top: "data"', 'type: "Input" top: "data" input_param { shape { dim: 2 dim: 1 '
+            AUTO.replace('type: "Data" top: "data"', 'type: "Input" top: "data" input_param ' '' '' '{ shape { dim: 2 dim: 1 '
             'dim: 28 dim: 27 } }').replace("784", "756"),
             "own.prototxt: top 'data': found samples of shape (1, 28, 28), expected (1, 28, 27)",
         ),
         (
-            AUTO + 'layer { name: "x" type: "HDF5Data" top: "x" top: "y" hdf5_data_param { batch_size: 32 } }',
+            AUTO + ('layer { name: "x" type: "HDF5Data" top: "x" top: "y" hdf5_data_param { ' '' '' 'batch_size: 32 } }'),
             "own.prototxt: found 2 arrays a sample (digits), expected 3: data, x, y",
         ),
     ],
@@ -167,7 +210,9 @@ def test_a_net_that_the_data_do_not_fit_is_told_before_the_start(
 ) -> None:
     cluster = configure(tmp_path, "single")
     (tmp_path / "own.prototxt").write_text(net)
-    cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1))
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
+    )
     assert main(["check", str(cluster)]) == 2
     assert capsys.readouterr().err.splitlines() == [f"{cluster}:3: train.net: {problem}"]
 
@@ -180,7 +225,9 @@ def test_emulated_workers_need_no_source_of_several(tmp_path: Path) -> None:
     with h5py.File(directory / "labels.h5", "w") as file:
         file["label"] = np.zeros((1438, 1), np.float32)
     text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
-    cluster.write_text(text.replace('train = { format = "digits", split = "train" }\n', TABLES) + devices)
+    cluster.write_text(
+        text.replace(('train = { format = "digits", split = "train" }\n'), TABLES) + devices
+    )
     assert train(cluster, checkpoint=False).losses() == [0.0, 0.0]
 
 

@@ -1,4 +1,5 @@
-"""Training on arrays that refuse to be NumPy's: no path may assume that what it holds is in host memory.
+"""Training on arrays that refuse to be NumPy's: no path may assume that what it holds is in host
+memory.
 
 A GPU is not needed: `tests.device_double` stands in for CuPy.
 """
@@ -21,9 +22,11 @@ from tests.device_double import DeviceArray, DeviceCupy
 from tests.support import configure, train
 
 NETS = {
-    "lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "cifar10_full": (3, 32, 32), "resnet20": (3, 32, 32),
-
-}  # fmt: skip
+    "lenet": (1, 28, 28),
+    "cifar10_quick": (3, 32, 32),
+    "cifar10_full": (3, 32, 32),
+    "resnet20": (3, 32, 32),
+}
 
 
 @pytest.fixture
@@ -34,21 +37,29 @@ def double() -> DeviceCupy:
         pytest.skip(str(missing))
 
 
-def steps(name: str, backend: ops.Backend, count: int = 2) -> tuple[list[dict[str, float]], dict[str, Any]]:
-    """Scores of `count` training passes and a test pass on two images, and the state a checkpoint would hold."""
+def steps(
+    name: str, backend: ops.Backend, count: int = 2
+) -> tuple[list[dict[str, float]], dict[str, Any]]:
+    """Scores of `count` training passes and a test pass on two images, and the state a checkpoint
+    would hold."""
     nets = {
         phase: Net(load_net(name), phase, ops=backend, batch=2, input_shape=NETS[name], seed=1)
         for phase in ("TRAIN", "TEST")
     }
     net = nets["TRAIN"]
     store = ParameterStore(net.params, net.initial_blobs(), load_solver(f"{name}_solver"), backend)
-    arrays = generator(3, name).standard_normal((2, *NETS[name]), dtype=np.float32), np.array([3, 1], np.float32)
+    arrays = (
+        generator(3, name).standard_normal((2, *NETS[name]), dtype=np.float32),
+        np.array([3, 1], np.float32),
+    )
     given = dict(zip(net.inputs, arrays, strict=True))
     scores = []
     for number in range(count):
         scores.append(net.run(given, {layer: store.read(layer) for layer in store.layers}, number))
         found = {stage.layer: net.backward(stage) for stage in reversed(net.stages)}
-        store.apply_all({layer: gradients for layer, gradients in found.items() if layer is not None})
+        store.apply_all(
+            {layer: gradients for layer, gradients in found.items() if layer is not None}
+        )
     scores.append(nets["TEST"].run(given, {layer: store.read(layer) for layer in store.layers}))
     return scores, store.state()
 
@@ -62,20 +73,28 @@ def test_a_net_steps_on_a_device_as_on_the_cpu(name: str, double: DeviceCupy) ->
     assert state.keys() == expected.keys()
     for key, array in state.items():
         assert type(array) is np.ndarray
-        np.testing.assert_allclose(array, expected[key], rtol=0, atol=1e-3 * max(1e-2, np.abs(expected[key]).max()))
+        np.testing.assert_allclose(
+            array, expected[key], rtol=0, atol=1e-3 * max(1e-2, np.abs(expected[key]).max())
+        )
 
 
 @pytest.mark.slow  # 8 s each
-@pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2), ("local-fc-shards", 2)])
+@pytest.mark.parametrize(
+    ("preset", "workers"), [("single", 1), ("sync", 2), ("local-fc-shards", 2)]
+)
 def test_whole_runs_train_test_and_save_with_everybody_on_a_device(
     preset: str, workers: int, double: DeviceCupy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     expected = train(configure(tmp_path / "cpu", preset, workers=workers, iterations=3, test=True))
     cluster = configure(tmp_path / "device", preset, workers=workers, iterations=3, test=True)
-    cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\ndevices = { "*" = "cuda:0" }\n'))
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", ('[train]\ndevices = { "*" = "cuda:0" }\n'))
+    )
     real = ops.get_backend
 
-    def chosen(name: str, b_p: int | None = None, device: int = 0, **options: object) -> ops.Backend:
+    def chosen(
+        name: str, b_p: int | None = None, device: int = 0, **options: object
+    ) -> ops.Backend:
         return CupyBackend(b_p, xp=double) if name == "cupy" else real(name, b_p=b_p, **options)
 
     monkeypatch.setattr(ops, "get_backend", chosen)
@@ -87,7 +106,8 @@ def test_whole_runs_train_test_and_save_with_everybody_on_a_device(
 
 
 def test_a_checkpoint_starts_a_run_on_a_device(double: DeviceCupy, tmp_path: Path) -> None:
-    backend, path = CupyBackend(xp=double), tmp_path / "a.safetensors"
+    backend = CupyBackend(xp=double)
+    path = tmp_path / "a.safetensors"
     _, state = steps("lenet", backend, 1)
     checkpoint.save(path, state, {})
     net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=2, input_shape=NETS["lenet"])
@@ -97,7 +117,9 @@ def test_a_checkpoint_starts_a_run_on_a_device(double: DeviceCupy, tmp_path: Pat
     assert all(np.array_equal(array, state[key]) for key, array in store.state().items())
 
 
-def test_a_version_is_copied_to_the_host_once_and_not_by_those_who_ask_for_it(double: DeviceCupy) -> None:
+def test_a_version_is_copied_to_the_host_once_and_not_by_those_who_ask_for_it(
+    double: DeviceCupy,
+) -> None:
     backend = CupyBackend(xp=double)
     net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=2, input_shape=NETS["lenet"])
     blobs = net.initial_blobs()
@@ -118,12 +140,17 @@ def test_a_version_is_copied_to_the_host_once_and_not_by_those_who_ask_for_it(do
 def test_a_label_that_is_no_class_is_told_with_its_layer(double: DeviceCupy) -> None:
     backend = CupyBackend(xp=double)
     net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=2, input_shape=NETS["lenet"])
-    images, labels = np.zeros((2, *NETS["lenet"]), np.float32), np.array([3, 10], np.float32)
-    with pytest.raises(NetError, match="layer 'loss': a label is 10, expected a whole number from 0 to 9"):
+    images = np.zeros((2, *NETS["lenet"]), np.float32)
+    labels = np.array([3, 10], np.float32)
+    with pytest.raises(
+        NetError, match=("layer 'loss': a label is 10, expected a whole number from 0 to 9")
+    ):
         net.run(dict(zip(net.inputs, (images, labels), strict=True)), net.initial_blobs())
 
 
-@pytest.mark.parametrize("mistake", [np.asarray, np.sqrt, lambda x: x + np.ones(2), lambda x: np.ones(2) * x])
+@pytest.mark.parametrize(
+    "mistake", [np.asarray, np.sqrt, lambda x: x + np.ones(2), lambda x: np.ones(2) * x]
+)
 def test_the_stand_in_refuses_what_a_device_refuses(mistake: Any, double: DeviceCupy) -> None:
     with pytest.raises(TypeError):
         mistake(double.asarray(np.ones(2, np.float32)))

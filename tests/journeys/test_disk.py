@@ -1,4 +1,5 @@
-"""A disk that is missing, full or read-only: one line with the cause, the documented exit code, nothing left."""
+"""A disk that is missing, full or read-only: one line with the cause, the documented exit code,
+nothing left."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
 
     def mounted(options: str) -> Path:
         command = ["mount", "-t", "tmpfs", "-o", options, "none", str(place)]
-        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        if (
+            os.geteuid() != 0
+            or subprocess.run(command, capture_output=True, check=False).returncode
+        ):
             pytest.skip("needs root to mount a small file system")
         return place
 
@@ -58,29 +62,39 @@ def test_a_run_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path)
     (tmp_path / "runs").write_text("in the way")
     refused(
         run_up(ending(tmp_path)),
-        f"run.directory runs: no run directory can be made there: File exists ({tmp_path / 'runs'})",
+        (
+            "run.directory runs: no run directory can be made there: File exists "
+            f"({tmp_path / 'runs'})"
+        ),
     )
 
 
 def test_a_read_only_disk_is_told_in_one_line(tmp_path: Path, mount: Mount) -> None:
     place = mount("ro")
     done = run_up(ending(tmp_path), "--set", f"run.directory={place}")
-    refused(done, f"run.directory {place}: no run directory can be made there: Read-only file system")
+    refused(
+        done, (f"run.directory {place}: no run directory can be made there: Read-only file system")
+    )
 
 
 @pytest.mark.few("[nr_inodes=4]")
-@pytest.mark.parametrize("room", [*(f"nr_inodes={n}" for n in range(2, 11)), *(f"size={n}k" for n in (4, 8, 12))])
+@pytest.mark.parametrize(
+    "room", [*(f"nr_inodes={n}" for n in range(2, 11)), *(f"size={n}k" for n in (4, 8, 12))]
+)
 def test_a_disk_that_fills_up_at_any_write_ends_the_start_in_words_or_the_run_well(
     tmp_path: Path, mount: Mount, room: str
 ) -> None:
-    """The first files are the directory, events.jsonl, config.toml, versions.json, plan.json, logs/ and its logs."""
+    """The first files are the directory, events.jsonl, config.toml, versions.json, plan.json, logs/
+    and its logs."""
     done = run_up(ending(tmp_path), "--set", f"run.directory={mount(room)}")
     assert "Traceback" not in done.stdout + done.stderr
     if done.returncode != 0:  # else there was room for all, but for some events perhaps
         refused(done, "No space left on device")
 
 
-def test_a_full_disk_costs_checkpoints_and_events_but_not_the_training(tmp_path: Path, mount: Mount) -> None:
+def test_a_full_disk_costs_checkpoints_and_events_but_not_the_training(
+    tmp_path: Path, mount: Mount
+) -> None:
     cluster = configure(tmp_path, "single", iterations=12)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 4"))
@@ -100,7 +114,8 @@ def test_a_full_disk_costs_checkpoints_and_events_but_not_the_training(tmp_path:
 
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, calls: set[int], code: int = 28) -> None:
     """Let the named calls (1 is the first) of a function of `os` fail."""
-    real, count = getattr(os, name), 0
+    real = getattr(os, name)
+    count = 0
 
     def called(*given: object) -> object:
         nonlocal count
@@ -123,17 +138,24 @@ def test_events_that_cannot_be_written_are_told_once_and_counted(
         journal.write({"t": float(number)}, "a", "said", {"number": number})
     journal.close()
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert [line["number"] for line in lines if line["event"] == "said"] == [n for n in range(1, 11) if n not in calls]
+    assert [line["number"] for line in lines if line["event"] == "said"] == [
+        n for n in range(1, 11) if n not in calls
+    ]
     lasting = 10 in calls
-    assert [line["events"] for line in lines if line["event"] == "missed"] == ([] if lasting else [len(calls)])
-    assert told[0].endswith("No space left on device: events are not journalled until it can be written again")
+    assert [line["events"] for line in lines if line["event"] == "missed"] == (
+        [] if lasting else [len(calls)]
+    )
+    assert told[0].endswith(
+        "No space left on device: events are not journalled until it can be written again"
+    )
     assert [text.partition(": ")[2] for text in told[1:]] == (
         [f"the last {len(calls)} events of the run are missing"] if lasting else []
     )
 
 
 def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path, mount: Mount) -> None:
-    place, told = mount("size=8k"), list[str]()
+    place = mount("size=8k")
+    told = list[str]()
     journal = Journal(place / "events.jsonl", told.append)
     for number in range(1000):
         journal.write({"t": 0.0}, "a", "said", {"number": number})
@@ -144,15 +166,21 @@ def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path, mount: Mount) 
     assert len(told) == 2
 
 
-def test_a_journal_that_fails_when_it_is_closed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_that_fails_when_it_is_closed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str] = []
     journal = Journal(tmp_path / "events.jsonl", told.append)
-    file, close = journal._file, os.close
+    file = journal._file
+    close = os.close
     failing(monkeypatch, "close", {1}, 5)
     journal.close()
     close(file)
     assert told == [
-        f"{tmp_path / 'events.jsonl'}: Input/output error when it was closed: its last events may be missing"
+        (
+            f"{tmp_path / 'events.jsonl'}: Input/output error when it was closed: its last "
+            "events may be missing"
+        )
     ]
 
 
@@ -186,24 +214,36 @@ with replacing(Path(sys.argv[1])) as temporary:
 """
 
 
-def test_a_named_pipe_or_a_link_called_like_a_temporary_file_does_not_stop_the_sweep(tmp_path: Path) -> None:
+def test_a_named_pipe_or_a_link_called_like_a_temporary_file_does_not_stop_the_sweep(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "precious").write_text("precious")
     os.mkfifo(tmp_path / ".model.pipe.tmp")
     (tmp_path / ".model.link.tmp").symlink_to("precious")
     (tmp_path / ".model.left.tmp").write_text("half")
     sweep_temporaries(tmp_path, "model")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.link.tmp", ".model.pipe.tmp", "precious"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".model.link.tmp",
+        ".model.pipe.tmp",
+        "precious",
+    ]
 
 
-def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(tmp_path: Path) -> None:
-    dead, living = tmp_path / "run-1", tmp_path / "run-2"
+def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(
+    tmp_path: Path,
+) -> None:
+    dead = tmp_path / "run-1"
+    living = tmp_path / "run-2"
     writers = []
     for directory in (dead, living):
         directory.mkdir()
         target = str(directory / "checkpoint-0000001.safetensors")
         writers.append(
             subprocess.Popen(
-                [runtime_command()[0], "-c", WRITES, target], env=environment(), stdout=subprocess.PIPE, text=True
+                [runtime_command()[0], "-c", WRITES, target],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                text=True,
             )
         )
         assert writers[-1].stdout is not None
@@ -222,7 +262,9 @@ def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(tm
 
 @pytest.mark.slow
 def test_a_start_sweeps_what_a_run_killed_while_it_saved_has_left(tmp_path: Path) -> None:
-    left = tmp_path / "runs" / "20260101-000000-roles" / ".checkpoint-0000009.safetensors.abcdefgh.tmp"
+    left = (
+        tmp_path / "runs" / "20260101-000000-roles" / ".checkpoint-0000009.safetensors.abcdefgh.tmp"
+    )
     left.parent.mkdir(parents=True)
     left.write_bytes(np.zeros(9).tobytes())
     assert run_up(configure(tmp_path, "single", iterations=1)).returncode == 0
@@ -242,4 +284,6 @@ def test_a_reader_of_stdout_that_goes_does_not_end_the_training(tmp_path: Path) 
         process.stdout.close()
         told = process.stderr.read()
         assert process.wait(60) == 0, told
-    assert told == "stdout: the reader of its pipe has gone: what happens is told in events.jsonl only\n"
+    assert told == (
+        "stdout: the reader of its pipe has gone: what happens is told in events.jsonl only\n"
+    )

@@ -1,4 +1,5 @@
-"""Runs in double precision: what a strategy computes beside one process, what is kept of it, what it takes in."""
+"""Runs in double precision: what a strategy computes beside one process, what is kept of it, what
+it takes in."""
 
 from __future__ import annotations
 
@@ -21,8 +22,12 @@ from tests.support import ROOT, configure, environment, train
 DIGITS = {"batch": 30, "max_iter": 5, "data": {"train": {"format": "digits", "split": "train"}}}
 PHOTOGRAPHS = {"format": "synthetic", "shape": [3, 32, 32], "classes": 10, "size": 40}
 CIFAR_FULL = {
-    "net": "cifar10_full", "solver": "cifar10_full_solver", "batch": 10, "max_iter": 4, "data": {"train": PHOTOGRAPHS},
-}  # fmt: skip
+    "net": "cifar10_full",
+    "solver": "cifar10_full_solver",
+    "batch": 10,
+    "max_iter": 4,
+    "data": {"train": PHOTOGRAPHS},
+}
 NETS: dict[str, dict[str, Any]] = {"LeNet": DIGITS, "CIFAR-10 full": CIFAR_FULL}
 SINGLE = {"preset": "single"}
 
@@ -30,43 +35,56 @@ SINGLE = {"preset": "single"}
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Array]]:
     """What one process computes, for each net."""
-    return {net: arrays_of({**options, **DOUBLE, "strategy": SINGLE}) for net, options in NETS.items()}
+    return {
+        net: arrays_of({**options, **DOUBLE, "strategy": SINGLE}) for net, options in NETS.items()
+    }
 
 
-@pytest.mark.few("[sync-LeNet]", "[firecaffe-LeNet]", "[one-weird-trick b-LeNet]", "[parameter-server-LeNet]")
+@pytest.mark.few(
+    "[sync-LeNet]", "[firecaffe-LeNet]", "[one-weird-trick b-LeNet]", "[parameter-server-LeNet]"
+)
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("name", EQUAL)
 def test_every_synchronous_preset_computes_what_one_process_does(
     name: str, net: str, alone: dict[str, dict[str, Array]]
 ) -> None:
     strategy = {**STRATEGIES[name][0], "workers": 3}
-    found, expected = arrays_of({**NETS[net], **DOUBLE, "strategy": strategy}), alone[net]
+    found = arrays_of({**NETS[net], **DOUBLE, "strategy": strategy})
+    expected = alone[net]
     assert found.keys() == expected.keys()
     assert {array.dtype for array in found.values()} == {np.dtype(np.float64)}
     assert apart(found, expected) <= 1e-10  # float32: 1e-6
 
 
-def test_double_precision_is_another_computation_than_float32(alone: dict[str, dict[str, Array]]) -> None:
+def test_double_precision_is_another_computation_than_float32(
+    alone: dict[str, dict[str, Array]],
+) -> None:
     narrow = arrays_of({**DIGITS, "precision": "exact", "strategy": SINGLE})
     assert 1e-8 < apart(narrow, alone["LeNet"]) < 1e-4
 
 
 def doubled(cluster: Path, *lines: str) -> Path:
     """A cluster.toml for double precision, with more lines in [train]."""
-    text = cluster.read_text().replace('precision = "exact"', "\n".join(('precision = "double"', *lines)))
+    text = cluster.read_text().replace(
+        'precision = "exact"', "\n".join(('precision = "double"', *lines))
+    )
     cluster.write_text(text)
     return cluster
 
 
 @pytest.mark.few("[adam-2]")
-@pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2), ("adam", 2), ("local-fc-shards", 2)])
+@pytest.mark.parametrize(
+    ("preset", "workers"), [("single", 1), ("sync", 2), ("adam", 2), ("local-fc-shards", 2)]
+)
 def test_a_resumed_run_in_double_precision_equals_an_unbroken_one_to_the_last_bit(
     tmp_path: Path, preset: str, workers: int
 ) -> None:
     whole = train(doubled(configure(tmp_path / "whole", preset, workers=workers, iterations=6)))
     train(doubled(configure(tmp_path / "half", preset, workers=workers, iterations=3)))
     goes_on = 'resume = "../half/checkpoint-0000003.safetensors"'
-    rest = train(doubled(configure(tmp_path / "rest", preset, workers=workers, iterations=6), goes_on))
+    rest = train(
+        doubled(configure(tmp_path / "rest", preset, workers=workers, iterations=6), goes_on)
+    )
     for name, expected in whole.arrays.items():
         assert rest.arrays[name].dtype == np.float64
         assert rest.arrays[name].tobytes() == expected.tobytes(), name
@@ -89,8 +107,12 @@ def test_files_of_the_other_precision_become_numbers_of_this_one(
         text.replace("seed =", f'{key} = "../before/checkpoint-0000001.safetensors"\nseed =', 1)
     )
     after = train(clusters["after"])
-    assert {array.dtype.name for array in before.arrays.values()} == {"float64" if source == "double" else "float32"}
-    assert {array.dtype.name for array in after.arrays.values()} == {"float64" if target == "double" else "float32"}
+    assert {array.dtype.name for array in before.arrays.values()} == {
+        "float64" if source == "double" else "float32"
+    }
+    assert {array.dtype.name for array in after.arrays.values()} == {
+        "float64" if target == "double" else "float32"
+    }
 
 
 def test_workers_averaged_after_every_iteration_compute_what_one_process_does(
@@ -120,7 +142,9 @@ def test_a_checkpoint_in_double_precision_is_scored_and_timed(
         assert main(["test", "checkpoint-0000002.safetensors", "--set", setting]) == 0
         assert main(["time", "--iterations", "1", "--set", setting]) == 0
         out = capsys.readouterr().out
-        said.append((re.search(r"accuracy (\S+)", out)[1], float(re.search(r"parameters (\S+) MB", out)[1])))
+        said.append(
+            (re.search(r"accuracy (\S+)", out)[1], float(re.search(r"parameters (\S+) MB", out)[1]))
+        )
     assert said[0][0] == said[1][0]
     assert said[0][1] == pytest.approx(2 * said[1][1], abs=0.1)
 
@@ -129,11 +153,18 @@ def test_a_checkpoint_in_double_precision_is_scored_and_timed(
 def test_the_check_of_an_own_strategy_in_the_documentation_runs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "scripting.md").read_text()
     (snippet,) = [
-        part.partition("```")[0] for part in text.split("```python\n") if '"double"' in part.partition("```")[0]
+        part.partition("```")[0]
+        for part in text.split("```python\n")
+        if '"double"' in part.partition("```")[0]
     ]
     (tmp_path / "check.py").write_text(snippet)
     done = subprocess.run(
-        [sys.executable, "check.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, "check.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert 0 < float(done.stdout.splitlines()[-1]) < 1e-10

@@ -1,4 +1,5 @@
-"""Emulated devices and the virtual clock: messages of true size, times of a profile, runs that repeat themselves."""
+"""Emulated devices and the virtual clock: messages of true size, times of a profile, runs that
+repeat themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.support import configure, events, run_directory, run_up, train
 
 Sizes = list[tuple[str, str, int]]  # receiver, kind, bytes
 
-VIRTUAL = '[simulation]\nclock = "virtual"\nlatency = 0.0001\nbytes_per_second = "125MB"\nseed = {seed}\n'
+VIRTUAL = (
+    '[simulation]\nclock = "virtual"\nlatency = 0.0001\nbytes_per_second = "125MB"\nseed = {seed}\n'
+)
 FAR = VIRTUAL.format(seed=1) + 'links = { "conv-* -> fc" = { latency = 1.0 } }\n'
 EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 TIMES = {
@@ -27,7 +30,9 @@ TIMES = {
 }
 
 
-def emulated(directory: Path, preset: str, *, seed: int = 1, clock: str = VIRTUAL, **shape: int) -> Path:
+def emulated(
+    directory: Path, preset: str, *, seed: int = 1, clock: str = VIRTUAL, **shape: int
+) -> Path:
     """A cluster.toml whose devices are all emulated, with the profile beside it."""
     cluster = configure(directory, preset, more=clock.format(seed=seed) + EMULATED, **shape)
     (directory / "times.json").write_text(json.dumps(TIMES))
@@ -53,17 +58,23 @@ def train_only(cluster: Path) -> list[dict[str, float]]:
 
 @pytest.mark.few("[sync]", "[one-weird-trick]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_messages_between_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, preset: str) -> None:
+def test_messages_between_emulated_devices_have_the_size_of_real_ones(
+    tmp_path: Path, preset: str
+) -> None:
     shape = {"workers": 3, "groups": 2, "iterations": 1}
     real = sizes_of(configure(tmp_path / "real", preset, **shape))
     unreal = sizes_of(emulated(tmp_path / "unreal", preset, **shape))
     state = {"KeepCopy", "Copied", "GetCopy", "CopiedArray"}  # an emulated run has no model to save
-    assert [entry for entry in unreal if entry[1] not in state] == [entry for entry in real if entry[1] not in state]
+    assert [entry for entry in unreal if entry[1] not in state] == [
+        entry for entry in real if entry[1] not in state
+    ]
     assert {entry[1] for entry in unreal}.isdisjoint(state)
 
 
 @pytest.mark.parametrize("form", ["bfloat16", "one-bit"])
-def test_compressed_gradients_of_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, form: str) -> None:
+def test_compressed_gradients_of_emulated_devices_have_the_size_of_real_ones(
+    tmp_path: Path, form: str
+) -> None:
     found = []
     for name, make in (("real", configure), ("unreal", emulated)):
         cluster = make(tmp_path / name, "sync", workers=2, iterations=1)
@@ -81,7 +92,9 @@ def test_emulated_workers_read_no_images(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_iteration_takes_the_time_of_the_profile(tmp_path: Path) -> None:
-    cluster = emulated(tmp_path, "single", iterations=4, batch=64, clock='[simulation]\nclock = "virtual"\n')
+    cluster = emulated(
+        tmp_path, "single", iterations=4, batch=64, clock='[simulation]\nclock = "virtual"\n'
+    )
     (tmp_path / "times.json").write_text('{"single/train": [0.25], "*/*": 0}')
     reports = train_only(cluster)
     assert [report["images_per_second"] for report in reports] == [pytest.approx(64 / 0.25)] * 4
@@ -90,20 +103,28 @@ def test_an_iteration_takes_the_time_of_the_profile(tmp_path: Path) -> None:
 def test_emulated_workers_in_one_process_do_not_wait_for_one_another(tmp_path: Path) -> None:
     together = '[placement]\nprocesses = "one"\n[simulation]\nclock = "virtual"\n'
     cluster = emulated(tmp_path, "async", workers=8, iterations=80, clock=together)
-    (tmp_path / "times.json").write_text('{"conv_compute/forward *": 0.05, "conv_compute/backward *": 0.05, "*/*": 0}')
+    (tmp_path / "times.json").write_text(
+        '{"conv_compute/forward *": 0.05, "conv_compute/backward *": 0.05, "*/*": 0}'
+    )
     (finished,) = train(cluster, checkpoint=False).journal.of("finished")
     assert finished["seconds"] == pytest.approx(80 / 8 * 0.2)  # two layers, twice 0.05 s each
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("real", [False, True])
-def test_up_on_the_virtual_clock_leaves_the_same_journal_every_time(tmp_path: Path, real: bool) -> None:
+def test_up_on_the_virtual_clock_leaves_the_same_journal_every_time(
+    tmp_path: Path, real: bool
+) -> None:
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        cluster = emulated(tmp_path / name, "omnivore", workers=4, groups=2, iterations=8, seed=seed)
+        cluster = emulated(
+            tmp_path / name, "omnivore", workers=4, groups=2, iterations=8, seed=seed
+        )
         if real:  # gradients that are computed, in the time of the same profile
             timed = 'service_times = "times.json"\n[train]'
-            cluster.write_text(cluster.read_text().replace(EMULATED, "").replace("[train]", timed, 1))
+            cluster.write_text(
+                cluster.read_text().replace(EMULATED, "").replace("[train]", timed, 1)
+            )
         done = run_up(cluster)
         assert done.returncode == 0, done.stderr
         assert "simulated" in done.stdout
@@ -113,7 +134,9 @@ def test_up_on_the_virtual_clock_leaves_the_same_journal_every_time(tmp_path: Pa
 
 
 def test_a_run_with_processes_can_have_emulated_workers(tmp_path: Path) -> None:
-    cluster = emulated(tmp_path, "async", workers=3, iterations=12, clock="[run]\nrecord_service_times = true\n")
+    cluster = emulated(
+        tmp_path, "async", workers=3, iterations=12, clock="[run]\nrecord_service_times = true\n"
+    )
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
@@ -124,7 +147,9 @@ def test_a_run_with_processes_can_have_emulated_workers(tmp_path: Path) -> None:
     assert not (directory / "service-times").exists()
 
 
-def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make(tmp_path: Path) -> None:
+def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make(
+    tmp_path: Path,
+) -> None:
     cluster = emulated(tmp_path, "sync", workers=2, iterations=2)
     cluster.write_text(cluster.read_text().replace('"*" = ', '"conv-*" = '))
     journal = train(cluster, checkpoint=False).journal
@@ -134,7 +159,13 @@ def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make
 
 
 def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
-    cluster = configure(tmp_path / "real", "sync", workers=2, iterations=3, more="[run]\nrecord_service_times = true\n")
+    cluster = configure(
+        tmp_path / "real",
+        "sync",
+        workers=2,
+        iterations=3,
+        more="[run]\nrecord_service_times = true\n",
+    )
     assert run_up(cluster).returncode == 0
     recorded = (run_directory(cluster) / "service-times.json").read_text()
     again = emulated(tmp_path / "again", "sync", workers=2, iterations=3)
@@ -145,11 +176,23 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "change", "said"),
     [
-        ("[simulation]\nlatency = 0.1\n", ("", ""), "cluster.toml:2: simulation.latency: has a meaning with"),
+        (
+            "[simulation]\nlatency = 0.1\n",
+            ("", ""),
+            ("cluster.toml:2: simulation.latency: has a meaning with"),
+        ),
         ("", ("times.json", "tines.json"), "service times cannot be read"),
-        ("", ("emulated:times", "emulatd:times"), "expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
+        (
+            "",
+            ("emulated:times", "emulatd:times"),
+            ("expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
+        ),
         ("", ('"*"', '"convoy-*"'), "'convoy-*' fits no actor"),
-        ('[train.gradients]\nformat = "threshold"\n', ("", ""), "emulated devices have no numbers to compare with tau"),
+        (
+            ('[train.gradients]\nformat = "threshold"\n'),
+            ("", ""),
+            "emulated devices have no numbers to compare with tau",
+        ),
         (
             "",
             ("workers = 2", "workers = 2\nreproducible = true"),
@@ -158,7 +201,11 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_emulated_is_told_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, change: tuple[str, str], said: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: str,
+    change: tuple[str, str],
+    said: str,
 ) -> None:
     cluster = emulated(tmp_path, "sync", workers=2, clock="")
     cluster.write_text(more + cluster.read_text().replace(*change))
@@ -172,7 +219,9 @@ def test_a_network_between_nobody_is_told_before_anything_starts(tmp_path: Path)
     cluster.write_text(FAR + cluster.read_text())
     done = run_up(cluster)
     assert done.returncode == 2
-    assert "simulation.links.'conv-* -> fc': fits no link between processes, expected SENDER -> REC" in done.stderr
+    assert (
+        "simulation.links.'conv-* -> fc': fits no link between processes, expected SENDER -> REC"
+    ) in done.stderr
     assert list((tmp_path / "runs").iterdir()) == []
 
 

@@ -1,4 +1,5 @@
-"""Synchronous training computes the same numbers whatever the number of members, the tree and the processes."""
+"""Synchronous training computes the same numbers whatever the number of members, the tree and the
+processes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def relative_difference(a: np.ndarray, b: np.ndarray) -> float:
 
 @pytest.mark.few("[3-3]")
 @pytest.mark.parametrize(("workers", "fan_in"), [(1, 2), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3)])
-def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int, fan_in: int) -> None:
+def test_sync_equals_single_in_every_parameter_after_10_iterations(
+    tmp_path: Path, workers: int, fan_in: int
+) -> None:
     reference = train(configure(tmp_path / "single", "single"))
     distributed = train(configure(tmp_path / "sync", "sync", workers=workers, fan_in=fan_in))
     assert len(reference.arrays) == 16  # weights and bias of 4 layers, with their momentum
@@ -29,13 +32,16 @@ def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Pat
 
 @pytest.mark.few("[3]")
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
-def test_replicas_equal_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int) -> None:
+def test_replicas_equal_single_in_every_parameter_after_10_iterations(
+    tmp_path: Path, workers: int
+) -> None:
     reference = train(configure(tmp_path / "single", "single"))
     distributed = train(configure(tmp_path / "replicas", "replicas", workers=workers))
     assert reference.arrays.keys() == distributed.arrays.keys()
     for name, expected in reference.arrays.items():
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
-    assert distributed.losses() == pytest.approx(reference.losses(), rel=1e-4)  # of the whole batch, not of a part
+    # of the whole batch, not of a part
+    assert distributed.losses() == pytest.approx(reference.losses(), rel=1e-4)
 
 
 @pytest.mark.slow
@@ -48,7 +54,9 @@ def test_sync_with_4_members_has_the_loss_of_single_after_100_iterations(tmp_pat
 
 
 @pytest.mark.parametrize("preset", ["sync", "replicas"])
-def test_two_runs_with_one_seed_are_identical_to_the_last_bit_whatever_the_timing(tmp_path: Path, preset: str) -> None:
+def test_two_runs_with_one_seed_are_identical_to_the_last_bit_whatever_the_timing(
+    tmp_path: Path, preset: str
+) -> None:
     delays = np.random.default_rng(0)
     first = train(configure(tmp_path / "a", preset, workers=3, iterations=5))
     second = train(
@@ -71,11 +79,16 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
 def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")  # as the processes below: sums depend on how they are shared out
+    # as the processes below: sums depend on how they are shared out
+    monkeypatch.setenv("CONVOY_THREADS", "1")
     simulated = train(configure(tmp_path / "sim", "sync", workers=2, iterations=5))
     found = {}
     one_thread = "[[machine]]\nthreads = 1\n"  # BLAS adds in another order with two
-    for name, together in (("many", ""), ("again", ""), ("one", '[placement]\nprocesses = "one"\n')):
+    for name, together in (
+        ("many", ""),
+        ("again", ""),
+        ("one", '[placement]\nprocesses = "one"\n'),
+    ):
         more = one_thread + together
         cluster = configure(tmp_path / name, "sync", workers=2, iterations=5, more=more)
         done = run_up(cluster)
@@ -96,7 +109,9 @@ def test_replicas_in_real_processes_have_the_bits_of_the_simulation(
 ) -> None:
     monkeypatch.setenv("CONVOY_THREADS", "1")
     simulated = train(configure(tmp_path / "sim", "replicas", workers=3, iterations=5))
-    cluster = configure(tmp_path / "up", "replicas", workers=3, iterations=5, more="[[machine]]\nthreads = 1\n")
+    cluster = configure(
+        tmp_path / "up", "replicas", workers=3, iterations=5, more="[[machine]]\nthreads = 1\n"
+    )
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
@@ -107,7 +122,10 @@ def test_replicas_in_real_processes_have_the_bits_of_the_simulation(
 
 @pytest.mark.slow
 def test_actors_may_share_processes_by_configuration_alone(tmp_path: Path) -> None:
-    more = '[[process]]\nname = "servers"\nactors = ["conv_model", "fc_server", "coordinator", "reducer-*"]\n'
+    more = (
+        '[[process]]\nname = "servers"\nactors = ["conv_model", "fc_server", '
+        '"coordinator", "reducer-*"]\n'
+    )
     cluster = configure(tmp_path, "sync", workers=3, iterations=2, more=more)
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""Every command, typed as a process beside one live run: its exit code, and what its output must say."""
+"""Every command, typed as a process beside one live run: its exit code, and what its output must
+say."""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ import pytest
 from runtime.cli.main import application
 from tests.journeys.operated import Operated
 
-# A row a command, in an order in which they can be typed; `up` is the run itself. "a && b" types a first.
+# A row a command, in an order in which they can be typed; `up` is the run itself. "a && b" types a
+# first.
 ROWS = (
     ("check", 0, r"cluster\.toml: 5 actors in 5 processes\n"),
     ("plan", 0, r"fc_server +conv-0-0 +ActivationGrads +\S+ kB"),
-    ("init made", 0, r"^wrote made/cluster\.toml\ntrain it: python -m runtime up made/cluster\.toml\n$"),
+    (
+        "init made",
+        0,
+        (r"^wrote made/cluster\.toml\ntrain it: python -m runtime up " r"made/cluster\.toml\n$"),
+    ),
     ("time --iterations 1", 0, r"conv1 +Convolution( +[\d.]+){3}\n"),
     ("completion bash", 0, r"complete .*-F _convoy convoy"),
     ("--version", 0, r"^convoy \d+\.\d+\.\d+\n$"),
@@ -21,15 +27,35 @@ ROWS = (
     ("status", 0, r"  about \d+ s left\n(.*\n)+  conv-1-0 +running on local, pid \d+"),
     ("events", 0, r" began +processes 5\n(.*\n)* .* progress +iteration 1/1000000 "),
     ("top --once", 0, r"\nactor +doing +computes .*\nconv-0-0 .*%.* [a-z]\w+ \d+%"),
-    ("stack conv-0-0", 0, r"^process conv-0-0: pid \d+ on (.*\n)+ +Thread compute \(most recent call first\):\n"),
+    (
+        "stack conv-0-0",
+        0,
+        (
+            r"^process conv-0-0: pid \d+ on (.*\n)+ +Thread compute \(most "
+            r"recent call first\):\n"
+        ),
+    ),
     ("logs coordinator", 0, r"^$"),  # nobody had to log anything
-    ("trace start && trace stop", 0, r"/trace\.json: [1-9]\d* spans of 5 processes, [1-9]\d* messages\n$"),
+    (
+        "trace start && trace stop",
+        0,
+        (r"/trace\.json: [1-9]\d* spans of 5 processes, [1-9]\d* " r"messages\n$"),
+    ),
     ("report", 0, r"^report +runs/\S+/report\.html\n$"),
     ("save", 0, r"^runs/\S+/checkpoint-\d+\.safetensors\n$"),
-    ("save && test {saved} --top 2 --confusion", 0, r"top-2 accuracy \S+ on 100 labels\nlabel +0 +1 .* 9 +found\n"),
+    (
+        ("save && test {saved} --top 2 --confusion"),
+        0,
+        r"top-2 accuracy \S+ on 100 labels\nlabel +0 +1 .* 9 +found\n",
+    ),
     ("save && convert {saved} net.onnx", 0, r"^net\.onnx: \d+ operators\n$"),
-    ("save && predict {saved} --data format=digits,split=test --top 1", 0, r"^digits 0\n  [01]\.\d+  \d\ndigits 1\n"),
-    ("join 127.0.0.1:1 guest", 2, r"^standard input: .*expected the line that `up` shows"),  # test_launchers: one joins
+    (
+        ("save && predict {saved} --data format=digits,split=test --top 1"),
+        0,
+        r"^digits 0\n  [01]\.\d+  \d\ndigits 1\n",
+    ),
+    # test_launchers: one joins
+    ("join 127.0.0.1:1 guest", 2, r"^standard input: .*expected the line that `up` shows"),
     ("scale --workers 1 --groups 1", 0, r"goes on at iteration \d+, "),
     ("down", 0, r" has ended; last checkpoint: runs/\S+/checkpoint-\d+\.safetensors\n$"),
 )
@@ -42,7 +68,9 @@ def test_every_command_of_the_parser_has_a_row() -> None:
 
 @pytest.mark.slow  # all of them: a minute
 @pytest.mark.parametrize(("typed", "code", "told"), ROWS, ids=[typed for typed, _, _ in ROWS])
-def test_every_command_does_its_work_beside_a_live_run(live: Operated, typed: str, code: int, told: str) -> None:
+def test_every_command_does_its_work_beside_a_live_run(
+    live: Operated, typed: str, code: int, told: str
+) -> None:
     *before, last = typed.split(" && ")
     assert [live.said(line)[0] for line in before] == [0] * len(before)
     found, out = live.said(last)

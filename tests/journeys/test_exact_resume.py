@@ -1,4 +1,5 @@
-"""A run that was broken off in the middle of an epoch and goes on from a checkpoint ends as the unbroken run.
+"""A run that was broken off in the middle of an epoch and goes on from a checkpoint ends as the
+unbroken run.
 
 Parameters, histories, what senders kept and the losses that are told are equal to the last bit.
 """
@@ -19,8 +20,11 @@ from tests.support import Simulated, configure, events, run_directory, run_up, t
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-HALF, WHOLE = 7, 14  # iterations; an epoch has 5
-DATA = 'data = { shuffle = true, train = { format = "synthetic", shape = [1, 28, 28], size = 100 } }\n'
+HALF = 7  # iterations; an epoch has 5
+WHOLE = 14
+DATA = (
+    'data = { shuffle = true, train = { format = "synthetic", shape = [1, 28, 28], size = 100 } }\n'
+)
 REPRODUCIBLE = "reproducible = true\n"
 GRADIENTS = "[train.gradients]\nformat = "
 PRESETS = [
@@ -53,11 +57,21 @@ def broken(
     runs = []
     for name in ("whole", "rest"):
         cluster = configured(
-            directory / name, preset, batch=20, net=net or lenet_with_mirrors(), train_more=DATA, workers=workers,
-            iterations=WHOLE, strategy=more,
-        )  # fmt: skip
+            directory / name,
+            preset,
+            batch=20,
+            net=net or lenet_with_mirrors(),
+            train_more=DATA,
+            workers=workers,
+            iterations=WHOLE,
+            strategy=more,
+        )
         file = cluster.parent / "solver.prototxt"
-        text = file.read_text().replace("snapshot: 0", f"snapshot: {HALF}").replace("display: 1", "display: 4")
+        text = (
+            file.read_text()
+            .replace("snapshot: 0", f"snapshot: {HALF}")
+            .replace("display: 1", "display: 4")
+        )
         file.write_text(text + solver)
         if name == "rest":
             resume_from(cluster, "whole", HALF)
@@ -113,14 +127,19 @@ def test_what_recurrent_layers_hand_on_and_the_losses_of_a_mean_go_on_too(tmp_pa
 def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = configure(tmp_path / "whole", "sync", workers=3, iterations=3, more=f"{GRADIENTS}'one-bit'\n")
+    whole = configure(
+        tmp_path / "whole", "sync", workers=3, iterations=3, more=f"{GRADIENTS}'one-bit'\n"
+    )
     train(whole)
     rest = configure(tmp_path / "rest", "single", iterations=4)
     resume_from(rest, "whole", 3)
     train(rest)
     senders = "conv-0-0, conv-0-1, conv-0-2, reducer-0"
     text = f"what {senders} kept for the next gradients is dropped: nobody here has that name"
-    assert any(f"checkpoint-0000003.safetensors: {text}" in record.getMessage() for record in caplog.records)
+    assert any(
+        (f"checkpoint-0000003.safetensors: {text}") in record.getMessage()
+        for record in caplog.records
+    )
 
 
 @pytest.fixture(scope="module")

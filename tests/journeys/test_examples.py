@@ -1,4 +1,5 @@
-"""Every example runs as it says it does; the one that lays out a strategy computes what the same sum elsewhere does."""
+"""Every example runs as it says it does; the one that lays out a strategy computes what the same
+sum elsewhere does."""
 
 from __future__ import annotations
 
@@ -24,23 +25,37 @@ from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 from tests.support import ROOT, environment, events
 
-OPTIONS = {"max_iter": 4, "precision": "exact", "data": {"train": {"format": "digits", "split": "train"}}}
+OPTIONS = {
+    "max_iter": 4,
+    "precision": "exact",
+    "data": {"train": {"format": "digits", "split": "train"}},
+}
 
 
 def run_example(name: str, directory: Path) -> str:
     """What a run of an example says, as a user starts it."""
     command = [sys.executable, str(ROOT / "examples" / name)]
     done = subprocess.run(
-        command, cwd=directory, env=environment(), capture_output=True, text=True, timeout=100, check=False
+        command,
+        cwd=directory,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def simulated(topology: Topology, directory: Path, known: dict = roles.ROLES) -> tuple[Journal, dict[str, Array]]:
+def simulated(
+    topology: Topology, directory: Path, known: dict = roles.ROLES
+) -> tuple[Journal, dict[str, Array]]:
     """The events and the last checkpoint of a topology on virtual time."""
     directory.mkdir()
-    placement = Placement(topology, tuple(ProcessSpec(a.name, "local", (a.name,)) for a in topology.actors))
+    placement = Placement(
+        topology, tuple(ProcessSpec(a.name, "local", (a.name,)) for a in topology.actors)
+    )
     journal = run_virtual(simulate(placement, known, directory=directory))
     return journal, checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])[0]
 
@@ -68,7 +83,12 @@ def test_a_chain_adds_up_what_one_reducer_does_in_the_same_order(tmp_path: Path)
 
 def test_a_chain_of_one_worker_needs_no_sums() -> None:
     alone = roles.training({**OPTIONS, "strategy": {"workers": 1}}, strategy=chain)
-    assert [actor.name for actor in alone.actors] == ["coordinator", "conv_model", "fc_server", "conv-0"]
+    assert [actor.name for actor in alone.actors] == [
+        "coordinator",
+        "conv_model",
+        "fc_server",
+        "conv-0",
+    ]
 
 
 @pytest.mark.slow
@@ -78,7 +98,8 @@ def test_the_norm_monitor_reports_and_is_told_to_look_closer(tmp_path: Path) -> 
     assert len(seen) == len(said.splitlines())
     iterations = {int(iteration) for _, iteration, _ in seen}
     assert 0 in iterations
-    assert any(iteration > 20 and iteration % 20 for iteration in iterations)  # since it was asked to
+    # since it was asked to
+    assert any(iteration > 20 and iteration % 20 for iteration in iterations)
 
 
 def test_a_monitor_changes_nothing_and_tells_the_norm_of_what_passes(tmp_path: Path) -> None:
@@ -96,7 +117,9 @@ def test_a_monitor_changes_nothing_and_tells_the_norm_of_what_passes(tmp_path: P
 
 def test_the_norm_of_a_gradient_is_that_of_all_its_numbers() -> None:
     blobs = (np.array([[3.0, 0.0]], np.float32), np.array([4.0, 12.0], np.float32))
-    gradient = LayerGradient(group=0, number=0, layer="x", part=0, parts=1, formats=("float32",) * 2, blobs=blobs)
+    gradient = LayerGradient(
+        group=0, number=0, layer="x", part=0, parts=1, formats=("float32",) * 2, blobs=blobs
+    )
     assert norm_of(gradient) == 13.0
 
 
@@ -104,17 +127,28 @@ def test_a_program_built_on_the_training_roles_is_named_in_cluster_toml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("cluster.toml").write_text('program = "examples.gradient_norms"\n[train.strategy]\npreset = "sync"\n')
+    Path("cluster.toml").write_text(
+        'program = "examples.gradient_norms"\n[train.strategy]\npreset = "sync"\n'
+    )
     assert main(["check"]) == 0
     monitors = "norms-conv-0-0, norms-conv-0-1"
-    assert re.search(rf"conv_model +on local, \d+ BLAS threads: conv_model, {monitors}", capsys.readouterr().out)
+    assert re.search(
+        (rf"conv_model +on local, \d+ BLAS threads: conv_model, " rf"{monitors}"),
+        capsys.readouterr().out,
+    )
 
 
 @pytest.mark.slow
 def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
     said = run_example("notebook.py", tmp_path)
     assert "weights of conv1: standard deviation 0." in said
-    ended = re.search(r"accuracy (0\.9\d*|1\.0) after (\d+) iterations; (runs/\S+-notebook/\S+\.safetensors)$", said)
+    ended = re.search(
+        (
+            r"accuracy (0\.9\d*|1\.0) after (\d+) iterations; "
+            r"(runs/\S+-notebook/\S+\.safetensors)$"
+        ),
+        said,
+    )
     assert ended is not None, said
     assert int(ended[2]) < 5000
     assert (tmp_path / ended[3]).is_file()
@@ -130,7 +164,12 @@ def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:
     assert "300" in first
     (tmp_path / "first.py").write_text(first.replace("300", "3"))
     done = subprocess.run(
-        [sys.executable, "first.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, "first.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert 0 < float(done.stdout.splitlines()[-1]) < 1
@@ -140,13 +179,19 @@ def test_training_options_are_judged_as_those_of_a_file() -> None:
     with pytest.raises(ConfigError) as caught:
         roles.training({"strategy": {"preset": "synk", "workers": 0}, "batsh": 3})
     preset, workers, batch = caught.value.problems
-    assert preset.startswith("training(): train.strategy.preset: found 'synk' (string), expected 'single' or ")
+    assert preset.startswith(
+        "training(): train.strategy.preset: found 'synk' (string), expected 'single' or "
+    )
     assert preset.endswith(" (did you mean 'sync'?)")
-    assert workers == "training(): train.strategy.workers: found 0 (integer), expected an integer >= 1"
+    assert workers == (
+        "training(): train.strategy.workers: found 0 (integer), expected an integer >= 1"
+    )
     assert batch == "training(): train.batsh: unknown key (did you mean 'batch'?)"
     with pytest.raises(ConfigError) as caught:
         roles.training({"net": "lenett", "solver": "no such"})
     first, second = sorted(caught.value.problems)
-    assert first.startswith("training(): train.net: lenett: no such file, and the zoo has no such name")
+    assert first.startswith(
+        "training(): train.net: lenett: no such file, and the zoo has no such name"
+    )
     assert second.startswith("training(): train.solver: no such: no such file")
     assert isinstance(roles.training().actors[0], ActorSpec)

@@ -1,4 +1,5 @@
-"""FC shards whose messages are late, come twice or compete, and groups that change: nobody waits for ever."""
+"""FC shards whose messages are late, come twice or compete, and groups that change: nobody waits
+for ever."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.few("[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
-def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
+def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(
+    tmp_path: Path, scheme: str
+) -> None:
     delays = np.random.default_rng(0)
     strategy = f'scheme = "{scheme}"\n'
     at_once = run(tmp_path / "a", "one-weird-trick", workers=3, iterations=4, strategy=strategy)
@@ -41,10 +44,14 @@ def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path
 def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
-    """Shards that took two groups' batches in different orders would wait for one another for ever (Deadlock)."""
-    delays, ask = np.random.default_rng(1), Router.ask
+    """Shards that took two groups' batches in different orders would wait for one another for ever
+    (Deadlock)."""
+    delays = np.random.default_rng(1)
+    ask = Router.ask
 
-    async def late(router: Router, sender: str, to: str, message: Message, answer: type[Any], **about: Any) -> Any:
+    async def late(
+        router: Router, sender: str, to: str, message: Message, answer: type[Any], **about: Any
+    ) -> Any:
         if isinstance(message, ActivationSlice):  # what one shard gets first comes to another last
             await asyncio.sleep(float(delays.exponential(0.05)))
         return await ask(router, sender, to, message, answer, **about)
@@ -52,15 +59,20 @@ def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     monkeypatch.setattr(Router, "ask", late)
     strategy = f'servers = 3\nscheme = "{scheme}"\n'
     found = train(
-        configured(tmp_path, "local-fc-shards", workers=5, groups=3, iterations=40, strategy=strategy),
+        configured(
+            tmp_path, "local-fc-shards", workers=5, groups=3, iterations=40, strategy=strategy
+        ),
         service_time=lambda actor, label: 0.01,
     )
     assert len(found.losses()) == 40
     assert np.mean(found.losses()[-5:]) < np.mean(found.losses()[:5])
 
 
-def test_a_group_that_gets_a_test_batch_twice_with_no_iteration_between_is_served_twice(tmp_path: Path) -> None:
-    """The numbers of test batches begin anew with every test: the same one may be a worker's next pass."""
+def test_a_group_that_gets_a_test_batch_twice_with_no_iteration_between_is_served_twice(
+    tmp_path: Path,
+) -> None:
+    """The numbers of test batches begin anew with every test: the same one may be a worker's next
+    pass."""
     cluster = configured(tmp_path, "local-fc-shards", workers=2, groups=2, iterations=4, test=True)
     solver = cluster.with_name("solver.prototxt")
     solver.write_text(solver.read_text() + "test_interval: 1\ntest_iter: 1\n")
@@ -68,20 +80,30 @@ def test_a_group_that_gets_a_test_batch_twice_with_no_iteration_between_is_serve
 
 
 @pytest.mark.slow
-def test_groups_and_rates_change_while_the_shards_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_and_rates_change_while_the_shards_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[tuple[float, float]] = []
     monkeypatch.setattr(ParameterStore, "set_rates", lambda store, *rates: told.append(rates))
     strategy = 'servers = 3\nscheme = "c"\nlive = true\n'
-    cluster = configured(tmp_path, "local-fc-shards", workers=4, groups=2, iterations=40, strategy=strategy)
-    changes = [{"workers": 3, "groups": 3}, {"workers": 4, "groups": 1, "base_lr": 0.005, "momentum": 0.5}]
+    cluster = configured(
+        tmp_path, "local-fc-shards", workers=4, groups=2, iterations=40, strategy=strategy
+    )
+    changes = [
+        {"workers": 3, "groups": 3},
+        {"workers": 4, "groups": 1, "base_lr": 0.005, "momentum": 0.5},
+    ]
     journal = meddled(cluster, changes, [])
     assert [fields["groups"] for fields in journal.of("regrouped")] == [3, 1]
     assert told == [pytest.approx((0.005, 0.5))] * 4  # the conv model and every shard
     assert len(journal.of("progress")) == 40
 
 
-def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_computed(tmp_path: Path) -> None:
-    """A worker's FC batch is done, and its conv phase goes backward, before the last FC batch begins."""
+def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_computed(
+    tmp_path: Path,
+) -> None:
+    """A worker's FC batch is done, and its conv phase goes backward, before the last FC batch
+    begins."""
     log: list[tuple[str, str]] = []
 
     def noted(actor: str, label: str) -> float:
@@ -89,9 +111,16 @@ def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_compute
         return 0.1 if label.startswith("fc") else 0.01
 
     strategy = 'servers = 2\nscheme = "b"\n'
-    train(configured(tmp_path, "local-fc-shards", workers=3, iterations=1, strategy=strategy), service_time=noted)
+    train(
+        configured(tmp_path, "local-fc-shards", workers=3, iterations=1, strategy=strategy),
+        service_time=noted,
+    )
     begun = [at for at, (actor, label) in enumerate(log) if actor == "fc-0" and label == "fc TRAIN"]
-    conv = next(at for at, (actor, label) in enumerate(log) if actor == "conv-0-0" and label == "backward conv2")
+    conv = next(
+        at
+        for at, (actor, label) in enumerate(log)
+        if actor == "conv-0-0" and label == "backward conv2"
+    )
     assert conv < begun[-1]
 
 
@@ -99,9 +128,15 @@ def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_compute
 def test_a_run_in_which_shards_say_everything_twice_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
 ) -> None:
-    options: dict[str, Any] = {"workers": 3, "groups": 2, "iterations": 4, "strategy": 'servers = 3\nscheme = "b"\n'}
+    options: dict[str, Any] = {
+        "workers": 3,
+        "groups": 2,
+        "iterations": 4,
+        "strategy": 'servers = 3\nscheme = "b"\n',
+    }
     clean = run(tmp_path / "clean", "local-fc-shards", **options)
-    send, repeated = Router.send, []
+    send = Router.send
+    repeated = []
 
     async def twice(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
         await send(router, sender, to, message, **about)

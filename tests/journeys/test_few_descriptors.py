@@ -1,5 +1,5 @@
-"""Runs of processes that may open few files: they train where that is enough, and end with plain words where it is
-not."""
+"""Runs of processes that may open few files: they train where that is enough, and end with plain
+words where it is not."""
 
 from __future__ import annotations
 
@@ -14,18 +14,29 @@ from tests.support import configure
 
 def up(cluster: Path, most: int) -> subprocess.CompletedProcess[str]:
     command = f'ulimit -n {most}; exec "{sys.executable}" -m runtime up "{cluster}"'
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=90, cwd=cluster.parent)
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=90, cwd=cluster.parent
+    )
 
 
-def test_a_run_for_which_descriptors_are_too_few_ends_with_the_limit_and_what_to_do(tmp_path: Path) -> None:
-    ended = up(configure(tmp_path, "sync", workers=2, iterations=3, more='[links]\ntransport = "tcp"\n'), 72)
+def test_a_run_for_which_descriptors_are_too_few_ends_with_the_limit_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    ended = up(
+        configure(tmp_path, "sync", workers=2, iterations=3, more='[links]\ntransport = "tcp"\n'),
+        72,
+    )
     assert ended.returncode == 3
-    assert "Too many open files: this process has reached its limit of 72; raise it with `ulimit -n`" in ended.stderr
+    assert (
+        "Too many open files: this process has reached its limit of 72; raise it with `ulimit -n`"
+    ) in ended.stderr
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
-def test_a_run_trains_and_saves_with_256_descriptors_for_each_process(tmp_path: Path, transport: str) -> None:
+def test_a_run_trains_and_saves_with_256_descriptors_for_each_process(
+    tmp_path: Path, transport: str
+) -> None:
     more = f'[links]\ntransport = "{transport}"\n'
     ended = up(configure(tmp_path, "sync", workers=2, iterations=3, more=more), 256)
     assert (ended.returncode, ended.stderr) == (0, "")

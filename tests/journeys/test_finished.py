@@ -1,4 +1,5 @@
-"""A run that would go on from the end of the training: nothing is started, and what to change is said."""
+"""A run that would go on from the end of the training: nothing is started, and what to change is
+said."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ NOTHING = "finished   nothing is left to do, and nothing was started\n"
 FAST = ("--set", "train.kernels=numpy")
 
 
-def trained(folder: Path, monkeypatch: pytest.MonkeyPatch, preset: str = "single", more: str = "") -> Path:
+def trained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, preset: str = "single", more: str = ""
+) -> Path:
     """A run that has trained two iterations; the checkpoint of its end."""
     monkeypatch.chdir(folder)
     cluster = configure(folder, preset, workers=2, iterations=2, batch=8, test=True, more=VIRTUAL)
@@ -42,14 +45,19 @@ def test_a_run_that_resumes_the_last_iteration_leaves_no_run_directory_and_says_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], preset: str
 ) -> None:
     file = trained(tmp_path, monkeypatch, preset)
-    told = f"train.resume: {file.name} is of iteration 2, and max_iter is 2: there is nothing left to train; raise "
+    told = (
+        f"train.resume: {file.name} is of iteration 2, and max_iter is 2: there is "
+        "nothing left to train; raise "
+    )
     for words in (["--resume"], ["--set", f"train.resume={file.absolute()}"]):
         capsys.readouterr()
         assert main(["up", *words, *FAST]) == 0
         said = capsys.readouterr()
         assert said.out.endswith(NOTHING)
         assert f"{told}train.max_iter\n" in said.err
-    assert main(["up", "--resume", "--set", "train.max_iter=1", *FAST]) == 0, "one that is beyond the end"
+    assert main(["up", "--resume", "--set", "train.max_iter=1", *FAST]) == 0, (
+        "one that is beyond the end"
+    )
     assert left() == 1
     assert main(["up", "--resume", "--set", "train.max_iter=3", *FAST]) == 0
     assert left() == 2
@@ -66,7 +74,10 @@ def test_a_run_that_ended_early_is_finished_until_it_is_given_more_patience(
     assert main(["up", "--resume", *longer]) == 0
     said = capsys.readouterr()
     assert said.out.endswith(NOTHING)
-    told = f"{file.name}: the training ended early: 'loss' was the best at iteration 0 (tests since: 1)"
+    told = (
+        f"{file.name}: the training ended early: 'loss' was the best at iteration 0 "
+        "(tests since: 1)"
+    )
     assert f"{told}; there is nothing left to train; raise train.stop.patience\n" in said.err
     assert left() == 1
     assert main(["up", "--resume", *longer, "--set", "train.stop.patience=9"]) == 0
@@ -100,7 +111,9 @@ def test_the_end_of_a_training_that_is_in_memory_only_is_not_finished_since_it_i
 ) -> None:
     saved = trained(tmp_path, monkeypatch)
     arrays, facts = checkpoint.load(saved)
-    file = checkpoint.in_memory(arrays, {**facts, KEPT: '{"by": "replica-0", "run": "runs/one", "tested": -1}'})
+    file = checkpoint.in_memory(
+        arrays, {**facts, KEPT: ('{"by": "replica-0", "run": "runs/one", "tested": -1}')}
+    )
     try:
         found = []
         for path in (saved.absolute(), Path(f"/proc/{os.getpid()}/fd/{file}")):

@@ -14,16 +14,34 @@ from tests.support import ROOT, configure
 
 
 @pytest.mark.slow  # compiling takes 8 s of processor time
-def test_a_first_start_tells_what_it_compiles_and_ends_with_the_numbers_of_every_later_one(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=2, iterations=3, more='[run]\nname = "first"\n')
-    environment = {**os.environ, "CONVOY_KERNEL_CACHE": str(tmp_path / "kernels"), "PYTHONPATH": str(ROOT)}
-    command, losses = [sys.executable, "-m", "runtime", "up", str(cluster)], []
+def test_a_first_start_tells_what_it_compiles_and_ends_with_the_numbers_of_every_later_one(
+    tmp_path: Path,
+) -> None:
+    cluster = configure(
+        tmp_path, "omnivore", workers=2, iterations=3, more='[run]\nname = "first"\n'
+    )
+    environment = {
+        **os.environ,
+        "CONVOY_KERNEL_CACHE": str(tmp_path / "kernels"),
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, "-m", "runtime", "up", str(cluster)]
+    losses = []
     for _ in range(2):
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+            command,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        newest = max((tmp_path / "runs").glob("[!.]*"), key=lambda run: (run / "plan.json").stat().st_mtime_ns)
+        newest = max(
+            (tmp_path / "runs").glob("[!.]*"),
+            key=lambda run: (run / "plan.json").stat().st_mtime_ns,
+        )
         events = [json.loads(line) for line in (newest / "events.jsonl").read_text().splitlines()]
         told = [event for event in events if event["event"] == "preparing"]
         losses.append([event["loss"] for event in events if event["event"] == "progress"])

@@ -1,5 +1,5 @@
-"""Pipes whose reader has gone: commands end at once, as what SIGPIPE ends, and say nothing. Pipes whose reader reads
-nothing: a run goes on."""
+"""Pipes whose reader has gone: commands end at once, as what SIGPIPE ends, and say nothing. Pipes
+whose reader reads nothing: a run goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.support import configure, environment, events, run_directory, runtime
 
 def read_until(last: bytes, command: list[str]) -> tuple[int, bytes]:
     """And go. The exit code, and what it said on stderr."""
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert any(last in line for line in iter(process.stdout.readline, b""))
         process.stdout.close()
@@ -40,7 +42,9 @@ async def test_who_follows_a_run_that_says_nothing_ends_when_its_reader_has_gone
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         await run.ask("one", Add(number=3), Total)
         (run.directory / "logs" / "other.log").write_text("a line\n")
-        ended = await asyncio.to_thread(read_until, last, runtime_command(command, "-f", str(run.directory)))
+        ended = await asyncio.to_thread(
+            read_until, last, runtime_command(command, "-f", str(run.directory))
+        )
         assert ended == (NOBODY_READS, b"")
         await run.end_now()
 
@@ -50,18 +54,28 @@ async def test_who_follows_a_run_that_says_nothing_ends_when_its_reader_has_gone
 def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not_shown(
     waits: bool, tmp_path: Path
 ) -> None:
-    """It tells more than a pipe and what waits for its reader hold: 64 KiB each, of 90 characters a line."""
+    """It tells more than a pipe and what waits for its reader hold: 64 KiB each, of 90 characters a
+    line."""
     cluster = configure(tmp_path, "single", iterations=2000, batch=4)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("base_lr: 0.01", "base_lr: 0.001"))
     with subprocess.Popen(
-        runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+        runtime_command("up", cluster.name),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         if waits:
-            code, told, shown = process.wait(120), process.stderr.read(), process.stdout.read()
-            assert "stdout: nobody reads it, and " in told and "what happens is told in events.jsonl only" in told
+            code = process.wait(120)
+            told = process.stderr.read()
+            shown = process.stdout.read()
+            assert (
+                "stdout: nobody reads it, and " in told
+                and ("what happens is told in events.jsonl only") in told
+            )
         else:
             while not any((tmp_path / "runs").glob("*/checkpoint-*")):
                 assert process.poll() is None
@@ -75,6 +89,8 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not
 
 
 @pytest.mark.parametrize("command", ["predict", "test", "convert", "events", "ps", "up"])
-def test_a_switch_that_is_off_has_no_form_that_turns_it_off(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_switch_that_is_off_has_no_form_that_turns_it_off(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     application([command], "convoy")([command, "--help"], result_action="return_value")
     assert "--no-" not in capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""Files that are none, or hold what the net cannot take, are refused in one line; what is only odd is warned of."""
+"""Files that are none, or hold what the net cannot take, are refused in one line; what is only odd
+is warned of."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from roles import training
 from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.report.console import RunConsole
-from runtime.text import bounded, one_line, printable
+from runtime.terminal_text import bounded, one_line, printable
 from tests.support import environment, runtime_command
 
 Said = pytest.CaptureFixture[str]
@@ -92,7 +93,10 @@ def test_names_of_ten_thousand_characters_or_with_a_nul_are_one_line(capsys: Sai
     assert len(line) < 2200
     assert "File name too long" in line
     code, said = checked('[train]\nresume = "a\\u0000b"\n', capsys)
-    assert (code, said) == (2, ["cluster.toml:2: train.resume: found a NUL character, which no name and no text has"])
+    assert (code, said) == (
+        2,
+        [("cluster.toml:2: train.resume: found a NUL character, which no name and no text has")],
+    )
 
 
 def test_control_characters_never_reach_the_terminal(capsys: Said) -> None:
@@ -128,17 +132,26 @@ def test_a_rate_that_is_no_number_and_a_filler_that_cannot_fill_are_refused(caps
     Path("s.prototxt").write_text('base_lr: 0.1 lr_policy: "exp" gamma: 1e38 max_iter: 20')
     code, (line,) = checked("[train]\nsolver = 's.prototxt'\n", capsys)
     assert (code, line) == (
-        2, "cluster.toml:2: train.solver: s.prototxt: with lr_policy 'exp' the learning rate of iteration 9 is inf, "
+        2,
+        "cluster.toml:2: train.solver: s.prototxt: with lr_policy 'exp' the learning rate "
+        "of iteration 9 is inf, "
         "expected a number >= 0",
-    )  # fmt: skip
-    Path("n.prototxt").write_text((ZOO / "lenet.prototxt").read_text().replace('"xavier"', '"gaussian" std: -1', 1))
+    )
+    Path("n.prototxt").write_text(
+        (ZOO / "lenet.prototxt").read_text().replace('"xavier"', '"gaussian" std: -1', 1)
+    )
     code, (line,) = checked("[train]\nnet = 'n.prototxt'\n", capsys)
     assert code == 2
-    assert line.endswith("key 'convolution_param.weight_filler.std': found -1, expected a number >= 0")
+    assert line.endswith(
+        "key 'convolution_param.weight_filler.std': found -1, expected a number >= 0"
+    )
 
 
 def test_another_nets_checkpoint_is_refused_and_names_what_does_not_fit(capsys: Said) -> None:
-    arrays = {"conv1.0": np.zeros((20, 1, 5, 5), np.float32), "conv1.0.history": np.zeros((20, 1, 3, 3), np.float32)}
+    arrays = {
+        "conv1.0": np.zeros((20, 1, 5, 5), np.float32),
+        "conv1.0.history": np.zeros((20, 1, 3, 3), np.float32),
+    }
     checkpoint.save(Path("c.safetensors"), arrays, {"iteration": "3", "net": "other"})
     code, said = checked("[train]\nresume = 'c.safetensors'\n", capsys)
     assert code == 2
@@ -166,7 +179,8 @@ def test_samples_in_the_order_of_their_classes_are_warned_of_unless_shuffled(cap
     code, (line,) = checked(ordered, capsys)
     assert code == 0
     assert line == (
-        "warning: cluster.toml:2: train.data.train: the samples come in the order of their 3 classes and are not "
+        "warning: cluster.toml:2: train.data.train: the samples come in the order of their 3 "
+        "classes and are not "
         "shuffled, so that most batches hold one class: set train.data.shuffle = true"
     )
     assert checked(ordered + "shuffle = true\n", capsys) == (0, [])
@@ -182,24 +196,37 @@ def test_a_folder_per_class_is_shuffled_unless_one_says_otherwise(capsys: Said) 
     photographs = {"format": "images", "source": "photos", "color": "gray"}
 
     def shuffled(**data: object) -> bool:
-        topology = training({"kernels": "numpy", "batch": 4, "data": {"train": photographs, **data}})
+        topology = training(
+            {"kernels": "numpy", "batch": 4, "data": {"train": photographs, **data}}
+        )
         found: bool = topology.actors[0].options.job.shuffle
         return found
 
     assert shuffled()
     assert not shuffled(shuffle=False)
-    text = "[train]\nbatch = 4\n[train.data]\ntrain = { format = 'images', source = 'photos', color = 'gray' }\n"
+    text = (
+        "[train]\nbatch = 4\n[train.data]\ntrain = { format = 'images', source = "
+        "'photos', color = 'gray' }\n"
+    )
     assert checked(text, capsys) == (0, [])
     assert "2 classes" in checked(text + "shuffle = false\n", capsys)[1][0]
 
 
 UNUSED = {
-    "[simulation]\nclock = 'virtual'\n[links]\ntransport = 'tcp'\n": "links.transport: says nothing with simulation",
-    "[[machine]]\nport = 7000\n": "machine[0].port: says nothing where nothing listens at a TCP port",
+    (
+        "[simulation]\nclock = 'virtual'\n[links]\ntransport = 'tcp'\n"
+    ): "links.transport: says nothing with simulation",
+    "[[machine]]\nport = 7000\n": (
+        "machine[0].port: says nothing where nothing listens at a TCP port"
+    ),
     "[[machine]]\ncores = 2\nthreads = 1\n": "machine[0].cores: says nothing beside threads",
-    "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n": "nothing is placed on machine 'c'",
+    (
+        "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n"
+    ): "nothing is placed on machine 'c'",
     "[simulation]\nseed = 7\n": "simulation.seed: says nothing where nothing is emulated",
-    "[simulation]\nclock = 'virtual'\ninterfaces = 'link'\n": "simulation.interfaces: says nothing without",
+    (
+        "[simulation]\nclock = 'virtual'\ninterfaces = 'link'\n"
+    ): "simulation.interfaces: says nothing without",
 }
 
 
@@ -214,8 +241,12 @@ def test_a_key_that_says_nothing_where_it_stands_is_told(text: str, capsys: Said
 def test_an_option_of_a_format_that_no_gradients_have_is_refused(capsys: Said) -> None:
     code, (line,) = checked("[train.gradients]\ntau = 0.5\n", capsys)
     assert (code, line) == (
-        2, "cluster.toml:2: train.gradients.tau: found 0.5, but no gradients travel in a format that has it"
-    )  # fmt: skip
+        2,
+        (
+            "cluster.toml:2: train.gradients.tau: found 0.5, but no gradients travel in a "
+            "format that has it"
+        ),
+    )
     assert checked("[train.gradients]\ntau = 0.5\nformat = 'threshold'\n", capsys)[0] == 0
 
 
@@ -237,7 +268,12 @@ def test_up_tells_its_warnings_before_it_starts_and_leaves_no_handler(capsys: Sa
 def test_what_hides_a_package_of_ours_is_named(name: str, here: Path) -> None:
     (here / f"{name}.py").write_text("")
     done = subprocess.run(
-        runtime_command("check"), cwd=here, env=environment(), capture_output=True, text=True, check=False
+        runtime_command("check"),
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -247,5 +283,7 @@ def test_what_hides_a_package_of_ours_is_named(name: str, here: Path) -> None:
 def test_convert_to_an_unknown_ending_says_which_there_are(capsys: Said) -> None:
     assert main(["convert", "format=digits", "out.leveldb"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("out.leveldb: found the ending '.leveldb', expected .caffemodel, .h5, .hdf5, .safetensors")
+    assert line.startswith(
+        "out.leveldb: found the ending '.leveldb', expected .caffemodel, .h5, .hdf5, .safetensors"
+    )
     assert not Path("out.leveldb").exists()

@@ -1,4 +1,5 @@
-"""Names that hold an end of line, or more: no file that is written for others gets a line of theirs."""
+"""Names that hold an end of line, or more: no file that is written for others gets a line of
+theirs."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("ending", ["", "\udce9"])  # a byte that is not UTF-8
 def test_a_script_for_slurm_has_no_line_of_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, capfdbinary: pytest.CaptureFixture[bytes]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ending: str,
+    capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     folder = tmp_path / f"{EVIL}{ending}"
     folder.mkdir()
@@ -47,7 +51,8 @@ def test_a_script_for_slurm_has_no_line_of_a_path(
     cluster = configure(folder, "sync", workers=2, more='[launcher]\nkind = "slurm"\n')
     assert main(["up", str(cluster), "--set", "train.seed=2", "--sbatch", "job.sh"]) == 0
     text = os.fsdecode((folder / "job.sh").read_bytes())
-    head, cd, rest = text.partition("cd ")  # from the first command on sbatch reads no options, and sh has quotes
+    # from the first command on sbatch reads no options, and sh has quotes
+    head, cd, rest = text.partition("cd ")
     assert cd and all(line.startswith("#") for line in head.splitlines())
     options = [line for line in head.splitlines() if line.startswith("#SBATCH")]
     assert all(not option.startswith("#SBATCH --uid") for option in options)
@@ -55,7 +60,9 @@ def test_a_script_for_slurm_has_no_line_of_a_path(
     (folder / "program").write_text('#!/bin/sh\nprintf "%s\\0" "$PWD" "$PYTHONPATH" "$@"\n')
     (folder / "program").chmod(0o700)
     run = f"cd {rest}".replace("exec ", "exec ./program ", 1)
-    done = subprocess.run(["sh", "-c", run.encode("utf-8", "surrogateescape")], capture_output=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", run.encode("utf-8", "surrogateescape")], capture_output=True, check=True
+    )
     words = [os.fsdecode(word) for word in done.stdout.split(b"\0")]
     assert words[:2] == [str(folder), f"{folder}/more"]
     assert words[words.index("up") + 1] == str(cluster)
@@ -66,10 +73,18 @@ def test_a_script_for_slurm_has_no_line_of_a_path(
 
 
 @pytest.mark.parametrize("host", ["n1 --uid=0", "n1,n2", "n1#", "-n1"])
-def test_a_host_that_is_more_than_a_name_of_a_node_is_refused_in_a_script_for_slurm(host: str) -> None:
-    tables = {"machine": [{"name": "m", "host": host, "address": "10.0.0.1"}], "launcher": {"kind": "slurm"}}
+def test_a_host_that_is_more_than_a_name_of_a_node_is_refused_in_a_script_for_slurm(
+    host: str,
+) -> None:
+    tables = {
+        "machine": [{"name": "m", "host": host, "address": "10.0.0.1"}],
+        "launcher": {"kind": "slurm"},
+    }
     config = of_script("launch()", tables, Path())
-    with pytest.raises(ConfigError, match=r"is no name of a node of Slurm, expected a name of up to 64 letters"):
+    with pytest.raises(
+        ConfigError,
+        match=(r"is no name of a node of Slurm, expected a name " r"of up to 64 letters"),
+    ):
         script(config, Path("cluster.toml"), ())
 
 
@@ -80,11 +95,18 @@ def test_a_host_that_is_more_than_a_name_of_a_node_is_refused_in_a_script_for_sl
         ("directory", f"/{EVIL}"), ("python", "a\0"), ("environment", {"A": "x\0y"}), ("name", EVIL), ("address", EVIL),
     ],
 )  # fmt: skip
-def test_a_machine_whose_words_hold_control_characters_is_refused_by_its_key(key: str, value: object) -> None:
-    machine = {"name": "m", key: value} if not key.startswith("host") or key == "host" else {key: value}
+def test_a_machine_whose_words_hold_control_characters_is_refused_by_its_key(
+    key: str, value: object
+) -> None:
+    machine = (
+        {"name": "m", key: value} if not key.startswith("host") or key == "host" else {key: value}
+    )
     with pytest.raises(ConfigError) as refused:
         of_script("launch()", {"machine": [machine], "launcher": {"kind": "ssh"}}, Path())
-    assert all(f"machine[0].{key}" in problem or f"machine.{key}" in problem for problem in refused.value.problems)
+    assert all(
+        f"machine[0].{key}" in problem or f"machine.{key}" in problem
+        for problem in refused.value.problems
+    )
     assert all("\n" not in problem and problem.isprintable() for problem in refused.value.problems)
 
 
@@ -96,31 +118,49 @@ def test_words_of_kubernetes_hold_no_control_characters(key: str) -> None:
 
 
 def test_values_of_variables_may_hold_lines_and_stay_values() -> None:
-    machine = Machine(name="m", environment={"A": EVIL, "B": "$(touch injected) 'x'"}, directory="/it's; $HOME `x`")
-    line = shell_line(machine, ["printenv", "A", "B"]).replace("cd ", "true ", 1)
-    assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == (
-        f"{EVIL}\n$(touch injected) 'x'\n"
+    machine = Machine(
+        name="m",
+        environment={"A": EVIL, "B": "$(touch injected) 'x'"},
+        directory="/it's; $HOME `x`",
     )
+    line = shell_line(machine, ["printenv", "A", "B"]).replace("cd ", "true ", 1)
+    assert subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, check=True
+    ).stdout == (f"{EVIL}\n$(touch injected) 'x'\n")
     wishes = SimpleNamespace(
-        image="i", volumes={}, service_account=None, node_selector={}, tolerations=(), most_seconds=1, resources={}
+        image="i",
+        volumes={},
+        service_account=None,
+        node_selector={},
+        tolerations=(),
+        most_seconds=1,
+        resources={},
     )
     made = json.loads(json.dumps(job_set("s", [machine], "10.0.0.1:7", wishes)))  # type: ignore[arg-type]
-    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     assert container["env"][0] == {"name": "A", "value": EVIL}
 
 
 def test_a_configuration_is_written_and_read_back_with_every_character() -> None:
     texts = "".join(map(chr, [*range(1, 32), 0x7F, 0x85, 0x2028])) + "\"'\\#[]"
-    config = of_script("launch()", {"machine": [{"name": "m", "environment": {"A": texts}}]}, Path())
+    config = of_script(
+        "launch()", {"machine": [{"name": "m", "environment": {"A": texts}}]}, Path()
+    )
     assert tomllib.loads(dump(config))["machine"][0]["environment"] == {"A": texts}
 
 
-def test_init_in_a_folder_with_such_a_name_writes_comments_that_stay_comments(evil: Path, capsys: Said) -> None:
+def test_init_in_a_folder_with_such_a_name_writes_comments_that_stay_comments(
+    evil: Path, capsys: Said
+) -> None:
     target = evil / EVIL
     assert main(["init", str(target)]) == 0
     lines = (target / "cluster.toml").read_text().splitlines()
     assert "touch injected" not in lines
-    (evil / "s\nseed = 7\n.prototxt").write_text('net: "lenet.prototxt" base_lr: 0.01 max_iter: 1 lr_policy: "fixed"\n')
+    (evil / "s\nseed = 7\n.prototxt").write_text(
+        'net: "lenet.prototxt" base_lr: 0.01 max_iter: 1 lr_policy: "fixed"\n'
+    )
     main(["init", str(evil / "of"), "--solver", str(evil / "s\nseed = 7\n.prototxt")])
     table = tomllib.loads((evil / "of" / "cluster.toml").read_text())
     assert table["train"]["seed"] == 1
@@ -148,16 +188,26 @@ def test_a_name_that_cannot_be_a_line_of_a_list_is_refused_by_init(
         assert (code, said) == (0, "")
         return
     assert code == 2
-    assert "found a control character, a space at an end or bytes that are not UTF-8 in this name" in said
+    assert (
+        "found a control character, a space at an end or bytes that are not UTF-8 in this name"
+    ) in said
     assert said.isprintable()
     assert not (tmp_path / "trial").exists()
 
 
 def test_lists_are_cut_at_ends_of_lines_only(tmp_path: Path) -> None:
     names = ["a\x85b.png", "a\u2028b.png", "a b.png", "a\u202fb.png"]
-    (tmp_path / "list").write_text("".join(f"{name} {at}\n" for at, name in enumerate(names)), "utf-8", newline="")
-    assert read_list(tmp_path / "list", tmp_path) == ([tmp_path / name for name in names], [0, 1, 2, 3])
+    (tmp_path / "list").write_text(
+        "".join(f"{name} {at}\n" for at, name in enumerate(names)), "utf-8", newline=""
+    )
+    assert read_list(tmp_path / "list", tmp_path) == (
+        [tmp_path / name for name in names],
+        [0, 1, 2, 3],
+    )
     (tmp_path / "list").write_text("a.png 0\r\nb.png 1\r\n", newline="")
-    assert read_list(tmp_path / "list", tmp_path) == ([tmp_path / "a.png", tmp_path / "b.png"], [0, 1])
+    assert read_list(tmp_path / "list", tmp_path) == (
+        [tmp_path / "a.png", tmp_path / "b.png"],
+        [0, 1],
+    )
     (tmp_path / "classes").write_text("cat\u2028s\r\ndogs\n\n", "utf-8", newline="")
     assert read_classes(tmp_path / "classes") == ("cat\u2028s", "dogs")

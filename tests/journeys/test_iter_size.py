@@ -1,4 +1,5 @@
-"""iter_size is Caffe's: passes over batches as the net declares them, their mean gradient, the memory of one pass."""
+"""iter_size is Caffe's: passes over batches as the net declares them, their mean gradient, the
+memory of one pass."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from nets.data import Batches, open_source
 from nets.data.transform import Transform
 from nets.definition.spec import ZOO
 from ops import Array, get_backend
-from roles.forecasting.outlook import forecast
+from roles.forecasting.plan_forecast import forecast
 from roles.planning.planner import plan
 from runtime.config.file import load_with_program
 from tests.support import ROOT, Simulated, configure, environment, train
@@ -31,13 +32,17 @@ WHOLE = ["replicas", "firecaffe", "mxnet-sync", "parameter-server", "sparknet"]
 CUT = ["sync", "one-weird-trick", "local-fc-shards"]
 
 
-def run(directory: Path, preset: str, iter_size: int, batch: int, *, net: str = LENET, **options: int) -> Simulated:
+def run(
+    directory: Path, preset: str, iter_size: int, batch: int, *, net: str = LENET, **options: int
+) -> Simulated:
     """Train for a few iterations of `iter_size` passes over `batch` rows each."""
     cluster = configured(directory, preset, iter_size, batch, net=net, **options)
     return train(cluster)
 
 
-def configured(directory: Path, preset: str, iter_size: int, batch: int, *, net: str = LENET, **options: int) -> Path:
+def configured(
+    directory: Path, preset: str, iter_size: int, batch: int, *, net: str = LENET, **options: int
+) -> Path:
     cluster = configure(directory, preset, **{"iterations": 3, "batch": batch, **options})
     (directory / "own.prototxt").write_text(net)
     with (directory / "solver.prototxt").open("a") as file:
@@ -48,18 +53,29 @@ def configured(directory: Path, preset: str, iter_size: int, batch: int, *, net:
 
 
 def as_caffe(directory: Path, iter_size: int, batch: int, iterations: int) -> dict[str, Array]:
-    """The parameters as Caffe's Solver::Step has them, in plain words: `iter_size` times forward and backward over
-    `batch` rows, gradients added up, divided by iter_size, applied; statistics updated by every forward pass."""
-    spec, solver = load_net(directory / "own.prototxt"), load_solver(directory / "solver.prototxt")
+    """The parameters as Caffe's Solver::Step has them, in plain words: `iter_size` times forward
+    and backward over `batch` rows, gradients added up, divided by iter_size, applied; statistics
+    updated by every forward pass."""
+    spec = load_net(directory / "own.prototxt")
+    solver = load_solver(directory / "solver.prototxt")
     source = open_source({"format": "digits"}, Path())
-    batches = Batches(source, Transform.of_net(spec, "TRAIN"), batch, shuffle=False, seed=1, train=True)
-    net = Net(spec, "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=source.shape, seed=1)
+    batches = Batches(
+        source, Transform.of_net(spec, "TRAIN"), batch, shuffle=False, seed=1, train=True
+    )
+    net = Net(
+        spec, "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=source.shape, seed=1
+    )
     blobs = {layer: list(of) for layer, of in net.initial_blobs().items()}
-    history = {layer: [solver.new_history(net.ops, param) for param in of] for layer, of in net.params.items()}
+    history = {
+        layer: [solver.new_history(net.ops, param) for param in of]
+        for layer, of in net.params.items()
+    }
     for iteration in range(iterations):
         sums = {layer: [np.zeros(param.shape) for param in of] for layer, of in net.params.items()}
         for number in range(iteration * iter_size, (iteration + 1) * iter_size):
-            net.run(dict(zip(net.inputs, batches.read(number, 0, batch), strict=True)), blobs, iteration)
+            net.run(
+                dict(zip(net.inputs, batches.read(number, 0, batch), strict=True)), blobs, iteration
+            )
             for stage in reversed(net.stages):
                 found = net.backward(stage)
                 for at, gradient in enumerate(found if stage.layer else ()):
@@ -88,7 +104,9 @@ def test_parameters_and_statistics_are_those_of_caffes_loop(tmp_path: Path, net:
 
 @pytest.mark.few("replicas", "mxnet-sync", "[sync")
 @pytest.mark.parametrize("preset", [*WHOLE, *CUT])
-def test_every_preset_trains_as_on_batches_that_many_times_as_large(tmp_path: Path, preset: str) -> None:
+def test_every_preset_trains_as_on_batches_that_many_times_as_large(
+    tmp_path: Path, preset: str
+) -> None:
     small = run(tmp_path / "a", preset, 3, 8, workers=2)
     large = run(tmp_path / "b", preset, 1, 24, workers=2)
     assert small.losses() == pytest.approx(large.losses(), rel=1e-5)
@@ -106,7 +124,9 @@ def memory(cluster: Path) -> dict[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("preset", ["single", "replicas", "mxnet-sync"])
-def test_the_plan_is_that_of_one_pass_and_a_second_set_of_gradients(tmp_path: Path, preset: str) -> None:
+def test_the_plan_is_that_of_one_pass_and_a_second_set_of_gradients(
+    tmp_path: Path, preset: str
+) -> None:
     worker = {"single": "single", "replicas": "replica-0", "mxnet-sync": "conv-0-0"}[preset]
     one = memory(configured(tmp_path / "one", preset, 1, 16, workers=2))[worker]
     many = memory(configured(tmp_path / "many", preset, 32, 16, workers=2))[worker]
@@ -114,7 +134,9 @@ def test_the_plan_is_that_of_one_pass_and_a_second_set_of_gradients(tmp_path: Pa
 
 
 @pytest.mark.parametrize("preset", CUT)
-def test_presets_that_compute_all_passes_at_once_say_so_in_the_plan(tmp_path: Path, preset: str) -> None:
+def test_presets_that_compute_all_passes_at_once_say_so_in_the_plan(
+    tmp_path: Path, preset: str
+) -> None:
     found = memory(configured(tmp_path, preset, 4, 16, workers=2))
     assert all("activations" not in of for of in found.values())
     assert sum("activations of 4 passes" in of for of in found.values()) >= 3
@@ -125,7 +147,9 @@ def fire(index: int, squeezed: int, expanded: int) -> str:
     layers = ((f"s{index}", f"x{index}", squeezed, 1), (f"a{index}", f"s{index}", expanded, 1))
     layers += ((f"b{index}", f"s{index}", expanded, 3),)
     joined = f'bottom: "a{index}" bottom: "b{index}" top: "x{index + 1}"'
-    return "".join(conv(*each) for each in layers) + f'layer {{ name: "c{index}" type: "Concat" {joined} }}\n'
+    return "".join(conv(*each) for each in layers) + (
+        f'layer {{ name: "c{index}" type: "Concat" {joined} }}\n'
+    )
 
 
 def conv(name: str, bottom: str, count: int, kernel: int) -> str:
@@ -138,7 +162,10 @@ SQUEEZE = (
     """layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 16 } }
 """
     + conv("conv1", "data", 64, 3)
-    + 'layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "x0" pooling_param { kernel_size: 3 stride: 2 } }\n'
+    + (
+        'layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "x0" pooling_param { '
+        "kernel_size: 3 stride: 2 } }\n"
+    )
     + "".join(fire(index, 16, 64) for index in range(3))
     + 'layer { name: "drop" type: "Dropout" bottom: "x3" top: "x3" }\n'
     + conv("classes", "x3", 10, 1)
@@ -168,7 +195,9 @@ print(json.dumps(now("VmHWM") - before))
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.slow
 @pytest.mark.parametrize(("iter_size", "side"), [(3, 96), (32, 64)])
-def test_a_process_takes_the_memory_that_the_plan_tells_of_one_pass(tmp_path: Path, iter_size: int, side: int) -> None:
+def test_a_process_takes_the_memory_that_the_plan_tells_of_one_pass(
+    tmp_path: Path, iter_size: int, side: int
+) -> None:
     def squeeze(name: str, count: int, batch: int) -> Path:
         cluster = configured(tmp_path / name, "single", count, batch, net=SQUEEZE, iterations=1)
         blank = f'format = "blank", shape = [3, {side}, {side}]'  # data take no memory
@@ -181,5 +210,7 @@ def test_a_process_takes_the_memory_that_the_plan_tells_of_one_pass(tmp_path: Pa
     assert planned == pytest.approx(sum(once.values()) + once["gradients"], rel=0.15)
     arguments = [sys.executable, "-c", MEASURED, squeeze("warm", 1, 1), cluster]
     for _ in range(2):  # kernels that the first compiles bring their compiler into its memory
-        done = subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
+        )
     assert json.loads(done.stdout) == pytest.approx(planned, rel=0.15)

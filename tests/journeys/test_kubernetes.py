@@ -1,4 +1,5 @@
-"""Machines that are pods: what is made of them, by the published schemas, and runs whose containers start by hand."""
+"""Machines that are pods: what is made of them, by the published schemas, and runs whose containers
+start by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +58,11 @@ def learning(folder: Path, preset: str, more: str) -> Path:
     """A run that learns the digits in 150 iterations."""
     path = configure(folder, preset, workers=2, iterations=150, test=True, batch=64, more=more)
     solver = folder / "solver.prototxt"
-    text = solver.read_text().replace("0.01 ", "0.03 ").replace("snapshot", "test_iter: 4 test_interval: 150 snapshot")
+    text = (
+        solver.read_text()
+        .replace("0.01 ", "0.03 ")
+        .replace("snapshot", ("test_iter: 4 test_interval: 150 snapshot"))
+    )
     solver.write_text(re.sub("lr_policy.*", 'lr_policy: "step" gamma: 0.1 stepsize: 100', text))
     path.write_text(path.read_text() + "reproducible = true\n")
     return path
@@ -66,13 +71,21 @@ def learning(folder: Path, preset: str, more: str) -> Path:
 def started(path: Path, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     words = runtime_command("up", path.name)
     return subprocess.run(
-        words, cwd=path.parent, env=installed(folder) | more, capture_output=True, text=True, timeout=200
+        words,
+        cwd=path.parent,
+        env=installed(folder) | more,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
 
 
 def test_objects_of_a_run_validate_and_an_unknown_field_does_not(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
-    card = '[[machine]]\nname = "g"\naddress = "auto"\ndevices = ["cuda:0", "cuda:1"]\ndirectory = "/data/run"\n'
+    card = (
+        '[[machine]]\nname = "g"\naddress = "auto"\ndevices = ["cuda:0", '
+        '"cuda:1"]\ndirectory = "/data/run"\n'
+    )
     path.write_text(far(more=FULL) + card)
     config = load(path)
     assert config.launcher.kubernetes is not None
@@ -82,10 +95,18 @@ def test_objects_of_a_run_validate_and_an_unknown_field_does_not(tmp_path: Path)
     assert mistakes(made) == mistakes(key) == []
     assert key["stringData"] == {"m0-0": "w0\na\n", "m0-1": "w1\nb\n", "m1-0": "g\nc\n"}
     first, second = (job["template"]["spec"] for job in made["spec"]["replicatedJobs"])
-    assert (first["completions"], first["parallelism"], first["completionMode"]) == (2, 2, "Indexed")
-    limits = [job["template"]["spec"]["containers"][0]["resources"]["limits"] for job in (first, second)]
+    assert (first["completions"], first["parallelism"], first["completionMode"]) == (
+        2,
+        2,
+        "Indexed",
+    )
+    limits = [
+        job["template"]["spec"]["containers"][0]["resources"]["limits"] for job in (first, second)
+    ]
     assert limits == [{"cpu": "1", "memory": "8Gi"}, {"nvidia.com/gpu": "2", "memory": "8Gi"}]
-    made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartpolicy"] = "Never"
+    made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartpolicy"] = (
+        "Never"
+    )
     made["spec"]["maxRestart"] = 0
     assert len(mistakes(made)) == 2
 
@@ -93,27 +114,39 @@ def test_objects_of_a_run_validate_and_an_unknown_field_does_not(tmp_path: Path)
 def test_a_kubernetes_without_an_image_is_a_mistake_with_its_line(tmp_path: Path) -> None:
     path = configure(tmp_path, "sync", workers=2, more='[launcher]\nkind = "kubernetes"\n')
     done = subprocess.run(
-        runtime_command("check", path.name), cwd=tmp_path, env=environment(), capture_output=True, text=True
+        runtime_command("check", path.name),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
-    assert "cluster.toml:2: launcher.kind" in done.stderr and "needs launcher.kubernetes" in done.stderr
+    assert (
+        "cluster.toml:2: launcher.kind" in done.stderr
+        and "needs launcher.kubernetes" in done.stderr
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, "image", "unschedulable", "no-kubectl", "no-python"])
-def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(tmp_path: Path, fault: str) -> None:
+def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(
+    tmp_path: Path, fault: str
+) -> None:
     expected = {
         "no-job-sets": "the cluster has no JobSet",
         "forbidden": r"Forbidden.*\(docs/cluster.md has the role",
         "namespace": r'namespaces "x" not found \(see launcher.kubernetes.namespace\)',
         "image": "machine 'w.': pod .* waits: ImagePullBackOff: Back-off pulling image",
-        "unschedulable": r"not ready within 20 s: pod .* waits: Unschedulable: 0/3 nodes are available",
+        "unschedulable": (
+            r"not ready within 20 s: pod .* waits: Unschedulable: 0/3 nodes are " r"available"
+        ),
         "no-kubectl": "kubectl cannot be started",
         "no-python": r"machine 'w.': pod .*: Error \(exit code 127\): .*python9: not found",
     }[fault]
     folder = tmp_path / "cluster"
     python = "python9" if fault == "no-python" else sys.executable
-    # only that one is told when the time is up; the double's kubectl starts a Python for each of its three calls
+    # only that one is told when the time is up; the double's kubectl starts a Python for each of
+    # its three calls
     seconds = 20 if fault == "unschedulable" else 60
     launcher = f"{HERE}\nstart_seconds = {seconds}"
     path = configure(tmp_path / "run", "sync", workers=2, more=far(launcher, python=python))
@@ -122,7 +155,8 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(tmp
     done = started(path, folder, **({"PATH": "/nowhere"} if fault == "no-kubectl" else {}))
     assert done.returncode == 3, done.stderr
     assert re.search(expected, done.stderr.splitlines()[-1]), done.stderr
-    assert len(done.stderr.splitlines()) == 1 + (fault == "unschedulable"), done.stderr  # that is a warning before
+    # that is a warning before
+    assert len(done.stderr.splitlines()) == 1 + (fault == "unschedulable"), done.stderr
     assert list((folder / "objects").iterdir()) == folders() == []
 
 
@@ -145,13 +179,22 @@ def test_pods_learn_the_digits_as_one_process_does_and_leave_nothing(tmp_path: P
     accuracy = events(directory, "finished")[0]["accuracy"]
     assert accuracy == single.journal.of("finished")[0]["accuracy"] >= 0.975
     assert list((folder / "objects").iterdir()) == folders() == []
-    kept = [*directory.rglob("*.log"), *directory.glob("*.json*"), *folder.glob("*.log"), folder / "calls"]
-    assert [str(file) for file in kept if re.search("[0-9a-f]{64}", file.read_text(errors="replace"))] == []
+    kept = [
+        *directory.rglob("*.log"),
+        *directory.glob("*.json*"),
+        *folder.glob("*.log"),
+        folder / "calls",
+    ]
+    assert [
+        str(file) for file in kept if re.search("[0-9a-f]{64}", file.read_text(errors="replace"))
+    ] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["pod", "up"])
-def test_a_pod_that_dies_is_told_with_its_reason_and_pods_end_with_up(tmp_path: Path, victim: str) -> None:
+def test_a_pod_that_dies_is_told_with_its_reason_and_pods_end_with_up(
+    tmp_path: Path, victim: str
+) -> None:
     folder = tmp_path / "cluster"
     try:
         with machines(2, 10**9) as made:
@@ -161,21 +204,27 @@ def test_a_pod_that_dies_is_told_with_its_reason_and_pods_end_with_up(tmp_path: 
             (folder / "namespaces").write_text("\n".join(machine.namespace for machine in made))
             pipe = subprocess.PIPE
             words = runtime_command("up", path.name)
-            with subprocess.Popen(words, cwd=path.parent, env=environ, stdout=pipe, stderr=pipe, text=True) as up:
+            with subprocess.Popen(
+                words, cwd=path.parent, env=environ, stdout=pipe, stderr=pipe, text=True
+            ) as up:
                 assert up.stdout is not None and up.stderr is not None
                 for line in up.stdout:
                     if "iteration 3/" in line:
                         break
                 pod = json.loads((folder / "objects" / "pod-m0-1.json").read_text())["pid"]
                 os.kill(pod if victim == "pod" else up.pid, signal.SIGKILL)
-                code, said = up.wait(60), up.stderr.read()
+                code = up.wait(60)
+                said = up.stderr.read()
             left = Far(made, folder)
             until(lambda: not left.living())
     except Refused as why:
         pytest.skip(f"no machines here: {why}")
     assert folders() == []
     if victim == "up":
-        phases = [json.loads(file.read_text())["status"]["phase"] for file in (folder / "objects").glob("pod-*")]
+        phases = [
+            json.loads(file.read_text())["status"]["phase"]
+            for file in (folder / "objects").glob("pod-*")
+        ]
         assert (code, phases) == (-signal.SIGKILL, ["Failed", "Failed"])
         return
     assert code == 4, said

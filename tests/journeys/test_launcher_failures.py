@@ -1,7 +1,8 @@
-"""What keeps one of three machines from taking part: one line that names it, exit 3, and nothing left that was started
-elsewhere.
+"""What keeps one of three machines from taking part: one line that names it, exit 3, and nothing
+left that was started elsewhere.
 
-A program in place of ssh plays what the network does; where it lets the command through, the agent runs on this host.
+A program in place of ssh plays what the network does; where it lets the command through, the agent
+runs on this host.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ SETTINGS = 'python = "{python}"\nenvironment = {{ PYTHONPATH = "{path}" }}\n'
 def run(
     folder: Path, ssh: str, *settings: str, bad: str = sys.executable, address: str = "127.0.0.1"
 ) -> subprocess.CompletedProcess[str]:
-    """`up` on three machines, of which m0 and m2 are well; on m1 `ssh` is this script and python is `bad`."""
+    """`up` on three machines, of which m0 and m2 are well; on m1 `ssh` is this script and python is
+    `bad`."""
     (folder / "talking.py").write_text(TALKING)
     path = f"{folder}:{environment()['PYTHONPATH']}"
     well, ill = (SETTINGS.format(python=python, path=path) for python in (sys.executable, bad))
@@ -81,7 +83,10 @@ def up(folder: Path, ssh: str, *settings: str) -> subprocess.CompletedProcess[st
     """`up` of what is in the folder; only to m1 `ssh` is this script."""
     program(
         folder / "bin" / "ssh",
-        f'(echo "$*"; env) >> {folder}/shown\ncase "$*" in *" m1 "*) ;; *) {LET_THROUGH};; esac\n{ssh}',
+        (
+            f'(echo "$*"; env) >> {folder}/shown\ncase "$*" in *" m1 "*) ;; *) {LET_THROUGH};; '
+            f"esac\n{ssh}"
+        ),
     )
     (folder / "shown").touch()
     return subprocess.run(
@@ -99,11 +104,18 @@ def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
     """The one line of a run that could not be launched, of which nothing is left."""
     assert done.returncode == 3, (done.returncode, done.stdout, done.stderr)
     (line,) = done.stderr.splitlines()
-    agents = subprocess.run(["pgrep", "-f", f"PYTHONPATH={folder}"], capture_output=True, text=True, check=False)
+    agents = subprocess.run(
+        ["pgrep", "-f", f"PYTHONPATH={folder}"], capture_output=True, text=True, check=False
+    )
     assert agents.stdout == ""
     assert folders() == []
-    written = [path.read_text(errors="replace") for path in (folder / "runs").rglob("*") if path.is_file()]
-    assert not re.search("[0-9a-f]{64}", "".join([done.stdout, done.stderr, (folder / "shown").read_text(), *written]))
+    written = [
+        path.read_text(errors="replace") for path in (folder / "runs").rglob("*") if path.is_file()
+    ]
+    assert not re.search(
+        "[0-9a-f]{64}",
+        "".join([done.stdout, done.stderr, (folder / "shown").read_text(), *written]),
+    )
     return line
 
 
@@ -116,7 +128,9 @@ def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
             "machine 'm1': ssh m1: root@m1: Permission denied (publickey).",
             id="refuses",
         ),
-        pytest.param("exit 1", "machine 'm1': ssh m1 exited with status 1 and said nothing", id="silent"),
+        pytest.param(
+            "exit 1", ("machine 'm1': ssh m1 exited with status 1 and said nothing"), id="silent"
+        ),
     ],
 )
 def test_what_ssh_says_last_is_told(tmp_path: Path, script: str, expected: str) -> None:
@@ -126,7 +140,9 @@ def test_what_ssh_says_last_is_told(tmp_path: Path, script: str, expected: str) 
 @pytest.mark.slow
 def test_an_ssh_that_says_nothing_is_told_when_time_is_up(tmp_path: Path) -> None:
     line = said(run(tmp_path, "exec sleep 100", "launcher.start_seconds=10"), tmp_path)
-    assert line == "machine 'm1' was not ready within 10 s: ssh m1 does not answer (launcher.start_seconds)"
+    assert line == (
+        "machine 'm1' was not ready within 10 s: ssh m1 does not answer (launcher.start_seconds)"
+    )
 
 
 @pytest.mark.slow
@@ -145,13 +161,16 @@ def test_a_package_that_is_missing_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_another_version_there_is_told_with_both(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(
-        "import sys\nfrom runtime.cluster.machines import facts\nfrom runtime.__main__ import command\n"
-        "facts.versions = lambda: {'convoy-runtime': '0.0.1'}\nsys.argv[1:3] = []\nsys.exit(command())\n"
+        "import sys\nfrom runtime.cluster.machines import machine_facts\nfrom "
+        "runtime.__main__ import command\n"
+        "facts.versions = lambda: {'convoy-runtime': '0.0.1'}\nsys.argv[1:3] = "
+        "[]\nsys.exit(command())\n"
     )
     old = program(tmp_path / "bin" / "old", f'exec {sys.executable} {tmp_path}/old.py "$@"')
     line = said(run(tmp_path, LET_THROUGH, bad=str(old)), tmp_path)
     expected = (
-        f"machine 'm1': it has convoy-runtime 0.0.1, this host {version('convoy-runtime')}: install the same version"
+        f"machine 'm1': it has convoy-runtime 0.0.1, this host {version('convoy-runtime')}: "
+        "install the same version"
     )
     assert line.startswith(expected)
 
@@ -161,7 +180,9 @@ def test_a_key_of_another_run_is_refused_and_told(tmp_path: Path) -> None:
     wrong = " ".join(["ab" * 32] * 3) + " 6"
     script = f'for last; do :; done; echo "{wrong}" | sh -c "$last"'
     line = said(run(tmp_path, script), tmp_path)
-    assert line.startswith("machine 'm1': ssh m1: machine 'm1': the connection to `up` broke, or it refused this key")
+    assert line.startswith(
+        "machine 'm1': ssh m1: machine 'm1': the connection to `up` broke, or it refused this key"
+    )
 
 
 @pytest.mark.slow
@@ -188,7 +209,10 @@ def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
     digits(here)
     settings = SETTINGS.format(python=sys.executable, path=f"{here}:{environment()['PYTHONPATH']}")
     machines = "".join(
-        f'[[machine]]\nname = "m{number}"\naddress = "auto"\nthreads = 1\ndata = "{tmp_path}/{number}"\n{settings}'
+        (
+            f'[[machine]]\nname = "m{number}"\naddress = "auto"\nthreads = 1\ndata = '
+            f'"{tmp_path}/{number}"\n{settings}'
+        )
         for number in range(3)
     )
     for number in range(3):
@@ -198,7 +222,10 @@ def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
     idx = '{ format = "idx", images = "images", labels = "labels" }'
     cluster.write_text(cluster.read_text().replace('{ format = "digits", split = "train" }', idx))
     line = said(up(here, LET_THROUGH), here)
-    assert line.startswith("machine 'm1' (host ") and "has data of TRAIN 100 samples (1, 28, 28), checksum " in line
+    assert (
+        line.startswith("machine 'm1' (host ")
+        and ("has data of TRAIN 100 samples (1, 28, 28), checksum ") in line
+    )
     assert line.endswith("give every machine the same data and files")
     assert events(run_directory(cluster), "began") == []
 
@@ -207,7 +234,9 @@ def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
 def small_disk(folder: Path) -> Iterator[Path]:
     """A disk that has no room for a plan."""
     folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", folder], capture_output=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4k", "none", folder], capture_output=True, check=False
+    )
     if made.returncode != 0:
         pytest.skip("no file system can be made here")
     try:
@@ -221,4 +250,8 @@ def test_a_full_disk_there_is_told(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         script = f'for last; do :; done; TMPDIR={disk} exec sh -c "$last"'
         line = said(run(tmp_path, script), tmp_path)
-    assert line.startswith("machine 'm1': ") and str(disk) in line and line.endswith("No space left on device")
+    assert (
+        line.startswith("machine 'm1': ")
+        and str(disk) in line
+        and line.endswith("No space left on device")
+    )

@@ -27,7 +27,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
 
 def placed(tables: str, launcher: str, more: str = "") -> str:
     """A machine for each worker and one for everything else."""
-    processes = [PROCESS.format(number=number, actors=pattern) for number, pattern in enumerate(APART[:2])]
+    processes = [
+        PROCESS.format(number=number, actors=pattern) for number, pattern in enumerate(APART[:2])
+    ]
     rest = '", "'.join(APART[2:])
     return f"{tables}{''.join(processes)}{PROCESS.format(number=2, actors=rest)}{PLACES}{launcher}{more}"
 
@@ -60,20 +62,36 @@ def plan(config, options):
 """
 
 
-def test_two_actors_on_two_machines_talk_and_what_they_write_and_log_is_here(tmp_path: Path) -> None:
+def test_two_actors_on_two_machines_talk_and_what_they_write_and_log_is_here(
+    tmp_path: Path,
+) -> None:
     """With a program in place of ssh: what sshd does is not looked at."""
     try:
         with machines(2, 10**9) as made:
             enter = '*) exec ip netns exec {} sh -c "$last";;'
-            cases = [f'*" m{number} "{enter.format(machine.namespace)}' for number, machine in enumerate(made)]
-            program(tmp_path / "bin" / "ssh", f'for last; do :; done; case "$*" in {" ".join(cases)} esac')
+            cases = [
+                (f'*" m{number} "{enter.format(machine.namespace)}')
+                for number, machine in enumerate(made)
+            ]
+            program(
+                tmp_path / "bin" / "ssh",
+                (f'for last; do :; done; case "$*" in {" ".join(cases)} esac'),
+            )
             (tmp_path / "talking.py").write_text(PROGRAM)
             tables = Far(made, tmp_path).tables(more=f'directory = "{tmp_path}"\n')
-            places = [PROCESS.format(number=n, actors=actor) for n, actor in enumerate(("lead", "there"))]
+            places = [
+                PROCESS.format(number=n, actors=actor) for n, actor in enumerate(("lead", "there"))
+            ]
             cluster = tmp_path / "cluster.toml"
-            cluster.write_text(f'program = "talking"\n{tables}{"".join(places)}[launcher]\nkind = "ssh"\n')
+            cluster.write_text(
+                f'program = "talking"\n{tables}{"".join(places)}[launcher]\nkind = "ssh"\n'
+            )
             done = subprocess.run(
-                runtime_command("up"), cwd=tmp_path, env=Far(made, tmp_path).path(), capture_output=True, text=True
+                runtime_command("up"),
+                cwd=tmp_path,
+                env=Far(made, tmp_path).path(),
+                capture_output=True,
+                text=True,
             )
             left = Far(made, tmp_path).living()
     except Refused as why:
@@ -86,9 +104,13 @@ def test_two_actors_on_two_machines_talk_and_what_they_write_and_log_is_here(tmp
 
 
 @pytest.mark.slow
-def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(tmp_path: Path, three: Far) -> None:
+def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(
+    tmp_path: Path, three: Far
+) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()
-    more = placed(three.tables(), '[launcher]\nkind = "ssh"\n', "[run]\nrecord_service_times = true\n")
+    more = placed(
+        three.tables(), '[launcher]\nkind = "ssh"\n', "[run]\nrecord_service_times = true\n"
+    )
     cluster = configure(tmp_path / "far", "sync", workers=2, iterations=5, more=more)
     done = subprocess.run(
         runtime_command("up", cluster.name),
@@ -103,10 +125,16 @@ def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(tmp_pa
     directory = run_directory(cluster)
     losses = [event["loss"] for event in events(directory, "progress")]
     assert losses == pytest.approx(reference, rel=1e-4)
-    assert sorted(path.name for path in (directory / "logs").iterdir()) == ["p0.log", "p1.log", "p2.log"]
+    assert sorted(path.name for path in (directory / "logs").iterdir()) == [
+        "p0.log",
+        "p1.log",
+        "p2.log",
+    ]
     assert "halting: the run is over" in (directory / "logs" / "p1.log").read_text()
     assert (directory / events(directory, "finished")[0]["checkpoint"]).stat().st_size > 1e6
-    assert {key.partition("/")[0] for key in service_times.read_table(directory / service_times.FILE)} > {
+    assert {
+        key.partition("/")[0] for key in service_times.read_table(directory / service_times.FILE)
+    } > {
         "conv_compute",
         "fc_server",
     }
@@ -125,23 +153,43 @@ def test_a_run_on_this_host_and_where_a_person_types_what_up_shows_has_the_numbe
     cluster = configure(tmp_path / "far", "sync", workers=2, iterations=5, more=more)
     agents: list[subprocess.Popen[str]] = []
     with subprocess.Popen(
-        runtime_command("up", cluster.name), cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE, text=True
+        runtime_command("up", cluster.name),
+        cwd=cluster.parent,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
     ) as up:
         assert up.stdout is not None
         said = iter(up.stdout)
         for line in said:
             named = re.match(r"machine 'm(\d)': type there", line)
             if named:
-                command, _, key = next(said), next(said), next(said)
-                inside = ["ip", "netns", "exec", three.machines[int(named[1])].namespace, "sh", "-c", command]
-                agents.append(subprocess.Popen(inside, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                command = next(said)
+                _ = next(said)
+                key = next(said)
+                inside = [
+                    "ip",
+                    "netns",
+                    "exec",
+                    three.machines[int(named[1])].namespace,
+                    "sh",
+                    "-c",
+                    command,
+                ]
+                agents.append(
+                    subprocess.Popen(
+                        inside, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                    )
+                )
                 pasted = agents[-1].stdin
                 assert pasted is not None
                 pasted.write(key)
                 pasted.close()  # as if it came out of a file: the link alone keeps it
                 agents[-1].stdin = None
         assert up.wait(60) == 0
-    assert [(agent.communicate(timeout=10)[1], agent.returncode) for agent in agents] == [("", 0)] * 2
+    assert [(agent.communicate(timeout=10)[1], agent.returncode) for agent in agents] == [
+        ("", 0)
+    ] * 2
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     assert losses == pytest.approx(reference, rel=1e-4)
     assert (three.living(), folders()) == ([], [])

@@ -1,4 +1,5 @@
-"""Commands that talk to a live run: `ps` and `status`, beside runs that are over, stopped or several."""
+"""Commands that talk to a live run: `ps` and `status`, beside runs that are over, stopped or
+several."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ import roles
 import runtime
 from nets.files import checkpoint
 from runtime.attached.finding import live, meant
-from runtime.attached.seen import Here
-from runtime.attached.standing import last_checkpoint, standing
+from runtime.attached.observed_run import LocalRun
+from runtime.attached.run_status import last_checkpoint, run_status
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
 from tests.journeys.adders import Add, Total, adders
@@ -35,7 +36,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Po
     folder = tmp_path_factory.mktemp("up")
     (folder / "cluster.toml").write_text(CLUSTER)
     environ = {**environment(), "PYTHONPATH": str(ROOT)}
-    run = subprocess.Popen(runtime_command("up"), cwd=folder, env=environ, text=True, stdout=subprocess.PIPE)
+    run = subprocess.Popen(
+        runtime_command("up"), cwd=folder, env=environ, text=True, stdout=subprocess.PIPE
+    )
     assert run.stdout is not None
     for line in run.stdout:
         if line.startswith("began"):
@@ -53,7 +56,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 
 def test_ps_and_status_tell_of_a_live_run(
-    up: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    up: tuple[subprocess.Popen[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(up[1])
     code, out = said(capsys, "ps", "--json")
@@ -64,7 +69,10 @@ def test_ps_and_status_tell_of_a_live_run(
     assert out.count("\n") == 1 and out.startswith(name)
     code, out = said(capsys, "status", name, "--json")
     processes = json.loads(out)["processes"]
-    assert {actor for process in processes.values() for actor in process["actors"]} == {"one", "two"}
+    assert {actor for process in processes.values() for actor in process["actors"]} == {
+        "one",
+        "two",
+    }
     for process in processes.values():
         assert process["stage"] == "running" and process["rss_bytes"] > 2**20
         os.kill(process["pid"], 0)
@@ -84,7 +92,9 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
             names = [event.name async for event in run.events()]
             assert ("winding down" in names) is (not now)
             assert run.asked_to_end
-        assert (await standing(Here(run.directory)))["state"] == ("stopped" if now else "finished")
+        assert (await run_status(LocalRun(run.directory)))["state"] == (
+            "stopped" if now else "finished"
+        )
     assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
     assert "was over before" in capsys.readouterr().out
 
@@ -95,10 +105,15 @@ async def test_what_was_begun_with_is_told_where_nothing_is_saved_yet_and_what_i
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         await run.tell("one", Add(number=10))
     with (run.directory / "events.jsonl").open("a") as journal:
-        journal.write('{"t": 1, "actor": "a", "event": "resumed", "checkpoint": "/d/runs/A/checkpoint-9.x"}\n')
+        journal.write(
+            '{"t": 1, "actor": "a", "event": "resumed", "checkpoint": "/d/runs/A/checkpoint-9.x"}\n'
+        )
         for at in (1, 2):
-            journal.write(f'{{"t": {at}, "actor": "a", "event": "progress", "iteration": {at}, "max_iter": 9}}\n')
-    found = await standing(Here(run.directory))
+            journal.write(
+                f'{{"t": {at}, "actor": "a", "event": "progress", "iteration": '
+                f'{at}, "max_iter": 9}}\n'
+            )
+    found = await run_status(LocalRun(run.directory))
     assert found["progress"]["iteration"] == 2 and found["eta_seconds"] is None
     assert last_checkpoint(found, Path("r")) == "none since it began with A/checkpoint-9.x"
     assert last_checkpoint({**found, "checkpoint": "c.x"}, Path("r")) == "r/c.x"
@@ -107,10 +122,12 @@ async def test_what_was_begun_with_is_told_where_nothing_is_saved_yet_and_what_i
 async def test_a_run_that_its_tests_end_early_is_winding_down(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         await run.ask("two", Add(number=1), Total)
-        assert (await standing(Here(run.directory)))["state"] == "running"
+        assert (await run_status(LocalRun(run.directory)))["state"] == "running"
         with (run.directory / "events.jsonl").open("a") as journal:
-            journal.write('{"t": 1.0, "actor": "lead", "event": "stopping early", "iteration": 40}\n')
-        assert (await standing(Here(run.directory)))["state"] == "winding down"
+            journal.write(
+                '{"t": 1.0, "actor": "lead", "event": "stopping early", "iteration": 40}\n'
+            )
+        assert (await run_status(LocalRun(run.directory)))["state"] == "winding down"
         await run.tell("one", Add(number=10))
 
 
@@ -124,7 +141,7 @@ async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
         saved = Path(capsys.readouterr().out.strip())
         assert saved.parent == run.directory
         checkpoint.verify(saved)
-        found = await standing(Here(run.directory))
+        found = await run_status(LocalRun(run.directory))
         assert (found["state"], found["checkpoint"]) == ("running", saved.name)
         assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
         assert "last checkpoint: " in capsys.readouterr().out
@@ -136,7 +153,9 @@ async def test_events_are_followed_to_the_end_of_the_run_and_are_those_of_its_jo
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
-        following = asyncio.create_task(asyncio.to_thread(main, ["events", str(run.directory), "-f", "--json"]))
+        following = asyncio.create_task(
+            asyncio.to_thread(main, ["events", str(run.directory), "-f", "--json"])
+        )
         await run.ask("one", Add(number=3), Total)
         await run.tell("one", Add(number=7))
     assert await following == 0
@@ -147,7 +166,9 @@ async def test_events_are_followed_to_the_end_of_the_run_and_are_those_of_its_jo
 
 @pytest.mark.slow
 def test_a_stopped_supervisor_is_named_and_its_run_is_still_listed(
-    up: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    up: tuple[subprocess.Popen[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(up[1])
     run, _folder = up
@@ -166,8 +187,12 @@ async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: P
         assert [alive.directory for alive in await live(tmp_path)] == [run.directory]
         await run.tell("one", Add(number=10))
     assert await live(tmp_path) == []
-    found = await standing(Here(await meant(None, tmp_path)))
-    assert (found["name"], found["state"], found["processes"]) == (run.directory.name, "finished", {})
+    found = await run_status(LocalRun(await meant(None, tmp_path)))
+    assert (found["name"], found["state"], found["processes"]) == (
+        run.directory.name,
+        "finished",
+        {},
+    )
 
 
 async def test_of_several_live_runs_one_must_be_named(tmp_path: Path) -> None:
@@ -190,7 +215,9 @@ async def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
         await meant(Path("absent"), tmp_path)
 
 
-async def test_a_run_of_another_user_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_of_another_user_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(path: Path) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 

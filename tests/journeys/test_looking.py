@@ -1,4 +1,5 @@
-"""Commands that look at a live run: `top`, `stack` and `logs`, beside processes that are stuck or stopped."""
+"""Commands that look at a live run: `top`, `stack` and `logs`, beside processes that are stuck or
+stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ import runtime
 from runtime import Run
 from runtime.attached.attach import attach
 from runtime.cli.main import main
-from runtime.cli.watch import stacks
-from runtime.cli.watch.looking import Looking
+from runtime.cli.watch import stack_files
+from runtime.cli.watch.run_sampling import Looking
 from runtime.errors import RoleDied
 from tests.journeys.watched import Asked, Block, Hello, Hold, Line, watched
 from tests.support import ROOT, environment, runtime_command
@@ -42,7 +43,8 @@ async def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[
 
 
 async def said_until(capsys: pytest.CaptureFixture[str], wanted: str, *words: str | Path) -> str:
-    """What a command says as soon as it says this: what an actor is told is on its way for a while."""
+    """What a command says as soon as it says this: what an actor is told is on its way for a
+    while."""
     while True:
         code, out = await said(capsys, *words)
         assert code == 0, out
@@ -55,7 +57,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that live may answer late: they share the cores with other tests."""
     look = Looking.look
     monkeypatch.setattr(Looking, "look", lambda self, within: look(self, 10.0))
-    monkeypatch.setattr(stacks, "HERE_SECONDS", 20.0)
+    monkeypatch.setattr(stack_files, "HERE_SECONDS", 20.0)
 
 
 async def pid_of(run: Run, process: str) -> int:
@@ -76,15 +78,20 @@ async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
         assert actors["busy"]["computing"] > 0 and actors["busy"]["messages"] > 0
         assert actors["asker"]["state"].startswith("waits for deaf (Question) for ")
         assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
-        assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] <= 1  # a greeting may be on its way
+        # a greeting may be on its way
+        assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] <= 1
         assert found["bottleneck"].startswith("busy ") or "waiting for deaf" in found["bottleneck"]
 
 
 @pytest.mark.slow
-async def test_top_names_a_process_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_top_names_a_process_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with live(tmp_path) as run:
         await run.tell("stuck", Block())
-        out = await said_until(capsys, "process stuck does not answer", "top", run.directory, "--once")
+        out = await said_until(
+            capsys, "process stuck does not answer", "top", run.directory, "--once"
+        )
         (line,) = [line for line in out.splitlines() if line.startswith("stuck")]
         assert "no answer for" in line
         assert "process stuck does not answer: it is stuck or stopped" in out
@@ -120,8 +127,12 @@ async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whos
             os.kill(stopped, signal.SIGCONT)
         parts = {part.split(":")[0]: part for part in out.split("process ")[1:]}
         assert "asker: waits for deaf (Question) for " in parts["asker"]
-        assert "Thread MainThread (most recent call first)" in parts["asker"] and "lifeline" in parts["asker"]
-        assert "its event loop does not answer" in parts["stuck"] and "in stuck_here" in parts["stuck"]
+        assert ("Thread MainThread (most recent call first)") in parts[
+            "asker"
+        ] and "lifeline" in parts["asker"]
+        assert (
+            "its event loop does not answer" in parts["stuck"] and "in stuck_here" in parts["stuck"]
+        )
         assert f"it is stopped: `kill -CONT {stopped}` lets it go on" in parts["lead"]
         assert "Thread" not in parts["lead"]
 
@@ -136,17 +147,27 @@ async def test_stack_says_why_nothing_comes_while_a_library_keeps_the_lock_and_t
         await run.tell("stuck", Hold(pipe=str(pipe)))
         locked = "a call into a library keeps the interpreter's lock"
         out = await said_until(capsys, locked, "stack", run.directory, "stuck")
-        assert "its event loop does not answer" in out and "Thread" not in out and "`stack --native`" in out
+        assert (
+            "its event loop does not answer" in out
+            and "Thread" not in out
+            and "`stack --native`" in out
+        )
         pipe.write_bytes(b"x")
-        await said_until(capsys, "Thread MainThread (most recent call first)", "stack", run.directory, "stuck")
+        await said_until(
+            capsys, ("Thread MainThread (most recent call first)"), "stack", run.directory, "stuck"
+        )
 
 
-async def test_what_a_silent_process_did_stands_in_its_log_also_if_a_library_keeps_the_lock(tmp_path: Path) -> None:
+async def test_what_a_silent_process_did_stands_in_its_log_also_if_a_library_keeps_the_lock(
+    tmp_path: Path,
+) -> None:
     async with runtime.launch(watched(), directory=tmp_path) as run:
         await run.ask("deaf", Hello(), Hello)
         os.mkfifo(tmp_path / "never-written")
         await run.tell("stuck", Hold(pipe=str(tmp_path / "never-written")))
-        with pytest.raises(RoleDied, match=r"(?s)process stuck .* sent no heartbeat for .* in hold_here"):
+        with pytest.raises(
+            RoleDied, match=(r"(?s)process stuck .* sent no heartbeat for .* " r"in hold_here")
+        ):
             await run.result()
 
 
@@ -174,7 +195,9 @@ async def test_logs_are_shown_with_names_in_the_order_of_their_times_and_followe
 
 
 @pytest.mark.slow
-async def test_top_fills_a_terminal_and_q_ends_it_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+async def test_top_fills_a_terminal_and_q_ends_it_and_leaves_the_terminal_as_it_was(
+    tmp_path: Path,
+) -> None:
     async with live(tmp_path) as run:
 
         def watch() -> tuple[int, list[str]]:
@@ -185,13 +208,22 @@ async def test_top_fills_a_terminal_and_q_ends_it_and_leaves_the_terminal_as_it_
                 screen.type(b"q")
                 code = screen.end()
                 assert screen.echoes()
-                assert screen.raw.endswith(b"\x1b[?1049l\x1b[?25h") or b"\x1b[?1049l" in screen.raw[-40:]
+                assert (
+                    screen.raw.endswith(b"\x1b[?1049l\x1b[?25h")
+                    or b"\x1b[?1049l" in screen.raw[-40:]
+                )
                 return code, shown
 
         code, shown = await asyncio.to_thread(watch)
         assert code == 0
         assert shown[0] == f"{run.directory.name}   q: end"
-        assert [line.split()[0] for line in shown[6:11]] == ["asker", "busy", "deaf", "lead", "stuck"]
+        assert [line.split()[0] for line in shown[6:11]] == [
+            "asker",
+            "busy",
+            "deaf",
+            "lead",
+            "stuck",
+        ]
 
 
 @pytest.mark.slow
@@ -204,17 +236,23 @@ async def test_native_stacks_are_those_of_py_spy_or_a_line_that_says_what_is_mis
         assert code == 2 or "MainThread" in out or "py-spy cannot look into it" in out
         monkeypatch.setattr("shutil.which", lambda *_, **__: None)
         code, out = await said(capsys, "stack", run.directory, "asker", "--native")
-        assert code == 2 and "--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'" in out
+        assert (
+            code == 2
+            and ("--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'") in out
+        )
 
 
 @pytest.mark.slow
 async def test_stacks_come_also_while_the_process_of_up_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text(
-        'program = "tests.journeys.idle_adders"\n[run]\ndirectory = "runs"\n[liveness]\nmissed = 400\n'
+        'program = "tests.journeys.idle_adders"\n[run]\ndirectory = '
+        '"runs"\n[liveness]\nmissed = 400\n'
     )
     environ = {**environment(), "PYTHONPATH": str(ROOT)}
     pipe = asyncio.subprocess.PIPE
-    up = await asyncio.create_subprocess_exec(*runtime_command("up"), cwd=tmp_path, env=environ, stdout=pipe)
+    up = await asyncio.create_subprocess_exec(
+        *runtime_command("up"), cwd=tmp_path, env=environ, stdout=pipe
+    )
     assert up.stdout is not None
     while not (await up.stdout.readline()).startswith(b"began"):
         pass

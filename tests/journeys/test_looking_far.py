@@ -1,4 +1,5 @@
-"""Looking at a run whose processes are on other machines: their logs, stacks and traces come here."""
+"""Looking at a run whose processes are on other machines: their logs, stacks and traces come
+here."""
 
 from __future__ import annotations
 
@@ -28,12 +29,20 @@ def test_logs_stacks_and_traces_of_other_machines_come_here(tmp_path: Path) -> N
     try:
         with machines(2, 10**9) as made:
             enter = '*) exec ip netns exec {} sh -c "$last";;'
-            cases = [f'*" m{number} "{enter.format(machine.namespace)}' for number, machine in enumerate(made)]
-            program(tmp_path / "bin" / "ssh", f'for last; do :; done; case "$*" in {" ".join(cases)} esac')
+            cases = [
+                (f'*" m{number} "{enter.format(machine.namespace)}')
+                for number, machine in enumerate(made)
+            ]
+            program(
+                tmp_path / "bin" / "ssh",
+                (f'for last; do :; done; case "$*" in {" ".join(cases)} esac'),
+            )
             far = Far(made, tmp_path)
             tables = far.tables(more=f'directory = "{tmp_path}"\n')
             homes = {"lead": 0, "busy": 0, "asker": 1, "deaf": 1, "stuck": 1}
-            places = "".join(PLACE.format(actor=actor, number=number) for actor, number in homes.items())
+            places = "".join(
+                PLACE.format(actor=actor, number=number) for actor, number in homes.items()
+            )
             (tmp_path / "cluster.toml").write_text(CLUSTER.format(tables=tables, places=places))
             looked_at(far, tmp_path)
             assert far.living() == [] and folders() == []
@@ -46,15 +55,21 @@ def looked_at(far: Far, folder: Path) -> None:
 
     def said(*words: str) -> str:
         command = runtime_command(*words)
-        done = subprocess.run(command, cwd=folder, env=far.path(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, cwd=folder, env=far.path(), capture_output=True, text=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     log = folder / "up.txt"
     with log.open("wb") as told:
-        up = subprocess.Popen(runtime_command("up"), cwd=folder, env=far.path(), stdout=told, stderr=told)
+        up = subprocess.Popen(
+            runtime_command("up"), cwd=folder, env=far.path(), stdout=told, stderr=told
+        )
     try:
-        following = subprocess.Popen(["tail", "-f", "-n", "+1", log], stdout=subprocess.PIPE, text=True)
+        following = subprocess.Popen(
+            ["tail", "-f", "-n", "+1", log], stdout=subprocess.PIPE, text=True
+        )
         assert following.stdout is not None
         for line in following.stdout:
             if line.startswith("began"):
@@ -76,5 +91,7 @@ def looked_at(far: Far, folder: Path) -> None:
     named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert sorted(named) == ["asker", "busy", "deaf", "lead", "stuck"]
     labels = [event["args"]["labels"] for event in events if event["name"] == "process_labels"]
-    assert len(labels) == 5 and all(re.fullmatch(r"clock within [\d.e-]+ ms", label) for label in labels)
+    assert len(labels) == 5 and all(
+        re.fullmatch(r"clock within [\d.e-]+ ms", label) for label in labels
+    )
     assert "halting" in said("logs", directory.name, "deaf")

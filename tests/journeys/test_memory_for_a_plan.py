@@ -1,4 +1,5 @@
-"""A plan for which this machine has no memory is refused before anything starts; one too large for now is told."""
+"""A plan for which this machine has no memory is refused before anything starts; one too large for
+now is told."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import runtime
-from roles.forecasting.outlook import forecast, memory
+from roles.forecasting.plan_forecast import forecast, memory
 from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
 from runtime.plan.room import warned
@@ -18,21 +19,27 @@ from tests.support import configure
 HELD = {"a": 5_000_000, "b": 3_000_000, "c": 2_000_000, "d": 1_000_000}
 
 
-@pytest.mark.parametrize(("total", "available"), [(None, None), (11_000_000, 11_000_000), (None, 20_000_000)])
-def test_what_fits_or_cannot_be_known_is_not_mentioned(total: int | None, available: int | None) -> None:
+@pytest.mark.parametrize(
+    ("total", "available"), [(None, None), (11_000_000, 11_000_000), (None, 20_000_000)]
+)
+def test_what_fits_or_cannot_be_known_is_not_mentioned(
+    total: int | None, available: int | None
+) -> None:
     assert warned(HELD, total, available) == []
 
 
 def test_what_is_larger_than_what_is_free_is_told_with_the_largest_actors() -> None:
     told = (
-        "memory: the actors will hold 11 MB at least (a 5 MB, b 3 MB, c 2 MB, ...), but only 10 MB of this machine are"
+        "memory: the actors will hold 11 MB at least (a 5 MB, b 3 MB, c 2 MB, ...), but only "
+        "10 MB of this machine are"
     )
     assert warned(HELD, 12_000_000, 10_000_000) == [f"{told} free now: the kernel may kill roles"]
 
 
 def test_what_can_never_fit_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"hold 3 MB at least \(b 3 MB\), but this machine .* has 1 MB: use a smaller"
+        ConfigError,
+        match=(r"hold 3 MB at least \(b 3 MB\), but this machine .* has 1 MB: " r"use a smaller"),
     ):
         warned({"b": 3_000_000}, 1_000_000, 500_000)
 
@@ -73,14 +80,20 @@ def test_with_groups_auto_those_count_in_which_workers_hold_most_and_the_model_t
         settings = [f"train.strategy.groups={groups}", f"train.batch={images}"]
         held[groups] = memory(check(cluster, settings).placement.topology)
     auto = held['"auto"']
-    one, four = (sum(size for name, size in held[groups].items() if name.startswith("conv-")) for groups in ("1", "4"))
+    one, four = (
+        sum(size for name, size in held[groups].items() if name.startswith("conv-"))
+        for groups in ("1", "4")
+    )
     assert sum(size for name, size in auto.items() if name.startswith("conv-")) == four > 2 * one
-    assert auto["tuner"] == 2 * 4 * (25 * 20 + 20 + 25 * 20 * 50 + 50 + 800 * 500 + 500 + 500 * 10 + 10)
+    assert auto["tuner"] == 2 * 4 * (
+        25 * 20 + 20 + 25 * 20 * 50 + 50 + 800 * 500 + 500 + 500 * 10 + 10
+    )
 
 
 def test_what_is_told_at_least_is_no_more_than_the_forecast_and_most_of_it(tmp_path: Path) -> None:
     topology = check(configure(tmp_path, "sync", workers=2)).placement.topology
-    least, whole = memory(topology), forecast(topology).memory
+    least = memory(topology)
+    whole = forecast(topology).memory
     assert least.keys() == whole.keys()
     for actor, held in least.items():
         assert 0.3 * sum(whole[actor].values()) <= held <= sum(whole[actor].values())
@@ -88,5 +101,7 @@ def test_what_is_told_at_least_is_no_more_than_the_forecast_and_most_of_it(tmp_p
 
 def test_what_is_computed_elsewhere_takes_no_memory_here(tmp_path: Path) -> None:
     topology = check(configure(tmp_path, "sync")).placement.topology
-    moved = [dataclasses.replace(actor, emulated={"profile": "", "seed": 1}) for actor in topology.actors]
+    moved = [
+        dataclasses.replace(actor, emulated={"profile": "", "seed": 1}) for actor in topology.actors
+    ]
     assert memory(dataclasses.replace(topology, actors=tuple(moved))) == {}

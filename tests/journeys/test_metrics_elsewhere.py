@@ -1,4 +1,5 @@
-"""The list of metrics pages of a run over several machines: each page at the address of its machine."""
+"""The list of metrics pages of a run over several machines: each page at the address of its
+machine."""
 
 from __future__ import annotations
 
@@ -29,14 +30,18 @@ async def test_every_page_is_found_at_the_address_of_its_machine(tmp_path: Path)
     )
     text = f'program = "adds"\n[run]\ndirectory = "{tmp_path}"\n[metrics]\naddress = "machine"\n'
     text += "".join(MACHINE.format(number=number) for number in (2, 3))
-    text += "".join(PROCESS.format(number=number, name=name) for number, name in ((2, "one"), (3, "two")))
+    text += "".join(
+        PROCESS.format(number=number, name=name) for number, name in ((2, "one"), (3, "two"))
+    )
     (tmp_path / "cluster.toml").write_text(text)
     loaded = load_with_program(tmp_path / "cluster.toml")
     async with Run(place(adders(), loaded.config), loaded.config) as run:
         await run.ask("two", Add(number=1), Total)
         listed = json.loads(await asyncio.to_thread(get, run.metrics_url))
         targets = {entry["labels"]["process"]: entry["targets"][0] for entry in listed}
-        pages = [await asyncio.to_thread(get, f"http://{target}/metrics") for target in targets.values()]
+        pages = [
+            await asyncio.to_thread(get, f"http://{target}/metrics") for target in targets.values()
+        ]
         await run.tell("one", Add(number=20))
     assert {name: target.partition(":")[0] for name, target in targets.items()} == {
         "up": "127.0.0.2",
@@ -49,17 +54,26 @@ async def test_every_page_is_found_at_the_address_of_its_machine(tmp_path: Path)
     assert all("convoy_messages_received_total" in page for page in pages)
 
 
-@pytest.mark.parametrize(("readers", "code"), [("", 2), ('readers = ["*"]\n', 0), ('readers = ["prometheus"]\n', 2)])
+@pytest.mark.parametrize(
+    ("readers", "code"), [("", 2), ('readers = ["*"]\n', 0), ('readers = ["prometheus"]\n', 2)]
+)
 def test_pages_that_other_machines_reach_are_shown_to_everybody_there_and_that_must_be_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], readers: str, code: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    readers: str,
+    code: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    more = '[links]\ntransport = "tcp"\n[[machine]]\nname = "n"\nnamespace = "n"\naddress = "eth0"\n'
+    more = (
+        '[links]\ntransport = "tcp"\n[[machine]]\nname = "n"\nnamespace = "n"\naddress = "eth0"\n'
+    )
     configure(tmp_path, "single", more=f'[metrics]\naddress = "machine"\n{readers}{more}')
     assert main(["check"]) == code
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        "cluster.toml:2: metrics.address: shows the metrics to whoever reaches these machines, of whom nobody's name "
+        "cluster.toml:2: metrics.address: shows the metrics to whoever reaches these "
+        "machines, of whom nobody's name "
         "is known here: write metrics.readers = ['*'] too"
     ] * (code == 2)
 
@@ -74,13 +88,17 @@ process_ports = {base}
 
 def two_adders(folder: Path, monkeypatch: pytest.MonkeyPatch, base: int) -> Run:
     monkeypatch.syspath_prepend(str(folder))
-    (folder / "adds.py").write_text("from tests.journeys.adders import ROLES, adders\ndef plan(*_): return adders()\n")
+    (folder / "adds.py").write_text(
+        "from tests.journeys.adders import ROLES, adders\ndef plan(*_): return adders()\n"
+    )
     (folder / "cluster.toml").write_text(PORTS.format(folder=folder, base=base))
     loaded = load_with_program(folder / "cluster.toml")
     return Run(place(adders(), loaded.config), loaded.config)
 
 
-async def test_processes_take_the_ports_from_the_wanted_one_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_processes_take_the_ports_from_the_wanted_one_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with free_ports(3) as base:
         async with two_adders(tmp_path, monkeypatch, base) as run:
             await run.ask("two", Add(number=1), Total)
@@ -101,7 +119,12 @@ async def test_a_port_of_a_process_that_is_taken_ends_the_start_with_its_number_
     with (
         free_ports(3) as base,
         socket.create_server(("127.0.0.1", base + 1)),
-        pytest.raises(LaunchError, match=rf"127\.0\.0\.1:{base + 1}: .*in use; choose another metrics\.process_ports"),
+        pytest.raises(
+            LaunchError,
+            match=(
+                rf"127\.0\.0\.1:{base + 1}: .*in use; choose " rf"another metrics\.process_ports"
+            ),
+        ),
     ):
         async with two_adders(tmp_path, monkeypatch, base):
             pass

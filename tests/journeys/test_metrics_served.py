@@ -13,8 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from runtime.serving.server import CONNECTIONS, WAITING
-from tests.support import ROOT, configure, environment, events, get, in_the_middle, run_directory, runtime_command
+from runtime.serving.http_server import CONNECTIONS, WAITING
+from tests.support import (
+    ROOT,
+    configure,
+    environment,
+    events,
+    get,
+    in_the_middle,
+    run_directory,
+    runtime_command,
+)
 
 PROMISED = {
     "convoy_images_total",
@@ -44,20 +53,32 @@ PROMISED = {
 @pytest.fixture
 def pages(tmp_path: Path):
     """process name -> its metrics page, taken in the middle of a run."""
-    cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8, test=True, paced=True)
+    cluster = configure(
+        tmp_path, "sync", workers=3, iterations=100_000, batch=8, test=True, paced=True
+    )
     with in_the_middle(cluster, "--set", "metrics.port=0") as (process, said):
         url = re.findall(r"http://\S+/sd", said)[0]
         listed = json.loads(get(url))
-        found = {entry["labels"]["process"]: get(f"http://{entry['targets'][0]}/metrics") for entry in listed}
+        found = {
+            entry["labels"]["process"]: get(f"http://{entry['targets'][0]}/metrics")
+            for entry in listed
+        }
         found["up"] = get(url.replace("/sd", "/metrics"))
     assert process.returncode == 130
     return found
 
 
-def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dict[str, str]) -> None:
+def test_the_list_names_every_process_and_promtool_accepts_every_page(
+    pages: dict[str, str],
+) -> None:
     workers = {f"conv-0-{rank}" for rank in range(3)}
     assert set(pages) == {"coordinator", "conv_model", "fc_server", "reducer-0", *workers, "up"}
-    promised = {name for page in pages.values() for name in PROMISED if re.search(rf"^{name}", page, re.MULTILINE)}
+    promised = {
+        name
+        for page in pages.values()
+        for name in PROMISED
+        if re.search(rf"^{name}", page, re.MULTILINE)
+    }
     assert promised == PROMISED
     documented = (ROOT / "docs" / "metrics.md").read_text()
     for page in pages.values():
@@ -65,18 +86,32 @@ def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dic
         assert all(name.startswith("convoy_") for name in names)
         assert [name for name in names if f"`{name}`" not in documented] == []
     if shutil.which("promtool") is None:
-        pytest.skip("promtool (Debian's package prometheus) is not installed: pages are not checked by it")
+        pytest.skip(
+            "promtool (Debian's package prometheus) is not installed: pages are not checked by it"
+        )
     for name, page in pages.items():
-        done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["promtool", "check", "metrics"],
+            input=page,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stdout + done.stderr) == (0, ""), name
 
 
 @pytest.mark.slow
-def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_readable(tmp_path: Path) -> None:
+def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_readable(
+    tmp_path: Path,
+) -> None:
     cluster = configure(tmp_path, "single", iterations=1_000_000, paced=True)
     with (
         subprocess.Popen(
-            runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+            runtime_command("up", cluster.name),
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
         ) as process,
         ExitStack() as idle,
     ):
@@ -87,19 +122,28 @@ def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_r
                 break
         entries = events(run_directory(cluster), "process")
         port, pid = next((entry["metrics_port"], entry["pid"]) for entry in entries)
-        get(f"http://127.0.0.1:{port}/metrics")  # the first reader opens the socket that asks the kernel for owners
+        # the first reader opens the socket that asks the kernel for owners
+        get(f"http://127.0.0.1:{port}/metrics")
         open_before = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         peers = [
-            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(4 * WAITING)
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(4 * WAITING)
         ]
         assert len(list(Path(f"/proc/{pid}/fd").iterdir())) <= open_before + CONNECTIONS + WAITING
         for peer in peers:
             with suppress(ConnectionResetError):
                 assert peer.recv(1) == b""
-        done = re.search(r"^convoy_iterations_total.* (\S+)$", get(f"http://127.0.0.1:{port}/metrics"), re.MULTILINE)
+        done = re.search(
+            r"^convoy_iterations_total.* (\S+)$",
+            get(f"http://127.0.0.1:{port}/metrics"),
+            re.MULTILINE,
+        )
         assert done is not None
         for line in process.stdout:
-            if line.startswith("progress") and int(line.split()[2].partition("/")[0]) > float(done[1]) + 10:
+            if (
+                line.startswith("progress")
+                and int(line.split()[2].partition("/")[0]) > float(done[1]) + 10
+            ):
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()

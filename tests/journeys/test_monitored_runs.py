@@ -1,5 +1,5 @@
-"""A real Prometheus beside live runs: every query of every board and rule finds something, and an end is told apart
-from a death."""
+"""A real Prometheus beside live runs: every query of every board and rule finds something, and an
+end is told apart from a death."""
 
 from __future__ import annotations
 
@@ -34,16 +34,23 @@ PATIENCE = 40.0  # seconds; it takes a fifth of it
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
-    with free_ports(2) as port, PrometheusServer(tmp_path_factory.mktemp("monitored"), port) as server:
+    with (
+        free_ports(2) as port,
+        PrometheusServer(tmp_path_factory.mktemp("monitored"), port) as server,
+    ):
         yield server
 
 
 @contextmanager
-def up(folder: Path, server: PrometheusServer, preset: str, **shape: int) -> Iterator[subprocess.Popen[str]]:
+def up(
+    folder: Path, server: PrometheusServer, preset: str, **shape: int
+) -> Iterator[subprocess.Popen[str]]:
     """A live run that has begun."""
     configure(folder, preset, iterations=1_000_000, batch=8, test=True, paced=True, **shape)
     command = runtime_command("up", "cluster.toml", "--set", f"metrics.port={server.port}")
-    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
@@ -69,7 +76,12 @@ def until(happened: Callable[[], object], lines: Iterable[str] = ()) -> None:
 def test_every_query_finds_something_and_a_good_end_leaves_nothing_down(
     tmp_path: Path, prometheus: PrometheusServer
 ) -> None:
-    asked = {query.expression for board in boards().BOARDS for panel in board.panels for query in panel.queries}
+    asked = {
+        query.expression
+        for board in boards().BOARDS
+        for panel in board.panels
+        for query in panel.queries
+    }
     waiting = {text for text in asked if not any(name in text for name in (*ON_FAILURE, *LATE))}
     read: set[str] = set()
 

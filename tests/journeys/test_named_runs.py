@@ -1,4 +1,5 @@
-"""Commands that take a trained model also take the run that trained it: its best model, else its newest checkpoint."""
+"""Commands that take a trained model also take the run that trained it: its best model, else its
+newest checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from runtime.cli.main import main
 from tests.support import configure, train
 
 RUN = "20260101-000000-digits.v2"  # as of run.name = "digits.v2"
-BEST, NEWEST = "best.safetensors, iteration 4", "checkpoint-10000008.safetensors, iteration 8"
+BEST = "best.safetensors, iteration 4"
+NEWEST = "checkpoint-10000008.safetensors, iteration 8"
 BEST_LINE = f"weights    of {RUN} the best model by its tests is taken: {BEST}\n"
 NEWEST_LINE = f"weights    of {RUN} its newest checkpoint is taken: {NEWEST}\n"
 
@@ -32,10 +34,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of a run, with a best model and two checkpoints; the newer one has a longer name. In the middle of
-    writing is a third."""
+    """The directory of a run, with a best model and two checkpoints; the newer one has a longer
+    name. In the middle of writing is a third."""
     monkeypatch.chdir(tmp_path)
-    configure(tmp_path, "single", iterations=8, batch=8, test=True, more='[run]\ndirectory = "elsewhere"\n')
+    configure(
+        tmp_path,
+        "single",
+        iterations=8,
+        batch=8,
+        test=True,
+        more='[run]\ndirectory = "elsewhere"\n',
+    )
     found = tmp_path / "elsewhere" / RUN
     found.mkdir(parents=True)
     shutil.copy(model / "checkpoint-0000004.safetensors", found / "best.safetensors")
@@ -49,7 +58,10 @@ def test_test_takes_the_best_model_of_a_run_and_without_one_the_newest_and_says_
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = {}
-    for file, line in (("best.safetensors", BEST_LINE), ("checkpoint-10000008.safetensors", NEWEST_LINE)):
+    for file, line in (
+        ("best.safetensors", BEST_LINE),
+        ("checkpoint-10000008.safetensors", NEWEST_LINE),
+    ):
         assert main(["test", str(run / file), "--json"]) == 0
         expected = capsys.readouterr()
         assert expected.err == "", "a file that is named is taken without a word"
@@ -69,14 +81,26 @@ def test_test_finds_a_run_by_its_name_below_the_folder_of_the_cluster_toml_that_
     assert capsys.readouterr().err == BEST_LINE
 
 
-def test_predict_and_convert_take_the_same_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_and_convert_take_the_same_of_a_run(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for named in (str(run), RUN):
-        assert main(["predict", named, "--data", "format=digits,split=test", "--top", "1", "--json"]) == 0
+        assert (
+            main(["predict", named, "--data", "format=digits,split=test", "--top", "1", "--json"])
+            == 0
+        )
         said = capsys.readouterr()
         assert said.err == BEST_LINE
-        assert [json.loads(line)["image"] for line in said.out.splitlines()[:2]] == ["digits 0", "digits 1"]
+        assert [json.loads(line)["image"] for line in said.out.splitlines()[:2]] == [
+            "digits 0",
+            "digits 1",
+        ]
     best = read_weights(run / "best.safetensors")
-    for target, *more in (["a.safetensors"], ["b.caffemodel"], ["c.caffemodel", "--state", "c.solverstate"]):
+    for target, *more in (
+        ["a.safetensors"],
+        ["b.caffemodel"],
+        ["c.caffemodel", "--state", "c.solverstate"],
+    ):
         assert main(["convert", RUN, target, *more]) == 0
         assert capsys.readouterr().err == BEST_LINE
         assert (read_weights(Path(target))["ip2"][0] == best["ip2"][0]).all()
@@ -85,7 +109,14 @@ def test_predict_and_convert_take_the_same_of_a_run(run: Path, capsys: pytest.Ca
 def test_a_run_begins_with_the_weights_of_another_and_a_warning_says_which_file_that_is(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--set", "train.max_iter=1", "--set", "simulation.clock=virtual", "--set", "run.directory=runs"]
+    words = [
+        "--set",
+        "train.max_iter=1",
+        "--set",
+        "simulation.clock=virtual",
+        "--set",
+        "run.directory=runs",
+    ]
     assert main(["up", *words, "--set", f"train.weights=elsewhere/{RUN}"]) == 0
     assert f": train.weights: {BEST_LINE.removeprefix('weights    ')}" in capsys.readouterr().err
     (plan,) = Path("runs").glob("*/config.toml")
@@ -95,13 +126,34 @@ def test_a_run_begins_with_the_weights_of_another_and_a_warning_says_which_file_
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["test", "nobody"], "nobody: found no such file, and no run of this name in elsewhere; expected a file of"),
-        (["predict", "nobody", "a.png"], "nobody: found no such file, and no run of this name in elsewhere; expected"),
-        (["convert", "nobody", "a.onnx"], "nobody: found no such file, and no run of this name in elsewhere; expected"),
+        (
+            ["test", "nobody"],
+            (
+                "nobody: found no such file, and no run of this name in "
+                "elsewhere; expected a file of"
+            ),
+        ),
+        (
+            ["predict", "nobody", "a.png"],
+            ("nobody: found no such file, and no run of this name in elsewhere; expected"),
+        ),
+        (
+            ["convert", "nobody", "a.onnx"],
+            ("nobody: found no such file, and no run of this name in elsewhere; expected"),
+        ),
         (["test", "gone.safetensors"], "gone.safetensors: no such checkpoint"),
-        (["test", "elsewhere"], "elsewhere: found no best.safetensors and no checkpoint-*.safetensors in this folder"),
-        (["check", "--set", "train.weights=elsewhere"], "elsewhere: found no best.safetensors and no checkpoint-*.saf"),
-        (["check", "--set", f"train.resume=elsewhere/{RUN}"], f"{RUN}: it is a folder: name a checkpoint in it, or th"),
+        (
+            ["test", "elsewhere"],
+            ("elsewhere: found no best.safetensors and no checkpoint-*.safetensors in this folder"),
+        ),
+        (
+            ["check", "--set", "train.weights=elsewhere"],
+            ("elsewhere: found no best.safetensors and no checkpoint-*.saf"),
+        ),
+        (
+            ["check", "--set", f"train.resume=elsewhere/{RUN}"],
+            (f"{RUN}: it is a folder: name a checkpoint in it, or th"),
+        ),
     ],
 )
 @pytest.mark.usefixtures("run")
@@ -119,12 +171,18 @@ def test_a_damaged_best_model_is_named_and_nothing_else_is_taken_in_its_place(
 ) -> None:
     data = (run / "best.safetensors").read_bytes()
     (run / "best.safetensors").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    for words in (["test", RUN], ["predict", RUN, "--data", "format=digits"], ["convert", RUN, "a.caffemodel"]):
+    for words in (
+        ["test", RUN],
+        ["predict", RUN, "--data", "format=digits"],
+        ["convert", RUN, "a.caffemodel"],
+    ):
         assert main(words) == 2
         assert capsys.readouterr().err.endswith(
             "best.safetensors: damaged: its content does not fit its SHA-256; use another one\n"
         )
     (run / "best.safetensors").write_bytes(b"")
     assert main(["check", "--set", f"train.weights=elsewhere/{RUN}"]) == 2
-    assert "best.safetensors: found an empty file, expected a checkpoint\n" in capsys.readouterr().err
+    assert (
+        "best.safetensors: found an empty file, expected a checkpoint\n"
+    ) in capsys.readouterr().err
     assert checkpoint.verify(run / "checkpoint-10000008.safetensors")

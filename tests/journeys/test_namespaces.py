@@ -1,4 +1,5 @@
-"""Machines that are network namespaces of this one: a run over their cables, and what is said where there are none."""
+"""Machines that are network namespaces of this one: a run over their cables, and what is said where
+there are none."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ from tests.chaos.test_links import running
 from tests.far_machines import or_skip
 from tests.support import configure, events, run_directory, run_up, train
 
-MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
+MACHINE = (
+    '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = '
+    '"{address}"\nthreads = 1\n'
+)
 PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'
 TCP = '[links]\ntransport = "tcp"\n'
 
@@ -37,7 +41,8 @@ def three() -> Iterator[list[Machine]]:
 
 
 def placed(made: list[Machine], *actors: str, addresses: Sequence[str] = ()) -> str:
-    """A machine and a process for each pattern of actors; what the last machines say of their `addresses`."""
+    """A machine and a process for each pattern of actors; what the last machines say of their
+    `addresses`."""
     said = [dict(vars(machine)) for machine in made]
     for machine, address in zip(reversed(said), addresses, strict=False):
         machine["address"] = address
@@ -46,18 +51,23 @@ def placed(made: list[Machine], *actors: str, addresses: Sequence[str] = ()) -> 
     return TCP + "".join(text)
 
 
-# two workers and the node that adds up what they send on each machine; everything else is on the first
+# two workers and the node that adds up what they send on each machine; everything else is on the
+# first
 WHERE = {"m0": ("conv-0-2", "conv-0-3", "reducer-1"), "m1": ("conv-0-4", "conv-0-5", "reducer-2")}
 
 
 def two_each(made: list[Machine], encryption: str) -> str:
-    """This host, by its loopback address, and two others, which find their own by interface and by network."""
+    """This host, by its loopback address, and two others, which find their own by interface and by
+    network."""
     text = ["[[machine]]\nthreads = 1\n"]
     network = f"{made[1].address.rpartition('.')[0]}.0/24"
     for number, (machine, address) in enumerate(zip(made, ("eth0", network), strict=False)):
         text.append(MACHINE.format(number=number, **vars(machine) | {"address": address}))
     for machine, names in WHERE.items():
-        text += [f'[[process]]\nname = "{name}"\nmachine = "{machine}"\nactors = ["{name}"]\n' for name in names]
+        text += [
+            (f'[[process]]\nname = "{name}"\nmachine = "{machine}"\nactors = ["{name}"]\n')
+            for name in names
+        ]
     return f'[links]\nencryption = "{encryption}"\n[placement]\nprocesses = "one"\n' + "".join(text)
 
 
@@ -67,7 +77,13 @@ def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_c
     encryption: str, tmp_path: Path, three: list[Machine]
 ) -> None:
     iterations = 12
-    cluster = configure(tmp_path / "apart", "sync", workers=6, iterations=iterations, more=two_each(three, encryption))
+    cluster = configure(
+        tmp_path / "apart",
+        "sync",
+        workers=6,
+        iterations=iterations,
+        more=two_each(three, encryption),
+    )
     before = [carried(machine) for machine in three[:2]]
     with running(cluster) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
@@ -86,27 +102,36 @@ def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_c
     for machine, was, sizes in zip(three, before, foretold, strict=False):
         *grown, within = (now - then for now, then in zip(carried(machine), was, strict=True))
         for found, size in zip(grown, sizes, strict=True):
-            assert iterations * size < found < 1.1 * iterations * size + 200_000  # heartbeats, greetings, headers
-        assert within < 20_000  # the arrays of its two workers are read in place: nothing goes round by its network
+            # heartbeats, greetings, headers
+            assert iterations * size < found < 1.1 * iterations * size + 200_000
+        # the arrays of its two workers are read in place: nothing goes round by its network
+        assert within < 20_000
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     alone = train(configure(tmp_path / "alone", "single", iterations=iterations), checkpoint=False)
     assert losses == pytest.approx(alone.losses(), rel=1e-5)
 
 
 def carried(machine: Machine) -> list[int]:
-    """Bytes that came to a machine, that left it, and that went from one of its processes to another."""
+    """Bytes that came to a machine, that left it, and that went from one of its processes to
+    another."""
     paths = [
-        f"/sys/class/net/{name}_bytes" for name in ("eth0/statistics/rx", "eth0/statistics/tx", "lo/statistics/rx")
+        f"/sys/class/net/{name}_bytes"
+        for name in ("eth0/statistics/rx", "eth0/statistics/tx", "lo/statistics/rx")
     ]
     with os.popen(f"ip netns exec {machine.namespace} cat {' '.join(paths)}") as said:
         return [int(line) for line in said]
 
 
 def crossing(topology: Topology) -> list[tuple[int, int]]:
-    """Bytes of arrays that come to and leave each other host in an iteration, as `plan` tells them."""
+    """Bytes of arrays that come to and leave each other host in an iteration, as `plan` tells
+    them."""
     home = {name: machine for machine, names in WHERE.items() for name in names}
     foretold = forecast(topology)
-    sizes = {link: foretold.on_link(link) or 0 for link in foretold.traffic if home.get(link[0]) != home.get(link[1])}
+    sizes = {
+        link: foretold.on_link(link) or 0
+        for link in foretold.traffic
+        if home.get(link[0]) != home.get(link[1])
+    }
     return [
         (
             sum(size for (_, receiver), size in sizes.items() if home.get(receiver) == machine),
@@ -117,8 +142,13 @@ def crossing(topology: Topology) -> list[tuple[int, int]]:
 
 
 def found_keys(keys: Iterable[Keys], pids: Iterable[int], directory: Path) -> list[Path]:
-    """Files of a run, and command lines and environments of its processes, that hold something of its keys."""
-    hidden = {key for each in keys for key in (each.secret.encode(), each.private, each.public, *each.peers.values())}
+    """Files of a run, and command lines and environments of its processes, that hold something of
+    its keys."""
+    hidden = {
+        key
+        for each in keys
+        for key in (each.secret.encode(), each.private, each.public, *each.peers.values())
+    }
     hidden |= {key.hex().encode() for key in hidden} - {b""}
     places = [Path(f"/proc/{pid}") / name for pid in pids for name in ("cmdline", "environ")]
     places += [path for path in directory.rglob("*") if path.is_file()]
@@ -132,9 +162,14 @@ def found_keys(keys: Iterable[Keys], pids: Iterable[int], directory: Path) -> li
 
 
 @pytest.mark.slow
-def test_sums_of_workers_on_two_machines_are_those_of_one(tmp_path: Path, three: list[Machine]) -> None:
-    text = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(three[:2])]
-    for number in range(4):  # neighbours by rank are on different machines; 1.6 MB of each: some add up for all
+def test_sums_of_workers_on_two_machines_are_those_of_one(
+    tmp_path: Path, three: list[Machine]
+) -> None:
+    text = [
+        MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(three[:2])
+    ]
+    # neighbours by rank are on different machines; 1.6 MB of each: some add up for all
+    for number in range(4):
         name = f"replica-{number}"
         text += [f'[[process]]\nname = "{name}"\nmachine = "m{number % 2}"\nactors = ["{name}"]\n']
     cluster = configure(tmp_path / "apart", "replicas", workers=4, iterations=4, more="".join(text))
@@ -150,14 +185,17 @@ def test_another_host_that_nothing_leads_to_is_named(tmp_path: Path, three: list
     more = MACHINE.format(number=0, namespace=three[0].namespace, address="no-such-host.invalid")
     done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3
-    assert done.stderr.startswith("machine 'm0' at no-such-host.invalid cannot be reached from here: ")
+    assert done.stderr.startswith(
+        "machine 'm0' at no-such-host.invalid cannot be reached from here: "
+    )
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_path: Path) -> None:
     try:
-        with machines(2, 6_000_000) as slow:  # 1.6 MB of gradients take more than 2 s, a heartbeat may be 1.5 s late
+        # 1.6 MB of gradients take more than 2 s, a heartbeat may be 1.5 s late
+        with machines(2, 6_000_000) as slow:
             more = placed(slow, "replica-0", "[!r]*") + '[placement]\nprocesses = "one"\n'
             more = more.replace("[!r]*", 'coordinator", "replica-1')
             cluster = configure(tmp_path, "replicas", workers=2, iterations=1, more=more)
@@ -175,17 +213,24 @@ def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
     cluster = configure(tmp_path, "single", more=more)
     done = run_up(cluster)
     assert done.returncode == 3
-    assert done.stderr.startswith("machine 'm0' at eth7 cannot be reached from here: no way leads there; say launcher.")
+    assert done.stderr.startswith(
+        "machine 'm0' at eth7 cannot be reached from here: no way leads there; say launcher."
+    )
     assert "by which others reach this host: this machine has lo 127.0.0.1, " in done.stderr
     done = run_up(cluster, "--set", f"launcher.address={towards(three[0].address)}")
     assert done.returncode == 3
-    line = f"machine 'm0' (host {platform.node()}): address 'eth7': no interface and no host has this name; "
+    line = (
+        f"machine 'm0' (host {platform.node()}): address 'eth7': no interface and no host "
+        "has this name; "
+    )
     assert f"{line}this machine has lo 127.0.0.1, eth0 {three[0].address}" in done.stderr
 
 
 def received_bytes(machine: Machine) -> int:
     """Of the interface in a namespace."""
-    with os.popen(f"ip netns exec {machine.namespace} cat /sys/class/net/eth0/statistics/rx_bytes") as said:
+    with os.popen(
+        f"ip netns exec {machine.namespace} cat /sys/class/net/eth0/statistics/rx_bytes"
+    ) as said:
         return int(said.read())
 
 
@@ -195,17 +240,26 @@ def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: P
     more = TCP + MACHINE.format(number=0, namespace="nowhere", address="10.87.64.1")
     done = run_up(configure(tmp_path, "single", more=more))
     assert done.returncode == 3
-    assert done.stderr == ("machine 'm0': there is no network namespace 'nowhere'; make it: ip netns add nowhere\n")
+    assert done.stderr == (
+        "machine 'm0': there is no network namespace 'nowhere'; make it: ip netns add nowhere\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (
-            '[links]\ntransport = "ipc"\n' + MACHINE.format(number=0, namespace="a", address="10.0.0.1"),
-            "machine[0].namespace: is another host, which links.transport = 'ipc' does not reach: leave that out",
+            '[links]\ntransport = "ipc"\n'
+            + MACHINE.format(number=0, namespace="a", address="10.0.0.1"),
+            (
+                "machine[0].namespace: is another host, which links.transport = 'ipc' does not "
+                "reach: leave that out"
+            ),
         ),
-        (TCP + MACHINE.format(number=0, namespace="a", address="127.0.0.1"), "its loopback is its own"),
+        (
+            TCP + MACHINE.format(number=0, namespace="a", address="127.0.0.1"),
+            "its loopback is its own",
+        ),
     ],
 )
 def test_a_namespace_needs_a_road_out_of_it_and_an_address_of_its_own(

@@ -1,4 +1,5 @@
-"""What somebody types first: the command, its version, completion, and a cluster.toml to begin with."""
+"""What somebody types first: the command, its version, completion, and a cluster.toml to begin
+with."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def test_the_command_convoy_is_python_m_runtime() -> None:
         pytest.skip("convoy is not installed beside this Python")
     for words in (["check", str(ROOT / "cluster.toml")], ["up", "--help"]):
         one, other = (
-            subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+            subprocess.run(
+                [*command, *words], cwd=ROOT, capture_output=True, text=True, check=False
+            )
             for command in ([str(CONVOY)], [sys.executable, "-m", "runtime"])
         )
         assert one.returncode == other.returncode
@@ -61,28 +64,43 @@ def test_the_version_is_that_of_the_package(capsys: Capture) -> None:
 
 
 def test_who_asks_for_the_version_waits_for_no_import_of_commands() -> None:
-    text = "import sys; from runtime.cli.main import main; main(['--version']); print('roles' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
+    text = (
+        "import sys; from runtime.cli.main import main; main(['--version']); "
+        "print('roles' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[1:] == ["False"]
 
 
 @pytest.mark.parametrize(
-    "words", [["check"], ["plan"], ["time"], ["test", "a.safetensors"], ["check", "sub/cluster.toml"]]
+    "words",
+    [["check"], ["plan"], ["time"], ["test", "a.safetensors"], ["check", "sub/cluster.toml"]],
 )
-def test_who_wants_a_cluster_toml_says_how_to_get_one(here: Path, capsys: Capture, words: list[str]) -> None:
+def test_who_wants_a_cluster_toml_says_how_to_get_one(
+    here: Path, capsys: Capture, words: list[str]
+) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err == HINT if "sub/cluster.toml" not in words else f"sub/{HINT}"
 
 
-def test_init_writes_what_passes_check_and_never_writes_over_it(here: Path, capsys: Capture) -> None:
+def test_init_writes_what_passes_check_and_never_writes_over_it(
+    here: Path, capsys: Capture
+) -> None:
     assert main(["init"]) == 0
     told = capsys.readouterr()
-    assert told.out.splitlines() == ["wrote cluster.toml", "train it: python -m runtime up cluster.toml"]
+    assert told.out.splitlines() == [
+        "wrote cluster.toml",
+        ("train it: python -m runtime up cluster.toml"),
+    ]
     assert told.err == ""
     assert len(check(Path("cluster.toml")).placement.processes) == 5
     Path("cluster.toml").write_text("mine")
     assert main(["init"]) == 2
-    assert capsys.readouterr().err == "cluster.toml: is there already: name another folder, or move it\n"
+    assert capsys.readouterr().err == (
+        "cluster.toml: is there already: name another folder, or move it\n"
+    )
     assert Path("cluster.toml").read_text() == "mine"
 
 
@@ -95,7 +113,10 @@ def test_a_net_trained_on_the_images_of_init_predicts_the_names_of_their_folders
     saved = train(cluster).journal.of("checkpoint")[-1]["file"]
     capsys.readouterr()
     assert main(["predict", f"trial/{saved}", str(pictures / "ants" / "0.png")]) == 0
-    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]} == {"ants", "bees"}
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]} == {
+        "ants",
+        "bees",
+    }
 
 
 def test_init_for_a_folder_of_images_writes_lists_a_net_and_a_solver_that_pass_check(
@@ -122,7 +143,9 @@ def test_of_several_files_that_init_would_write_one_that_is_there_keeps_all_from
     trial.mkdir()
     (trial / "solver.prototxt").write_text("mine")
     assert main(["init", "trial", "--images", str(pictures)]) == 2
-    assert capsys.readouterr().err == "trial/solver.prototxt: is there already: name another folder, or move it\n"
+    assert capsys.readouterr().err == (
+        "trial/solver.prototxt: is there already: name another folder, or move it\n"
+    )
     assert [path.name for path in trial.iterdir()] == ["solver.prototxt"]
 
 
@@ -130,7 +153,9 @@ def test_init_for_a_solver_of_caffe_trains_what_it_names(here: Path, capsys: Cap
     source_to_lmdb(open_source({"format": "digits"}, Path()), here / "digits_lmdb")
     net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text()
     assert "data_param {" in net
-    (here / "net.prototxt").write_text(net.replace("data_param {", 'data_param { source: "digits_lmdb" backend: LMDB'))
+    (here / "net.prototxt").write_text(
+        net.replace("data_param {", ('data_param { source: "digits_lmdb" backend: LMDB'))
+    )
     (here / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 5 test_iter: 2\n'
     )
@@ -140,8 +165,12 @@ def test_init_for_a_solver_of_caffe_trains_what_it_names(here: Path, capsys: Cap
     assert check(Path("trial/cluster.toml")).placement.topology.lead
 
 
-def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(here: Path, capsys: Capture) -> None:
-    (here / "solver.prototxt").write_text('net: "gone.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 5\n')
+def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(
+    here: Path, capsys: Capture
+) -> None:
+    (here / "solver.prototxt").write_text(
+        'net: "gone.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 5\n'
+    )
     assert main(["init", "trial", "--solver", "solver.prototxt"]) == 0
     told = capsys.readouterr()
     assert "wrote trial/cluster.toml" in told.out
@@ -152,14 +181,28 @@ def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(here: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["init", "--images", "nowhere"], "nowhere: no such folder; expected one with a folder of images per class\n"),
-        (["init", "--images", "empty"], "empty: found no folder in it, expected a folder of images per class\n"),
-        (["init", "--solver", "nowhere"], "nowhere: no such file; expected Caffe's solver.prototxt\n"),
-        (["init", "--solver", "a", "--images", "b"], "init: found --images and --solver, expected one of them\n"),
+        (
+            ["init", "--images", "nowhere"],
+            ("nowhere: no such folder; expected one with a folder of images per class\n"),
+        ),
+        (
+            ["init", "--images", "empty"],
+            ("empty: found no folder in it, expected a folder of images per class\n"),
+        ),
+        (
+            ["init", "--solver", "nowhere"],
+            ("nowhere: no such file; expected Caffe's solver.prototxt\n"),
+        ),
+        (
+            ["init", "--solver", "a", "--images", "b"],
+            ("init: found --images and --solver, expected one of them\n"),
+        ),
         (["init", "file/sub"], "file/sub: cannot be written: Not a directory\n"),
     ],
 )
-def test_init_says_what_it_cannot_begin_with(here: Path, capsys: Capture, words: list[str], told: str) -> None:
+def test_init_says_what_it_cannot_begin_with(
+    here: Path, capsys: Capture, words: list[str], told: str
+) -> None:
     (here / "empty").mkdir()
     (here / "file").write_text("")
     assert main(words) == 2
@@ -167,7 +210,9 @@ def test_init_says_what_it_cannot_begin_with(here: Path, capsys: Capture, words:
     assert sorted(path.name for path in here.iterdir()) == ["empty", "file"]
 
 
-@pytest.mark.parametrize(("typed", "wanted"), [("ch", "check"), ("ini", "init"), ("compl", "completion")])
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [("ch", "check"), ("ini", "init"), ("compl", "completion")]
+)
 def test_bash_completes_commands(capsys: Capture, typed: str, wanted: str) -> None:
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
@@ -189,8 +234,12 @@ def test_completion_is_installed_where_the_shell_looks(
     assert "_convoy" in Path(told.split()[1].rstrip(";")).read_text()
 
 
-def test_an_unknown_shell_is_told_with_those_there_are(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_shell_is_told_with_those_there_are(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert main(["completion"]) == 2
-    told = "completion: found the shell 'tcsh' in $SHELL, expected bash, zsh or fish as the argument\n"
+    told = (
+        "completion: found the shell 'tcsh' in $SHELL, expected bash, zsh or fish as the argument\n"
+    )
     assert capsys.readouterr().err == told

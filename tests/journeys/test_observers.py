@@ -1,4 +1,5 @@
-"""A program's observer hears how long work takes, wherever the actors of a run live, and cannot end it."""
+"""A program's observer hears how long work takes, wherever the actors of a run live, and cannot end
+it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def observed(tmp_path: Path, house: str, observer: str, seconds: float = SECONDS
     """All events of a run."""
     (tmp_path / "times.json").write_text('{"*/*": 0.2}')
     virtual = {"clock": "virtual", "service_times": str(tmp_path / "times.json")}
-    settings: dict[str, Any] = {"simulation": virtual} if house == "virtual" else {"processes": house}
+    settings: dict[str, Any] = (
+        {"simulation": virtual} if house == "virtual" else {"processes": house}
+    )
     found: list[Event] = []
     runtime.run(naps(seconds, observer), on_event=found.append, directory=tmp_path, **settings)
     return found
@@ -29,11 +32,14 @@ def observed(tmp_path: Path, house: str, observer: str, seconds: float = SECONDS
 
 @pytest.mark.few("here")
 @pytest.mark.parametrize("house", ["one-per-actor", "here", "virtual"])
-def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(tmp_path: Path, house: str) -> None:
+def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(
+    tmp_path: Path, house: str
+) -> None:
     events = observed(tmp_path, house, "echo")
     heard = [event for event in events if event.name == "heard"]
     assert {(event.actor, event["who"]) for event in heard} == {("supervisor", "worker")}
-    assert len(heard) >= 2 or house != "virtual"  # how often in real seconds, a busy machine decides
+    # how often in real seconds, a busy machine decides
+    assert len(heard) >= 2 or house != "virtual"
     counts = [event["nap"][0] for event in heard]
     assert counts == sorted(set(counts))
     length = 0.2 if house == "virtual" else 0.01
@@ -44,15 +50,22 @@ def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(tmp_
         assert event["own"][1] == pytest.approx(event["own"][0] * 0.5)
         assert abs(event["own"][0] - count) <= 1
     agents = [event for event in events if event.name == "processor time"]
-    assert {event["who"] for event in agents} == ({"worker/agent"} if house == "one-per-actor" else set())
-    assert all(0.0 <= event["processor"][1] < 5.0 for event in agents)  # hundredths of a second are counted
-    of = [(event.actor, event["who"], event["what"]) for event in events if event.name == "heard of"]
+    assert {event["who"] for event in agents} == (
+        {"worker/agent"} if house == "one-per-actor" else set()
+    )
+    # hundredths of a second are counted
+    assert all(0.0 <= event["processor"][1] < 5.0 for event in agents)
+    of = [
+        (event.actor, event["who"], event["what"]) for event in events if event.name == "heard of"
+    ]
     assert of == [("supervisor", "worker", "begun")]
     assert (events[-1].actor, events[-1].name) == ("worker", "slept")
 
 
 def test_on_virtual_time_an_observer_says_the_same_every_time(tmp_path: Path) -> None:
-    first, second = ([str(event) for event in observed(tmp_path, "virtual", "echo", 12.0)] for _ in range(2))
+    first, second = (
+        [str(event) for event in observed(tmp_path, "virtual", "echo", 12.0)] for _ in range(2)
+    )
     assert first == second
     assert len([line for line in first if " heard " in line]) >= 10
 
@@ -77,7 +90,9 @@ def test_a_program_may_have_no_observer_for_a_run(tmp_path: Path) -> None:
     assert {event.actor for event in observed(tmp_path, "virtual", "")} == {"worker"}
 
 
-async def test_what_an_observer_shows_is_served_where_up_serves_its_own_metrics(tmp_path: Path) -> None:
+async def test_what_an_observer_shows_is_served_where_up_serves_its_own_metrics(
+    tmp_path: Path,
+) -> None:
     async with runtime.launch(naps(60.0, "echo"), directory=tmp_path) as run:
         async for event in run.events():
             if event.name == "heard":

@@ -1,4 +1,5 @@
-"""docs/operate.md: each question of an operator is there, and what answers it is there and answers so."""
+"""docs/operate.md: each question of an operator is there, and what answers it is there and answers
+so."""
 
 from __future__ import annotations
 
@@ -28,13 +29,30 @@ ASKED = {
     "how long still": "How does it stand, and how long still?",
     "what does it cost": "What does it cost?",
 }
-# Which command answers a question, and what stands in the answer that the page shows, and in that of a live run.
+# Which command answers a question, and what stands in the answer that the page shows, and in that
+# of a live run.
 ANSWERS = (
     ("how long still", "status", r"  about \d+ s left\n"),
-    ("what waits for whom", "top --once", r"\nactor +doing +computes .* waited for .*\nconv-0-0 .* [a-z]\w+ \d+%"),
-    ("is it learning", "events", r"\d  coordinator +test +iteration \d+  accuracy [\d.]+  loss [\d.]+\n"),
-    ("did the prediction hold", "top --once", r"\npredicted \S+ ms, (measured \S+ ms )?an iteration.*; busiest: \w"),
-    ("what does it cost", "plan", r"\nconv-0-0 +local +1 +conv-0-0 +conv_compute +\S+ MB: activations \S+ MB, scratch"),
+    (
+        "what waits for whom",
+        "top --once",
+        (r"\nactor +doing +computes .* waited for " r".*\nconv-0-0 .* [a-z]\w+ \d+%"),
+    ),
+    (
+        "is it learning",
+        "events",
+        (r"\d  coordinator +test +iteration \d+  accuracy [\d.]+  " r"loss [\d.]+\n"),
+    ),
+    (
+        "did the prediction hold",
+        "top --once",
+        (r"\npredicted \S+ ms, (measured \S+ ms )?an " r"iteration.*; busiest: \w"),
+    ),
+    (
+        "what does it cost",
+        "plan",
+        (r"\nconv-0-0 +local +1 +conv-0-0 +conv_compute +\S+ MB: " r"activations \S+ MB, scratch"),
+    ),
     ("what does it cost", "plan", r"\nfc_server +conv-0-0 +ActivationGrads +\S+ kB\n"),
 )
 
@@ -51,7 +69,9 @@ def panels() -> dict[str, dict[str, set[str]]]:
     found = {}
     for path in (ROOT / "docs" / "monitoring" / "boards").iterdir():
         board = json.loads(path.read_text("utf-8"))
-        found[board["title"]] = {panel["title"]: metrics(json.dumps(panel)) for panel in board["panels"]}
+        found[board["title"]] = {
+            panel["title"]: metrics(json.dumps(panel)) for panel in board["panels"]
+        }
     return found
 
 
@@ -65,7 +85,9 @@ def quoted(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("question", ASKED.values(), ids=ASKED.keys())
-def test_a_question_is_answered_by_a_command_or_a_panel_and_the_answer_is_shown(question: str) -> None:
+def test_a_question_is_answered_by_a_command_or_a_panel_and_the_answer_is_shown(
+    question: str,
+) -> None:
     section = SECTIONS[question]
     assert FENCED.search(section)
     assert re.search(r"`python -m runtime [a-z]+", section) or any(
@@ -82,7 +104,9 @@ def test_the_page_names_only_panels_that_there_are_each_on_its_board() -> None:
     boards = panels()
     known = {*SECTIONS, *set().union(*boards.values())}
     assert quoted(PAGE.partition("## And from another machine?")[0]) - known == set()
-    for names, board in re.findall(r'anels? ((?:"[^"]+"(?:, | and )?)+)\s+of\s+the\s+board\s+\*(\w+)\*', PAGE):
+    for names, board in re.findall(
+        (r'anels? ((?:"[^"]+"(?:, | and ' r")?)+)\s+of\s+the\s+board\s+\*(\w+)\*"), PAGE
+    ):
         (on,) = [each for title, each in boards.items() if title.startswith(f"Convoy: {board}")]
         assert quoted(names) - set(on) == set()
 
@@ -90,12 +114,19 @@ def test_the_page_names_only_panels_that_there_are_each_on_its_board() -> None:
 @pytest.mark.parametrize("question", ASKED.values(), ids=ASKED.keys())
 def test_queries_that_are_shown_read_what_the_named_panels_read(question: str) -> None:
     section = SECTIONS[question]
-    read = [each for board in panels().values() for title, each in board.items() if title in quoted(section)]
+    read = [
+        each
+        for board in panels().values()
+        for title, each in board.items()
+        if title in quoted(section)
+    ]
     assert metrics("".join(FENCED.findall(section))) <= set().union(*read)
 
 
 def test_alerts_that_the_page_names_are_rules() -> None:
-    rules = set(re.findall(r"alert: (\w+)", (ROOT / "docs" / "monitoring" / "rules.yml").read_text("utf-8")))
+    rules = set(
+        re.findall(r"alert: (\w+)", (ROOT / "docs" / "monitoring" / "rules.yml").read_text("utf-8"))
+    )
     named = set(re.findall(r"`(Convoy\w+)`", PAGE))
     assert named and named <= rules
 
@@ -107,7 +138,8 @@ def test_the_answer_that_is_shown_is_what_the_command_says_of_a_live_run(
 ) -> None:
     section = SECTIONS[ASKED[asked]]
     assert f"python -m runtime {typed.split()[0]}" in section
-    assert re.search(told, PAGE)  # what `top` says answers three questions and is shown at one of them
+    # what `top` says answers three questions and is shown at one of them
+    assert re.search(told, PAGE)
     code, out = predicted.said(typed)
     assert (code, re.search(told, out) is not None) == (0, True), out
 
@@ -120,8 +152,12 @@ def test_what_the_page_asks_prometheus_for_is_served_by_a_live_run(predicted: Op
     served = samples | {re.sub(r"_(bucket|sum|count)$", "", name) for name in samples}
     shown = "".join(SECTIONS[question] for question in ASKED.values())
     assert metrics(shown) - served == {"convoy_run_outcome_info"}  # of a run that is over
-    (table,) = re.findall(r"^(?:\| .*\n)+", SECTIONS[ASKED["compute, network, FC or reading"]], re.MULTILINE)
-    phases = {f'phase="{phase}"' for row in table.splitlines() for phase in re.findall(r"`(\w+)`", row)}
+    (table,) = re.findall(
+        r"^(?:\| .*\n)+", SECTIONS[ASKED["compute, network, FC or reading"]], re.MULTILINE
+    )
+    phases = {
+        f'phase="{phase}"' for row in table.splitlines() for phase in re.findall(r"`(\w+)`", row)
+    }
     assert {phase for phase in phases if phase not in pages} == set()
 
 
@@ -132,10 +168,19 @@ def test_of_a_killed_process_events_and_status_say_what_the_page_shows(live: Ope
     process = json.loads(live.said("status --json")[1])["processes"]["conv-1-0"]
     os.kill(process["pid"], signal.SIGKILL)
     live.wait_for("failed")
-    died = r"process conv-1-0 \(conv-1-0\) on local \(\S+, pid \d+\) killed by SIGKILL; its log \S+ is empty"
+    died = (
+        r"process conv-1-0 \(conv-1-0\) on local \(\S+, pid \d+\) killed by SIGKILL; its "
+        r"log \S+ is empty"
+    )
     for typed, told in (
         ("events", rf" supervisor +failed +error {died}  exit_code 4\n"),
-        ("status", rf"-roles  failed, since .*\n  iteration .*\n  last checkpoint: \S+\n(  slower .*\n)?  {died}\n"),
+        (
+            "status",
+            (
+                rf"-roles  failed, since .*\n  iteration .*\n  last checkpoint: \S+\n(  "
+                rf"slower .*\n)?  {died}\n"
+            ),
+        ),
     ):
         assert re.search(rf"\$ python -m runtime {typed}.*\n(.*\n)*?.*{told}", section)
         code, out = live.said(typed)

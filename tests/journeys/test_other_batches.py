@@ -1,5 +1,5 @@
-"""A run whose batch changes while it goes on: every sample once, gradients of whole batches, checkpoints that know
-where they are; and the tuner that chooses it."""
+"""A run whose batch changes while it goes on: every sample once, gradients of whole batches,
+checkpoints that know where they are; and the tuner that chooses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nets.data.batches import Batches
 from nets.files.checkpoint import load as load_checkpoint
 from nets.files.checkpoint import save as save_checkpoint
 from roles import Options, forecast, plan
-from roles.forecasting.outlook import memory
+from roles.forecasting.plan_forecast import memory
 from roles.learning.resume import place_of
 from runtime import ConfigError, Topology
 from runtime.cli.main import main
@@ -33,17 +33,27 @@ AUTO = ('train.batch="auto"', "train.tuning.batches=[1, 2]", "train.tuning.budge
 Span = tuple[int, int]
 
 
-def cluster_of(directory: Path, preset: str, workers: int = 2, *, iterations: int = ITERATIONS, **options: Any) -> Path:
+def cluster_of(
+    directory: Path, preset: str, workers: int = 2, *, iterations: int = ITERATIONS, **options: Any
+) -> Path:
     """LeNet with small batches."""
-    cluster = configure(directory, preset, workers=workers, iterations=iterations, **{"batch": BATCH, **options})
-    net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text().replace("batch_size: 64", f"batch_size: {BATCH}")
+    cluster = configure(
+        directory, preset, workers=workers, iterations=iterations, **{"batch": BATCH, **options}
+    )
+    net = (
+        (ROOT / "nets" / "zoo" / "lenet.prototxt")
+        .read_text()
+        .replace("batch_size: 64", f"batch_size: {BATCH}")
+    )
     (directory / "small.prototxt").write_text(net)
     solver = directory / "solver.prototxt"
     solver.write_text(solver.read_text().replace("lenet.prototxt", "small.prototxt"))
     return cluster
 
 
-def held(cluster: Path, *probes: dict[str, Any], release: dict[str, Any] | None = None) -> Simulated:
+def held(
+    cluster: Path, *probes: dict[str, Any], release: dict[str, Any] | None = None
+) -> Simulated:
     """A run that may have twice the batch, held once by a scientist, and by no tuner."""
     return tried(cluster, asks(*probes, release=release), *AUTO, change=without_tuner)
 
@@ -54,7 +64,9 @@ def without_tuner(topology: Topology) -> Topology:
     return dataclasses.replace(topology, actors=actors, links=links)
 
 
-def resumed(directory: Path, preset: str, checkpoint: Path, batch: int, iterations: int = ITERATIONS) -> Simulated:
+def resumed(
+    directory: Path, preset: str, checkpoint: Path, batch: int, iterations: int = ITERATIONS
+) -> Simulated:
     cluster = cluster_of(directory, preset, iterations=iterations, batch=batch)
     keys = f'[train]\nresume = "{checkpoint}"\n'
     cluster.write_text(cluster.read_text().replace("[train]\n", keys, 1))
@@ -92,8 +104,12 @@ def once(spans: list[Span], first: int, last: int) -> bool:
 
 
 @pytest.mark.few("[sync]")
-@pytest.mark.parametrize("preset", ["sync", "mxnet-sync", "parameter-server", "singa", "local-fc-shards"])
-def test_from_the_change_on_it_is_a_run_that_was_resumed_with_the_larger_batch(tmp_path: Path, preset: str) -> None:
+@pytest.mark.parametrize(
+    "preset", ["sync", "mxnet-sync", "parameter-server", "singa", "local-fc-shards"]
+)
+def test_from_the_change_on_it_is_a_run_that_was_resumed_with_the_larger_batch(
+    tmp_path: Path, preset: str
+) -> None:
     found = held(cluster_of(tmp_path / "live", preset), release={"batch": 2 * BATCH})
     (at,) = (fields["iteration"] for fields in found.journal.of("hold"))
     assert 0 < at < ITERATIONS
@@ -105,13 +121,24 @@ def test_from_the_change_on_it_is_a_run_that_was_resumed_with_the_larger_batch(t
     assert found.losses()[at:] == rest.losses()
     for name, array in rest.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
-    assert images_in(tmp_path / "live", found) == images_in(tmp_path / "rest", rest) == BATCH * (2 * ITERATIONS - at)
+    assert (
+        images_in(tmp_path / "live", found)
+        == images_in(tmp_path / "rest", rest)
+        == BATCH * (2 * ITERATIONS - at)
+    )
 
 
-def test_a_probe_with_a_larger_batch_has_the_next_samples_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_probe_with_a_larger_batch_has_the_next_samples_and_leaves_no_trace(
+    tmp_path: Path,
+) -> None:
     plain = train(cluster_of(tmp_path / "plain", "sync"))
-    still = {"base_lr": 1e-30, "momentum": 0.0}  # the model stays, so that losses tell of the samples alone
-    probes = ({"iterations": 4, **still}, {"iterations": 2, "batch": 2 * BATCH, **still}, {"iterations": 4, **still})
+    # the model stays, so that losses tell of the samples alone
+    still = {"base_lr": 1e-30, "momentum": 0.0}
+    probes = (
+        {"iterations": 4, **still},
+        {"iterations": 2, "batch": 2 * BATCH, **still},
+        {"iterations": 4, **still},
+    )
     found = held(cluster_of(tmp_path / "tried", "sync"), *probes)
     same(found, plain)
     single, double, again = (fields["losses"] for fields in found.journal.of("probe"))
@@ -121,7 +148,9 @@ def test_a_probe_with_a_larger_batch_has_the_next_samples_and_leaves_no_trace(tm
 
 
 @pytest.mark.few("[omnivore-2]")
-@pytest.mark.parametrize(("preset", "groups"), [("omnivore", 2), ("async", 1), ("distbelief", 1), ("sync", 1)])
+@pytest.mark.parametrize(
+    ("preset", "groups"), [("omnivore", 2), ("async", 1), ("distbelief", 1), ("sync", 1)]
+)
 def test_every_sample_is_read_once_whatever_the_batch(
     tmp_path: Path, reads: list[Span], preset: str, groups: int
 ) -> None:
@@ -149,13 +178,19 @@ def test_a_checkpoint_of_a_run_with_several_batches_is_resumed_where_it_ended(
 def test_an_older_checkpoint_does_not_say_how_many_images_it_has(
     tmp_path: Path, facts: dict[str, str], place: tuple[int, int]
 ) -> None:
-    save_checkpoint(tmp_path / "c.safetensors", {"a.0": np.zeros(1, np.float32)}, {"iteration": "5", **facts})
+    save_checkpoint(
+        tmp_path / "c.safetensors", {"a.0": np.zeros(1, np.float32)}, {"iteration": "5", **facts}
+    )
     assert place_of(str(tmp_path / "c.safetensors")) == place
 
 
 @pytest.mark.parametrize("images", ["-1", "many", "9" * 19])
 def test_a_checkpoint_whose_images_are_no_number_is_refused(tmp_path: Path, images: str) -> None:
-    save_checkpoint(tmp_path / "c.safetensors", {"a.0": np.zeros(1, np.float32)}, {"iteration": "5", "images": images})
+    save_checkpoint(
+        tmp_path / "c.safetensors",
+        {"a.0": np.zeros(1, np.float32)},
+        {"iteration": "5", "images": images},
+    )
     with pytest.raises(NetError, match="does not say its images"):
         place_of(str(tmp_path / "c.safetensors"))
 
@@ -163,10 +198,17 @@ def test_a_checkpoint_whose_images_are_no_number_is_refused(tmp_path: Path, imag
 def test_a_batch_that_was_not_planned_is_refused_in_words(tmp_path: Path) -> None:
     wrong = ({"iterations": 1, "batch": 3 * BATCH}, {"iterations": 1, "batch": BATCH - 1})
     found = held(cluster_of(tmp_path / "auto", "sync"), *wrong)
-    assert ["expected 8 to 16" in fields["reason"] for fields in found.journal.of("refused")] == [True, True]
-    plain = tried(cluster_of(tmp_path / "plain", "sync"), asks({"iterations": 1, "batch": 2 * BATCH}))
+    assert ["expected 8 to 16" in fields["reason"] for fields in found.journal.of("refused")] == [
+        True,
+        True,
+    ]
+    plain = tried(
+        cluster_of(tmp_path / "plain", "sync"), asks({"iterations": 1, "batch": 2 * BATCH})
+    )
     (refused,) = plain.journal.of("refused")
-    assert "found a batch of 16 images, expected 8, since train.batch is not 'auto'" in refused["reason"]
+    assert ("found a batch of 16 images, expected 8, since train.batch is not 'auto'") in refused[
+        "reason"
+    ]
 
 
 # -- what is planned
@@ -193,7 +235,9 @@ def test_a_largest_batch_for_which_this_machine_has_no_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = cluster_of(tmp_path, "sync")
-    small, large = (sum(memory(check(cluster, settings).placement.topology).values()) for settings in ((), AUTO))
+    small, large = (
+        sum(memory(check(cluster, settings).placement.topology).values()) for settings in ((), AUTO)
+    )
     assert small < large
     monkeypatch.setattr(MachineMemory, "available", large)
     monkeypatch.setattr(MachineMemory, "total", (small + large) // 2)
@@ -205,10 +249,14 @@ def test_a_largest_batch_for_which_this_machine_has_no_memory_is_refused(
 NOBODY = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
 REFUSED = {
     "single": f"found 'auto', but {NOBODY}: there is 1 worker",
-    "replicas": f"preset 'replicas' has no model server that could tell how noisy gradients are: {NOBODY}",
+    "replicas": (
+        f"preset 'replicas' has no model server that could tell how noisy gradients are: {NOBODY}"
+    ),
     "adam": f"preset 'adam' has no model server that could tell how noisy gradients are: {NOBODY}",
     "sparknet": "preset 'sparknet' has no model server that could tell how noisy gradients are",
-    "one-weird-trick": "preset 'one-weird-trick' has no model server that could tell how noisy gradients are",
+    "one-weird-trick": (
+        "preset 'one-weird-trick' has no model server that could tell how noisy gradients are"
+    ),
 }
 
 
@@ -235,7 +283,10 @@ def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
             "what is chosen by measured times does not repeat",
         ),
         (["train.batch='auto'", "train.tuning.budget=0.1"], "a probe has 10 iterations"),
-        (["train.batch='auto'", "train.tuning.start='big.json'"], "says a batch of 1024, expected at most 32"),
+        (
+            ["train.batch='auto'", "train.tuning.start='big.json'"],
+            ("says a batch of 1024, expected at most 32"),
+        ),
         (
             [AUTO[0], "train.tuning.batches=[256]", "links.max_message_bytes=2000000"],
             "blob 'pool2' of 'conv-0-1' has 3276800 bytes",
@@ -247,7 +298,9 @@ def test_what_does_not_go_with_a_batch_that_is_chosen_is_told(
 ) -> None:
     cluster = cluster_of(tmp_path, "sync")
     choice = {"groups": 1, "momentum": 0, "base_lr": 1, "batch": 1024}
-    (tmp_path / "big.json").write_text(json.dumps({"choice": choice, "saturated_groups": 1, "next_groups": 1}))
+    (tmp_path / "big.json").write_text(
+        json.dumps({"choice": choice, "saturated_groups": 1, "next_groups": 1})
+    )
     budget = [] if any("budget" in setting for setting in settings) else ["train.max_iter=1000"]
     words = [word for setting in (*settings, *budget) for word in ("--set", setting)]
     assert main(["check", str(cluster), *words]) == 2
@@ -270,12 +323,15 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 
 
 def noisy(directory: Path, preset: str) -> Path:
-    """A net whose noise scale is some 70 images after 100 iterations, twice its own batch; it is measured by then."""
+    """A net whose noise scale is some 70 images after 100 iterations, twice its own batch; it is
+    measured by then."""
     cluster = configure(directory, preset, workers=2, iterations=500)
     (directory / "lenet.prototxt").write_text(NET)
     text = cluster.read_text().replace("batch = 16\n", 'batch = "auto"\n')
     text = text.replace("[train.data]\n", "[train.data]\nshuffle = true\n")
-    cluster.write_text(f"{text}[train.tuning]\nbudget = 0.5\nprobe_iterations = 10\nepoch_iterations = 150\n")
+    cluster.write_text(
+        f"{text}[train.tuning]\nbudget = 0.5\nprobe_iterations = 10\nepoch_iterations = 150\n"
+    )
     return cluster
 
 
@@ -284,14 +340,20 @@ def choices_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["mxnet-sync", "singa"])  # the server has the parts of gradients, or reducers do
-def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(tmp_path: Path, preset: str) -> None:
+# the server has the parts of gradients, or reducers do
+@pytest.mark.parametrize("preset", ["mxnet-sync", "singa"])
+def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(
+    tmp_path: Path, preset: str
+) -> None:
     """On this clock an iteration takes as long whatever its batch."""
     run = train(noisy(tmp_path, preset), service_time=lambda actor, label: 0.01)
     told = run.journal.of("tuning")
     first, *_, last = choices_of(told)
     assert (first["iteration"], first["batch"], first["base_lr"]) == (0, 32, pytest.approx(0.01))
-    assert any("how noisy gradients are is not known yet, so the batch stays 32" in fields["why"] for fields in told)
+    assert any(
+        ("how noisy gradients are is not known yet, so the batch stays 32") in fields["why"]
+        for fields in told
+    )
     assert last["batch"] == 128
     assert "the noise scale is " in last["why"]
     assert 1.2 < last["base_lr"] / 0.01 < 4
@@ -306,7 +368,9 @@ def test_real_processes_choose_their_batch_and_learn(tmp_path: Path) -> None:
     done = run_up(cluster)
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(cluster)
-    assert any("the noise scale is " in fields["why"] for fields in choices_of(events(directory, "tuning")))
+    assert any(
+        "the noise scale is " in fields["why"] for fields in choices_of(events(directory, "tuning"))
+    )
     (end,) = events(directory, "finished")
     assert end["iterations"] == 500
     losses = [fields["loss"] for fields in events(directory, "progress")]

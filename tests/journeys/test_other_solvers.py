@@ -1,4 +1,5 @@
-"""A checkpoint is of one type of solver: what that keeps beside the parameters means nothing to another type."""
+"""A checkpoint is of one type of solver: what that keeps beside the parameters means nothing to
+another type."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ SOLVERS = {
 
 def of_type(cluster: Path, solver: str, iterations: int) -> Path:
     """The cluster.toml, whose solver is of this type from now on."""
-    text = f'net: "lenet.prototxt" base_lr: 0.001 lr_policy: "fixed" display: 1 type: "{solver}" {SOLVERS[solver]}\n'
+    text = (
+        'net: "lenet.prototxt" base_lr: 0.001 lr_policy: "fixed" display: 1 type: '
+        f'"{solver}" {SOLVERS[solver]}\n'
+    )
     cluster.with_name("solver.prototxt").write_text(f"{text}max_iter: {iterations}\n")
     return cluster
 
@@ -52,8 +56,17 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # of every other type at least once; AdaDelta and Adam, SGD and the rest have as many histories
-PAIRS = [("SGD", "AdaGrad"), ("SGD", "RMSProp"), ("SGD", "Nesterov"), ("SGD", "Adam"), ("AdaDelta", "Adam"),
-         ("Nesterov", "SGD"), ("AdaGrad", "RMSProp"), ("RMSProp", "AdaGrad"), ("Adam", "AdaDelta")]  # fmt: skip
+PAIRS = [
+    ("SGD", "AdaGrad"),
+    ("SGD", "RMSProp"),
+    ("SGD", "Nesterov"),
+    ("SGD", "Adam"),
+    ("AdaDelta", "Adam"),
+    ("Nesterov", "SGD"),
+    ("AdaGrad", "RMSProp"),
+    ("RMSProp", "AdaGrad"),
+    ("Adam", "AdaDelta"),
+]
 
 
 @pytest.mark.few("[SGD-AdaGrad]", "[AdaDelta-Adam]")
@@ -86,7 +99,10 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_t
     without_type(file)
     of_type(cluster, "Adam", 3)
     assert main(["up", "--resume", cluster.name]) == 0
-    told = f"{file.name} does not say the type of its solver: its histories are taken for those of Adam"
+    told = (
+        f"{file.name} does not say the type of its solver: its histories are taken for "
+        "those of Adam"
+    )
     assert f": train.resume: {told}\n" in capsys.readouterr().err
     later = next(Path("runs").rglob("checkpoint-0000003.safetensors"))
     assert checkpoint.metadata(later)[SOLVER] == "Adam"
@@ -97,7 +113,9 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_t
 
 @pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_checkpoints_of_every_preset_say_the_type_of_their_solver(tmp_path: Path, preset: str) -> None:
+def test_checkpoints_of_every_preset_say_the_type_of_their_solver(
+    tmp_path: Path, preset: str
+) -> None:
     cluster = of_type(configure(tmp_path, preset, workers=2, batch=8), "Nesterov", 2)
     train(cluster)
     file = tmp_path / "checkpoint-0000002.safetensors"
@@ -118,14 +136,20 @@ def test_a_snapshot_of_caffe_says_no_type_which_is_told_and_it_is_taken_for_the_
         assert main(["convert", str(file), *snapshot]) == 0
         assert caplog.messages == []
         assert main(["convert", "a.caffemodel", "b.safetensors", "--state", f"a.{suffix}"]) == 0
-        told = f"a.{suffix}: a solver state does not say the type of its solver: its history is taken for that of "
+        told = (
+            f"a.{suffix}: a solver state does not say the type of its solver: its history "
+            "is taken for that of "
+        )
         assert caplog.messages == [f"{told}AdaGrad"]
         caplog.clear()
         assert checkpoint.metadata(Path("b.safetensors"))[SOLVER] == "AdaGrad"
     of_type(cluster, "Adam", 4)
     capsys.readouterr()
     assert main(["convert", str(file), "c.caffemodel", "--state", "c.solverstate"]) == 2
-    said = f"{file.name}: it is of AdaGrad, the solver is Adam: expected the solver of its run, of type AdaGrad\n"
+    said = (
+        f"{file.name}: it is of AdaGrad, the solver is Adam: expected the solver of its "
+        "run, of type AdaGrad\n"
+    )
     assert capsys.readouterr().err == said
     assert not Path("c.caffemodel").exists()
     without_type(file)

@@ -1,4 +1,5 @@
-"""Perfetto, which is not ours, reads our traces: it complains of nothing, and has every span and every arrow."""
+"""Perfetto, which is not ours, reads our traces: it complains of nothing, and has every span and
+every arrow."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ COMPLAINTS = "select name, value from stats where value > 0 and severity in ('er
 SPANS = "select category, count(*) from slice group by category"
 ARROWS = """select sent.category, got.category, sent.name = got.name, count(*) from flow
   join slice sent on sent.id = flow.slice_out join slice got on got.id = flow.slice_in group by 1, 2, 3"""
-TRACKS = "select process.name, thread.name from thread join process using (upid) where thread.name is not null"
+TRACKS = (
+    "select process.name, thread.name from thread join process using (upid) where "
+    "thread.name is not null"
+)
 
 
 def compare(trace: Path, folder: Path) -> None:
@@ -30,20 +34,34 @@ def compare(trace: Path, folder: Path) -> None:
     events = closed(trace)
     kinds = Counter(event["cat"] for event in events if event["ph"] == "X")
     arrows = sum(event["ph"] == "s" for event in events)
-    places = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-    names = {(places[event["pid"]], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
+    places = {
+        event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
+    }
+    names = {
+        (places[event["pid"]], event["args"]["name"])
+        for event in events
+        if event["name"] == "thread_name"
+    }
     with perfetto(trace, folder) as shown:
         assert shown.query(COMPLAINTS) == []
         assert dict(shown.query(SPANS)) == kinds
         drawn = shown.query(ARROWS)
         assert sum(count for *_, count in drawn) == arrows > 0
-        assert {(sent, got, same) for sent, got, same, _ in drawn} == {("send", "handle", 1), ("send", "answer", 1)}
+        assert {(sent, got, same) for sent, got, same, _ in drawn} == {
+            ("send", "handle", 1),
+            ("send", "answer", 1),
+        }
         assert {(process, thread) for process, thread in shown.query(TRACKS)} >= names
 
 
 @pytest.mark.slow  # a browser
-async def test_perfetto_shows_all_of_a_trace_that_began_while_actors_computed_and_waited(tmp_path: Path) -> None:
-    async with runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run, attach(run.directory) as client:
+async def test_perfetto_shows_all_of_a_trace_that_began_while_actors_computed_and_waited(
+    tmp_path: Path,
+) -> None:
+    async with (
+        runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run,
+        attach(run.directory) as client,
+    ):
         await run.ask("deaf", Hello(), Hello)
         await client.begin_trace()
         await written(part_of(run.directory, "busy", 1), b'"grind"')

@@ -1,4 +1,5 @@
-"""`plan --presets`: a row for every preset that could run the same cluster.toml, and why the others cannot."""
+"""`plan --presets`: a row for every preset that could run the same cluster.toml, and why the others
+cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from roles import registry
-from roles.forecasting.outlook import forecast
+from roles.forecasting.plan_forecast import forecast
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
 from tests.journeys.learnt_runs import found, told
@@ -26,12 +27,19 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Prospects:
     return found(cluster, Wanted(machine="c4.4xlarge", presets=True))
 
 
-def test_every_preset_has_a_row_for_each_number_of_groups_that_it_lets_one_choose(every: Prospects) -> None:
+def test_every_preset_has_a_row_for_each_number_of_groups_that_it_lets_one_choose(
+    every: Prospects,
+) -> None:
     assert every.refused == ()
     names = [choice.name for choice in every.choices]
     assert rows(names) == set(registry.PRESETS.names())
-    assert {name for name in names if name.startswith("singa")} == {"singa, 1 group of 2", "singa, 2 groups of 1"}
-    assert [choice.seconds for choice in every.choices] == sorted(choice.seconds for choice in every.choices)
+    assert {name for name in names if name.startswith("singa")} == {
+        "singa, 1 group of 2",
+        "singa, 2 groups of 1",
+    }
+    assert [choice.seconds for choice in every.choices] == sorted(
+        choice.seconds for choice in every.choices
+    )
 
 
 def test_a_row_says_what_a_plan_of_that_preset_says(every: Prospects, tmp_path: Path) -> None:
@@ -40,7 +48,8 @@ def test_a_row_says_what_a_plan_of_that_preset_says(every: Prospects, tmp_path: 
     other = configure(tmp_path / "other", "mxnet-async", workers=2)
     alone = found(other, Wanted(machine="c4.4xlarge")).of_chosen
     assert (row.seconds, row.bottleneck) == (pytest.approx(alone.seconds), alone.bottleneck)
-    held = forecast(check(other).placement.topology).memory  # the model server lives with the first worker
+    # the model server lives with the first worker
+    held = forecast(check(other).placement.topology).memory
     assert row.memory == sum(held["model-0"].values()) + sum(held["conv-0-0"].values())
 
 
@@ -50,20 +59,29 @@ def test_presets_that_cannot_run_it_say_why_in_a_line_for_each_reason(
 ) -> None:
     more = '[[process]]\nname = "first"\nactors = ["conv-0-*"]\n'
     cluster = configure(tmp_path, "omnivore", workers=2, more=more)
-    shown, refused = told(capsys, cluster, "--machine", "c4.4xlarge", "--presets").split("not predicted:\n")
+    shown, refused = told(capsys, cluster, "--machine", "c4.4xlarge", "--presets").split(
+        "not predicted:\n"
+    )
     lines = [line.strip() for line in refused.partition("\n\n")[0].splitlines()]
     assert re.match(r"single, 1 group of 1: .*cluster\.toml:\d+: .*conv-0-\*", lines[0])
     names = [name for line in lines for name in line.partition(": ")[0].split("; ")]
-    assert rows(names) == {name for name in registry.PRESETS.names() if f"   {name}, " not in shown} - {"omnivore"}
+    assert rows(names) == {
+        name for name in registry.PRESETS.names() if f"   {name}, " not in shown
+    } - {"omnivore"}
 
 
 @pytest.mark.slow
 def test_a_profile_tells_of_the_presets_whose_work_it_has(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "omnivore", workers=2)
-    table = {"conv_compute/*": {"mean": 0.01, "rows": 32}, "fc_server/*": {"mean": 0.01, "rows": 64}}
+    table = {
+        "conv_compute/*": {"mean": 0.01, "rows": 32},
+        "fc_server/*": {"mean": 0.01, "rows": 64},
+    }
     (tmp_path / "t.json").write_text(json.dumps(table))
     every = found(cluster, Wanted(profile=tmp_path / "t.json", presets=True))
-    assert {"omnivore", "sync", "async", "mxnet-async"} <= rows([choice.name for choice in every.choices])
+    assert {"omnivore", "sync", "async", "mxnet-async"} <= rows(
+        [choice.name for choice in every.choices]
+    )
     refused = dict.fromkeys(line.partition(",")[0] for line in every.refused)
     assert {"single", "replicas", "sparknet"} <= refused.keys()
     assert all("no entry fits" in line for line in every.refused)
@@ -85,13 +103,27 @@ def test_where_groups_are_chosen_by_the_run_all_of_them_are_told_as_it_would_beg
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)
-    cluster.write_text(cluster.read_text() + "[train.tuning]\nmomenta = [0.3, 0.6]\n")  # says something to a tuner only
-    words = ("--set", "train.strategy.groups=auto", "--set", "train.momentum=auto", "--machine", "c4.4xlarge")
+    # says something to a tuner only
+    cluster.write_text(cluster.read_text() + "[train.tuning]\nmomenta = [0.3, 0.6]\n")
+    words = (
+        "--set",
+        "train.strategy.groups=auto",
+        "--set",
+        "train.momentum=auto",
+        "--machine",
+        "c4.4xlarge",
+    )
     words = (*words, "--set", "train.batch=auto")
     out = told(capsys, cluster, *words)
-    assert [line.partition(" of ")[0] for line in out.splitlines() if " of " in line and line[3:4].isdigit()] == [
+    assert [
+        line.partition(" of ")[0]
+        for line in out.splitlines()
+        if " of " in line and line[3:4].isdigit()
+    ] == [
         "*  1 group",
         "   2 groups",
         "   4 groups",
     ]
-    assert "the run begins as this says, and train.strategy.groups and train.batch are 'auto'" in out
+    assert (
+        "the run begins as this says, and train.strategy.groups and train.batch are 'auto'"
+    ) in out

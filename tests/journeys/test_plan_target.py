@@ -1,4 +1,5 @@
-"""`plan --target`: how long until it is reached, by runs that have learnt: 1, 2 and 4 groups on the digits."""
+"""`plan --target`: how long until it is reached, by runs that have learnt: 1, 2 and 4 groups on the
+digits."""
 
 from __future__ import annotations
 
@@ -25,22 +26,34 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(cluster: Path) -> dict[int, Path]:
     """Groups -> a run with as many."""
     return {
-        groups: trained(cluster, f"runs-{groups}", f"train.strategy.groups={groups}", f"train.momentum={momentum}")
+        groups: trained(
+            cluster,
+            f"runs-{groups}",
+            f"train.strategy.groups={groups}",
+            f"train.momentum={momentum}",
+        )
         for groups, momentum in MOMENTUM.items()
     }
 
 
-def asked(cluster: Path, *runs: Path, target: str = f"accuracy={ACCURACY}", more: str = "") -> Prospects:
+def asked(
+    cluster: Path, *runs: Path, target: str = f"accuracy={ACCURACY}", more: str = ""
+) -> Prospects:
     return found(cluster, Wanted(learnt=runs, target=target), *more.split())
 
 
 def reached(run: Path) -> tuple[int, float]:
     """The first test that is good enough, and when it was."""
-    return next((e["iteration"], e["t"]) for e in events(run) if e["event"] == "test" and e["accuracy"] >= ACCURACY)
+    return next(
+        (e["iteration"], e["t"])
+        for e in events(run)
+        if e["event"] == "test" and e["accuracy"] >= ACCURACY
+    )
 
 
 def training_seconds(run: Path, iteration: int) -> float:
-    """Until this one has ended, without the tests before: each begins when an iteration has been reported."""
+    """Until this one has ended, without the tests before: each begins when an iteration has been
+    reported."""
     ended = {0: 0.0}
     tests = 0.0
     for event in events(run):
@@ -60,21 +73,32 @@ def test_iterations_of_real_runs_times_predicted_seconds_are_the_time_that_they_
         iterations, _ = reached(runs[choice.number])
         assert (choice.needed.steps, choice.needed.seen) == (iterations, True)
         assert choice.to_target == pytest.approx(iterations * choice.seconds)
-    took = training_seconds(runs[1], reached(runs[1])[0])  # several groups stand still around each of the many tests
+    # several groups stand still around each of the many tests
+    took = training_seconds(runs[1], reached(runs[1])[0])
     assert choices[0].to_target == pytest.approx(took, rel=0.2)
 
 
-def test_a_training_loss_is_a_target_too_as_reports_smooth_it(cluster: Path, runs: dict[int, Path]) -> None:
-    (one,) = (choice for choice in asked(cluster, runs[1], target="loss=1.0").choices if choice.number == 1)
+def test_a_training_loss_is_a_target_too_as_reports_smooth_it(
+    cluster: Path, runs: dict[int, Path]
+) -> None:
+    (one,) = (
+        choice
+        for choice in asked(cluster, runs[1], target="loss=1.0").choices
+        if choice.number == 1
+    )
     reports = [event for event in events(runs[1]) if event["event"] == "progress"]
     first = next(event for event in reports if event["loss"] <= 1.0)
     assert one.needed.steps == int(first["iteration"])
 
 
-def test_what_was_not_seen_lies_between_two_runs_or_is_not_known(cluster: Path, runs: dict[int, Path]) -> None:
-    few, more = reached(runs[1])[0], reached(runs[4])[0]
+def test_what_was_not_seen_lies_between_two_runs_or_is_not_known(
+    cluster: Path, runs: dict[int, Path]
+) -> None:
+    few = reached(runs[1])[0]
+    more = reached(runs[4])[0]
     between = asked(cluster, runs[1], runs[4])
-    assert between.choices[1].needed.steps == pytest.approx((few + more) / 2)  # 2 is halfway from 1 to 4, in log
+    # 2 is halfway from 1 to 4, in log
+    assert between.choices[1].needed.steps == pytest.approx((few + more) / 2)
     assert not between.choices[1].needed.seen
     assert any(note.startswith("~ lies between") for note in between.notes)
     beyond = asked(cluster, runs[1], runs[2])
@@ -86,16 +110,31 @@ def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
     cluster: Path, runs: dict[int, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [word for run in (runs[1], runs[4]) for word in ("--learnt", str(run))]
-    out = told(capsys, cluster, "--machine", "c4.4xlarge", "--target", f"accuracy={ACCURACY}", *words)
+    out = told(
+        capsys, cluster, "--machine", "c4.4xlarge", "--target", f"accuracy={ACCURACY}", *words
+    )
     assert re.search(rf"seconds per iteration  iterations +time to accuracy {ACCURACY} +cost ", out)
-    assert re.search(rf"^\*  1 group of 4 +[\d.]+ +{reached(runs[1])[0]} +[\d.]+ s", out, re.MULTILINE)
+    assert re.search(
+        (rf"^\*  1 group of 4 +[\d.]+ +{reached(runs[1])[0]} +[\d.]+ " rf"s"), out, re.MULTILINE
+    )
     assert re.search(r"^   2 groups of 2 +[\d.]+ +~\d+ +[\d.]+ s", out, re.MULTILINE)
     assert (out.count(" s, fastest"), out.count(", cheapest")) == (1, 1)
-    assert re.search(rf"{runs[4]}  4 groups, momentum 0.3, base_lr 0.03, conv layers stale  +at iteration \d+", out)
-    assert "4 groups of 1: the iterations are those of a run with momentum 0.3 and base_lr 0.03; this plan says" in out
+    assert re.search(
+        (
+            rf"{runs[4]}  4 groups, momentum 0.3, base_lr 0.03, conv layers stale  "
+            rf"+at iteration \d+"
+        ),
+        out,
+    )
+    assert (
+        "4 groups of 1: the iterations are those of a run with momentum 0.3 and base_lr "
+        "0.03; this plan says"
+    ) in out
 
 
-def test_a_run_that_did_not_reach_the_target_says_what_it_reached(cluster: Path, runs: dict[int, Path]) -> None:
+def test_a_run_that_did_not_reach_the_target_says_what_it_reached(
+    cluster: Path, runs: dict[int, Path]
+) -> None:
     best = max(event["accuracy"] for event in events(runs[2]) if event["event"] == "test")
     failed = asked(cluster, runs[2], target="accuracy=1.0")
     assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 20 iterations"
@@ -107,9 +146,17 @@ def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_
     cluster: Path, runs: dict[int, Path], tmp_path: Path
 ) -> None:
     iterations, when = reached(runs[1])
-    changed = {"actor": "coordinator", "event": "regrouped", "groups": 2, "base_lr": 0.03, "momentum": 0.9}
+    changed = {
+        "actor": "coordinator",
+        "event": "regrouped",
+        "groups": 2,
+        "base_lr": 0.03,
+        "momentum": 0.9,
+    }
     early = copied(runs[1], tmp_path / "early", more=({"t": 0.01, "iteration": 3, **changed},))
-    late = copied(runs[1], tmp_path / "late", more=({"t": when + 0.01, "iteration": iterations, **changed},))
+    late = copied(
+        runs[1], tmp_path / "late", more=({"t": when + 0.01, "iteration": iterations, **changed},)
+    )
     tuned = asked(cluster, early)
     assert [choice.needed for choice in tuned.choices] == [Needed()] * 3
     assert "so it counts for none of them" in tuned.learnt[1][-1]
@@ -131,7 +178,11 @@ def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_
             "train.data.train: found {'format': 'digits', 'split': 'test'}, expected",
         ),
         ("batch = 32", "batch = 16", "train.batch: found 16, expected this plan's 32"),
-        ("[train]\n", '[train]\nresume = "old.safetensors"\n', "train.resume: found 'old.safetensors', expected"),
+        (
+            "[train]\n",
+            '[train]\nresume = "old.safetensors"\n',
+            ("train.resume: found 'old.safetensors', expected"),
+        ),
     ],
 )
 def test_a_run_that_learnt_something_else_is_refused_by_name(
@@ -152,14 +203,23 @@ def test_a_run_that_learnt_something_else_is_refused_by_name(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("--target accuracy=0.9", "--target accuracy=0.9: says nothing without --learnt RUN, a run that reached it"),
+        (
+            "--target accuracy=0.9",
+            ("--target accuracy=0.9: says nothing without --learnt RUN, a run that reached it"),
+        ),
         ("--learnt .", "--learnt: says nothing without --target, such as --target accuracy=0.985"),
-        ("--learnt . --target accuracy", "--target accuracy: expected NAME=NUMBER, such as accuracy=0.985 or loss=0.3"),
+        (
+            "--learnt . --target accuracy",
+            ("--target accuracy: expected NAME=NUMBER, such as accuracy=0.985 or loss=0.3"),
+        ),
         (
             "--learnt . --target accuracy=98.5",
             "--target accuracy=98.5: found 98.5, expected a share of all images, > 0 and <= 1",
         ),
-        ("--learnt . --target loss=1", "--learnt .: no run directory: it has no config.toml and events.jsonl"),
+        (
+            "--learnt . --target loss=1",
+            ("--learnt .: no run directory: it has no config.toml and events.jsonl"),
+        ),
         (
             "--learnt {run} --target top=0.9",
             "--learnt {run}: its tests have no score 'top', expected one of accuracy, loss",
@@ -200,31 +260,61 @@ def test_the_chart_has_three_panels_and_the_third_is_the_product_of_the_others(
     words = [word for run in (runs[1], runs[4]) for word in ("--learnt", str(run))]
     told(capsys, cluster, "--target", f"accuracy={ACCURACY}", *words, "--chart", tmp_path / "c.svg")
     drawn = ET.parse(tmp_path / "c.svg").getroot()
-    dots = [(of.findtext(f"{SVG}title") or "", of.get("class")) for of in drawn.iter(f"{SVG}circle") if len(of)]
+    dots = [
+        (of.findtext(f"{SVG}title") or "", of.get("class"))
+        for of in drawn.iter(f"{SVG}circle")
+        if len(of)
+    ]
     values = [float(about.split()[1]) for about, _ in dots]
     assert len(values) == 9
     products = [pace * steps for pace, steps in zip(values[:3], values[3:6], strict=True)]
     assert values[6:] == pytest.approx(products, rel=1e-3)
-    assert [kind for _, kind in dots[3:]] == ["predicted", "measured", "predicted"] * 2  # open: between two runs
-    assert {"hardware efficiency", "statistical efficiency", "their product", "the fastest", "between two runs"} <= {
-        of.text for of in drawn.iter(f"{SVG}text")
-    }
+    # open: between two runs
+    assert [kind for _, kind in dots[3:]] == ["predicted", "measured", "predicted"] * 2
+    assert {
+        "hardware efficiency",
+        "statistical efficiency",
+        "their product",
+        "the fastest",
+        "between two runs",
+    } <= {of.text for of in drawn.iter(f"{SVG}text")}
 
 
 def test_of_several_kinds_of_machines_there_is_a_row_each_and_the_best_is_marked(
     cluster: Path, runs: dict[int, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.toml").write_text(
-        '[machine.fast]\nflops = 2e12\nshare = 0.5\nbytes_per_second = "1GB"\nlatency = 0.0\nprice_per_hour = 90.0\n'
-        '[machine.slow]\nflops = 1e12\nshare = 0.5\nbytes_per_second = "0.5GB"\nlatency = 0.0\nprice_per_hour = 9.0\n'
+        '[machine.fast]\nflops = 2e12\nshare = 0.5\nbytes_per_second = "1GB"\nlatency = '
+        "0.0\nprice_per_hour = 90.0\n"
+        '[machine.slow]\nflops = 1e12\nshare = 0.5\nbytes_per_second = "0.5GB"\nlatency = '
+        "0.0\nprice_per_hour = 9.0\n"
     )
     kinds = ("--machines", tmp_path / "m.toml", "--machine", "fast", "--machine", "slow")
     words = [word for run in runs.values() for word in ("--learnt", str(run))]
-    out = told(capsys, cluster, *kinds, "--target", f"accuracy={ACCURACY}", *words, "--chart", tmp_path / "c.svg")
+    out = told(
+        capsys,
+        cluster,
+        *kinds,
+        "--target",
+        f"accuracy={ACCURACY}",
+        *words,
+        "--chart",
+        tmp_path / "c.svg",
+    )
     compared = out.split("compared:")[1]
-    assert re.search(r"^fast +\d groups? of \d +[\d.e-]+ +[\d.]+ s, fastest +[\d.]+$", compared, re.MULTILINE)
-    assert re.search(r"^slow +\d groups? of \d +[\d.e-]+ +[\d.]+ s +[\d.e-]+, cheapest$", compared, re.MULTILINE)
-    assert {"fast", "slow"} <= {of.text for of in ET.parse(tmp_path / "c.svg").getroot().iter(f"{SVG}text")}
+    assert re.search(
+        (r"^fast +\d groups? of \d +[\d.e-]+ +[\d.]+ s, fastest " r"+[\d.]+$"),
+        compared,
+        re.MULTILINE,
+    )
+    assert re.search(
+        (r"^slow +\d groups? of \d +[\d.e-]+ +[\d.]+ s +[\d.e-]+, " r"cheapest$"),
+        compared,
+        re.MULTILINE,
+    )
+    assert {"fast", "slow"} <= {
+        of.text for of in ET.parse(tmp_path / "c.svg").getroot().iter(f"{SVG}text")
+    }
     to_the_end = told(capsys, cluster, *kinds).split("compared:")[1]
     assert "time to the end, 20 iterations" in to_the_end
     assert re.search(r"^slow +1 group of 4 .*, cheapest$", to_the_end, re.MULTILINE)
@@ -276,7 +366,8 @@ def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_ite
 def test_a_journal_that_is_broken_or_says_nothing_of_the_target_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, why: str
 ) -> None:
-    cluster, run = cluster_in(tmp_path), tmp_path / "run"
+    cluster = cluster_in(tmp_path)
+    run = tmp_path / "run"
     run.mkdir()
     (run / "config.toml").write_text(cluster.read_text())
     (run / "events.jsonl").write_text(f"{line}\n")

@@ -1,4 +1,5 @@
-"""`plan` tells time: from a profile of this machine, from a run's own, or for machines that one thinks of renting."""
+"""`plan` tells time: from a profile of this machine, from a run's own, or for machines that one
+thinks of renting."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from statistics import mean
 import pytest
 
 import roles
-from roles.forecasting.basis import machines_of
+from roles.forecasting.prediction_inputs import machines_of
 from runtime.cli.main import main
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
@@ -33,7 +34,9 @@ EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 def found(cluster: Path, wanted: Wanted | None = None, *settings: str) -> Prospects:
     checked = check(cluster, settings)
     assert isinstance(checked.loaded.options, roles.Options)
-    return roles.prospects(checked.loaded.config, checked.loaded.options, checked.placement, wanted or Wanted())
+    return roles.prospects(
+        checked.loaded.config, checked.loaded.options, checked.placement, wanted or Wanted()
+    )
 
 
 def seconds(cluster: Path, wanted: Wanted | None = None, *settings: str) -> dict[int, float]:
@@ -59,9 +62,12 @@ def test_without_a_profile_and_a_machine_plan_says_how_to_get_one_and_nothing_of
 @pytest.mark.parametrize("groups", [1, 4])
 def test_the_virtual_clock_takes_the_time_that_plan_tells(tmp_path: Path, groups: int) -> None:
     more = VIRTUAL + EMULATED
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=groups, iterations=32, batch=64, more=more)
+    cluster = configure(
+        tmp_path, "omnivore", workers=4, groups=groups, iterations=32, batch=64, more=more
+    )
     (tmp_path / "times.json").write_text(json.dumps(TIMES))
-    predicted = seconds(cluster)[groups]  # by the profile of its devices, over the network of [simulation]
+    # by the profile of its devices, over the network of [simulation]
+    predicted = seconds(cluster)[groups]
     taken = [
         64 / fields["images_per_second"] for fields in train_over(cluster)
     ]  # groups report one soon after the other
@@ -82,9 +88,14 @@ def test_a_profile_that_time_writes_is_what_plan_needs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, "omnivore", workers=2)
-    assert main(["time", "--iterations", "1", "--profile", "times.json", "--set", "train.batch=8"]) == 0
+    assert (
+        main(["time", "--iterations", "1", "--profile", "times.json", "--set", "train.batch=8"])
+        == 0
+    )
     last = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(r"times.json: 7 kinds of work, layers timed with 4 and 8 rows and \d threads?", last)
+    assert re.fullmatch(
+        (r"times.json: 7 kinds of work, layers timed with 4 and 8 rows and \d " r"threads?"), last
+    )
     table = json.loads(Path("times.json").read_text())
     assert table["fc_server/fc TRAIN"]["rows"] == 8
     assert table["conv_compute/backward conv2"]["mean"] > 0
@@ -110,10 +121,21 @@ def run_directory(directory: Path, cluster: Path, groups: int) -> Path:
     directory.mkdir()
     text = cluster.read_text().replace("groups = 1", f"groups = {groups}")
     (directory / "config.toml").write_text(text)
-    events = [{"t": 2.0 + 0.5 * n, "event": "progress", "iteration": f"{5 * n}/10"} for n in range(3)]
-    (directory / "events.jsonl").write_text("".join(f"{json.dumps({'actor': 'lead', **event})}\n" for event in events))
-    labels = [f"conv_compute/{way} {layer}" for way in ("forward", "backward") for layer in ("conv1", "conv2")]
-    durations = {label: [0.03, 0.03] for label in labels} | {"fc_server/fc TRAIN": [0.001], "conv_compute/read": [0.0]}
+    events = [
+        {"t": 2.0 + 0.5 * n, "event": "progress", "iteration": f"{5 * n}/10"} for n in range(3)
+    ]
+    (directory / "events.jsonl").write_text(
+        "".join(f"{json.dumps({'actor': 'lead', **event})}\n" for event in events)
+    )
+    labels = [
+        f"conv_compute/{way} {layer}"
+        for way in ("forward", "backward")
+        for layer in ("conv1", "conv2")
+    ]
+    durations = {label: [0.03, 0.03] for label in labels} | {
+        "fc_server/fc TRAIN": [0.001],
+        "conv_compute/read": [0.0],
+    }
     (directory / "service-times.json").write_text(json.dumps(durations))
     return directory
 
@@ -125,7 +147,8 @@ def test_a_runs_own_profile_counts_for_the_rows_that_its_workers_had(tmp_path: P
     assert one == pytest.approx(4 * 0.03 / 2 + 0.001, rel=0.05)
     alone = tmp_path / "times.json"
     alone.write_text((run / "service-times.json").read_text())
-    supposed = found(cluster, Wanted(profile=alone))  # nobody says on how many: as this plan's workers, on 32
+    # nobody says on how many: as this plan's workers, on 32
+    supposed = found(cluster, Wanted(profile=alone))
     assert supposed.of_chosen.seconds == pytest.approx(4 * 0.03 + 0.001, rel=0.05)
     assert any("it does not say on how many rows" in note for note in supposed.notes)
 
@@ -137,7 +160,15 @@ def test_measured_runs_stand_in_the_chart_beside_the_prediction(
     runs = [run_directory(tmp_path / f"run-{groups}", cluster, groups) for groups in (1, 2)]
     chart = tmp_path / "he.svg"
     words = [word for run in runs for word in ("--measured", str(run))]
-    told(capsys, str(cluster), "--profile", str(runs[0] / "service-times.json"), "--chart", str(chart), *words)
+    told(
+        capsys,
+        str(cluster),
+        "--profile",
+        str(runs[0] / "service-times.json"),
+        "--chart",
+        str(chart),
+        *words,
+    )
     titles = [of.text for of in ET.parse(chart).getroot().iter("{http://www.w3.org/2000/svg}title")]
     assert {"1: 0.1 s measured", "2: 0.1 s measured"} <= set(titles)
 
@@ -148,27 +179,45 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
     cluster = configure(tmp_path, "omnivore", workers=2, iterations=1000)
     run = run_directory(tmp_path / "run", cluster, 1)
     for file in (cluster, run / "config.toml"):
-        file.write_text(file.read_text().replace("groups = 1", 'groups = "auto"') + "[train.tuning]\nbudget = 0.5\n")
+        file.write_text(
+            file.read_text().replace("groups = 1", 'groups = "auto"')
+            + "[train.tuning]\nbudget = 0.5\n"
+        )
     said: list[tuple[float, str, dict[str, object]]] = []
     for n in range(6):  # it is held for 100 s after each iteration
         said.append((100.2 * n, "progress", {"iteration": f"{n + 1}/20"}))
         said += [(100.2 * n + 0.1, "held", {}), (100.2 * n + 100.1, "released", {})]
     said += [(600.0, "regrouped", {"groups": 2})]
     said += [(600.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
-    said += [(601.0, "regrouped", {"groups": 2, "batch": 128})]  # with another batch no iteration is one of this plan
+    # with another batch no iteration is one of this plan
+    said += [(601.0, "regrouped", {"groups": 2, "batch": 128})]
     said += [(601.0 + 0.7 * n, "progress", {"iteration": f"{n + 10}/20"}) for n in range(1, 9)]
-    lines = [json.dumps({"t": t, "actor": "lead", "event": name, **fields}) for t, name, fields in said]
+    lines = [
+        json.dumps({"t": t, "actor": "lead", "event": name, **fields}) for t, name, fields in said
+    ]
     (run / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
     chart = tmp_path / "he.svg"
-    words = ("--profile", str(run / "service-times.json"), "--chart", str(chart), "--measured", str(run))
+    words = (
+        "--profile",
+        str(run / "service-times.json"),
+        "--chart",
+        str(chart),
+        "--measured",
+        str(run),
+    )
     out = told(capsys, str(cluster), *words)
     titles = [of.text for of in ET.parse(chart).getroot().iter("{http://www.w3.org/2000/svg}title")]
-    assert {title for title in titles if title and "measured" in title} == {"1: 0.2 s measured", "2: 0.1 s measured"}
+    assert {title for title in titles if title and "measured" in title} == {
+        "1: 0.2 s measured",
+        "2: 0.1 s measured",
+    }
     assert "the run of this profile tried several numbers of groups" in out
     assert "*  1 group of 2" in out  # as it begins
 
 
-def test_rented_machines_are_one_for_each_process_that_computes_and_the_others_live_with_them(tmp_path: Path) -> None:
+def test_rented_machines_are_one_for_each_process_that_computes_and_the_others_live_with_them(
+    tmp_path: Path,
+) -> None:
     placement = check(configure(tmp_path, "omnivore", workers=4)).placement
     machines = machines_of(placement)
     assert set(machines.values()) == {"fc_server", "conv-0-0", "conv-0-1", "conv-0-2", "conv-0-3"}
@@ -183,7 +232,8 @@ def test_a_rented_machine_computes_by_its_flops_and_costs_its_price(
     cluster = configure(tmp_path, "async", workers=2)
     slow = seconds(cluster, Wanted(machine="c4.4xlarge"))[2]
     (tmp_path / "m.toml").write_text(
-        "[machine.twice]\nflops = 1484e9\nshare = 0.56\nbytes_per_second = '250MB'\nprice_per_hour = 3600.0\n"
+        "[machine.twice]\nflops = 1484e9\nshare = 0.56\nbytes_per_second = "
+        "'250MB'\nprice_per_hour = 3600.0\n"
     )
     wanted = Wanted(machine="twice", machines=tmp_path / "m.toml")
     assert seconds(cluster, wanted)[2] == pytest.approx(slow / 2, rel=0.02)
@@ -197,7 +247,9 @@ def test_a_rented_machine_computes_by_its_flops_and_costs_its_price(
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
-    notes = "\n".join(found(configure(tmp_path, "sync", workers=2), Wanted(machine="g2.2xlarge")).notes)
+    notes = "\n".join(
+        found(configure(tmp_path, "sync", workers=2), Wanted(machine="g2.2xlarge")).notes
+    )
     for words in (
         "rate of g2.2xlarge",
         "latency of g2.2xlarge",
@@ -211,13 +263,26 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--machine", "c4.4xlarg"], "--machine c4.4xlarg: no such kind in the catalogue (did you mean 'c4.4xlarge'?)"),
-        (["--profile", "no.json"], "no.json: service times cannot be read: No such file or directory"),
-        (["--profile", "list.json"], "list.json: found list, expected a JSON table of service times"),
-        (["--profile", "wrong.json"], "wrong.json: 'a/b': mean: found -1, expected a finite number >= 0"),
+        (
+            ["--machine", "c4.4xlarg"],
+            ("--machine c4.4xlarg: no such kind in the catalogue (did you mean 'c4.4xlarge'?)"),
+        ),
+        (
+            ["--profile", "no.json"],
+            ("no.json: service times cannot be read: No such file or directory"),
+        ),
+        (
+            ["--profile", "list.json"],
+            ("list.json: found list, expected a JSON table of service times"),
+        ),
+        (
+            ["--profile", "wrong.json"],
+            ("wrong.json: 'a/b': mean: found -1, expected a finite number >= 0"),
+        ),
         (
             ["--profile", "other.json"],
-            "other.json: no entry fits 'fc_server/fc TRAIN' and 4 others: it is of another net or preset; "
+            "other.json: no entry fits 'fc_server/fc TRAIN' and 4 others: it is of another "
+            "net or preset; "
             "`python -m runtime time --profile FILE` writes one for this plan",
         ),
         (["--machines", "m.toml"], "--machines m.toml: says nothing without --machine NAME"),
@@ -232,7 +297,10 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         ),
         (
             ["--chart", "c.svg", "--profile", "zero.json"],
-            "--chart c.svg: an iteration is predicted to take no time at all: the profile has no times but 0",
+            (
+                "--chart c.svg: an iteration is predicted to take no time at all: the profile "
+                "has no times but 0"
+            ),
         ),
         (
             ["--chart", "no/c.svg", "--machine", "c4.4xlarge"],
@@ -245,11 +313,19 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    line: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, "omnivore", workers=2)
-    for name, text in (("list", "[]"), ("wrong", '{"a/b": {"mean": -1}}'), ("other", '{"replica/*": 1}')):
+    for name, text in (
+        ("list", "[]"),
+        ("wrong", '{"a/b": {"mean": -1}}'),
+        ("other", '{"replica/*": 1}'),
+    ):
         Path(f"{name}.json").write_text(text)
     Path("zero.json").write_text('{"*/*": 0}')
     assert told(capsys, *words, code=2) == f"{line}\n"
@@ -261,7 +337,9 @@ def test_a_run_of_another_shape_is_no_measurement_of_this_plan(
     cluster = configure(tmp_path, "omnivore", workers=2)
     run = run_directory(tmp_path / "run", cluster, groups=2)
     words = ("--machine", "c4.4xlarge", "--measured", str(run), "--set", "train.strategy.workers=4")
-    line = f"--measured {run}: config.toml: train.strategy.workers: found 2, expected this plan's 4\n"
+    line = (
+        f"--measured {run}: config.toml: train.strategy.workers: found 2, expected this plan's 4\n"
+    )
     assert told(capsys, str(cluster), *words, code=2) == line
 
 
@@ -280,7 +358,9 @@ def test_emulated_devices_have_nothing_that_could_be_timed(
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, "sync", workers=2, more='[train.devices]\n"*" = "emulated"\n')
     assert main(["time", "--iterations", "1", "--profile", "t.json"]) == 2
-    assert "devices are emulated, and compute nothing that could be timed" in capsys.readouterr().err
+    assert (
+        "devices are emulated, and compute nothing that could be timed"
+    ) in capsys.readouterr().err
 
 
 def test_a_warning_of_the_plan_is_told_once_however_many_groups_are_tried(
@@ -288,7 +368,11 @@ def test_a_warning_of_the_plan_is_told_once_however_many_groups_are_tried(
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4)
     found(cluster, Wanted(machine="c4.4xlarge"), "simulation.seed=2")
-    assert [record.message for record in caplog.records if "no service times are drawn" in record.message] != []
+    assert [
+        record.message
+        for record in caplog.records
+        if "no service times are drawn" in record.message
+    ] != []
     assert len(caplog.records) == len({record.message for record in caplog.records})
 
 
@@ -301,11 +385,15 @@ def test_processes_behind_one_interface_reach_one_another_at_once(tmp_path: Path
     assert together < 0.5 * apart
 
 
-def test_a_profile_on_rented_machines_counts_their_network_and_its_own_times(tmp_path: Path) -> None:
+def test_a_profile_on_rented_machines_counts_their_network_and_its_own_times(
+    tmp_path: Path,
+) -> None:
     cluster = configure(tmp_path, "omnivore", workers=2)
     (tmp_path / "times.json").write_text(json.dumps(TIMES))
     here = seconds(cluster, Wanted(profile=tmp_path / "times.json"))[1]
     there = found(cluster, Wanted(profile=tmp_path / "times.json", machine="c4.4xlarge"))
     assert there.of_chosen.seconds > here  # 1 Gbit/s between them
-    assert there.basis == f"machines of kind c4.4xlarge, 125 MB/s each way, times of {tmp_path / 'times.json'}"
+    assert there.basis == (
+        f"machines of kind c4.4xlarge, 125 MB/s each way, times of {tmp_path / 'times.json'}"
+    )
     assert there.price_per_hour() == pytest.approx(3 * 0.84)

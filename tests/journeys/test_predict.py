@@ -1,4 +1,5 @@
-"""`predict` and `test --top --confusion` as a user types them, with nets that were trained just before."""
+"""`predict` and `test --top --confusion` as a user types them, with nets that were trained just
+before."""
 
 from __future__ import annotations
 
@@ -21,7 +22,15 @@ from nets.files.blobs import from_array
 from nets.files.mean import write_mean
 from nets.predict import Given, Predictor
 from runtime.cli.main import main
-from tests.support import configure, environment, events, run_directory, run_up, runtime_command, train
+from tests.support import (
+    configure,
+    environment,
+    events,
+    run_directory,
+    run_up,
+    runtime_command,
+    train,
+)
 
 Said = Callable[[], list[str]]
 
@@ -46,9 +55,13 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(tmp_path: Path, pictures: Path) -> None:
+def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(
+    tmp_path: Path, pictures: Path
+) -> None:
     """As docs/predict.md has it: `up`, then `predict` with nothing but the checkpoint."""
-    (tmp_path / "cluster.toml").write_text("[train]\nmax_iter = 100\n[train.strategy]\npreset = 'single'\n")
+    (tmp_path / "cluster.toml").write_text(
+        "[train]\nmax_iter = 100\n[train.strategy]\npreset = 'single'\n"
+    )
     ended = run_up(tmp_path / "cluster.toml")
     assert ended.returncode == 0, ended.stderr
     directory = run_directory(tmp_path / "cluster.toml")
@@ -66,20 +79,41 @@ def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(tm
 def test_predictions_of_a_source_are_right_as_often_as_the_run_said(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["predict", str(trained), "--data", "format=digits,split=test", "--top", "2", "--json"]) == 0
+    assert (
+        main(
+            ["predict", str(trained), "--data", "format=digits,split=test", "--top", "2", "--json"]
+        )
+        == 0
+    )
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     _, labels = open_source({"format": "digits", "split": "test"}, Path()).read(np.arange(359))
-    right = np.mean([each["classes"][0]["number"] == label for each, label in zip(told, labels, strict=True)])
+    right = np.mean(
+        [each["classes"][0]["number"] == label for each, label in zip(told, labels, strict=True)]
+    )
     assert [each["image"] for each in told[:2]] == ["digits 0", "digits 1"]
     assert (
-        main(["test", str(trained), str(trained.parent / "cluster.toml"), "--json", "--top", "2", "--confusion"]) == 0
+        main(
+            [
+                "test",
+                str(trained),
+                str(trained.parent / "cluster.toml"),
+                "--json",
+                "--top",
+                "2",
+                "--confusion",
+            ]
+        )
+        == 0
     )
     said = json.loads(capsys.readouterr().out)
     assert said["scores"]["accuracy"] == pytest.approx(right)
     confusion = np.array(said["confusion"])
     assert (confusion.sum(1) == np.bincount(labels)).all()
     assert np.trace(confusion) / 359 == pytest.approx(right)
-    among = [label in [kind["number"] for kind in each["classes"]] for each, label in zip(told, labels, strict=True)]
+    among = [
+        label in [kind["number"] for kind in each["classes"]]
+        for each, label in zip(told, labels, strict=True)
+    ]
     assert said["top"] == {"k": 2, "accuracy": pytest.approx(np.mean(among)), "labels": 359}
     assert said["classes"] == list("0123456789")
 
@@ -99,21 +133,29 @@ def test_the_best_classes_are_told_in_lines_and_what_is_no_image_is_named(
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_mistake(trained: Path, pictures: Path, longer: bool) -> None:
+def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_mistake(
+    trained: Path, pictures: Path, longer: bool
+) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     source = ["--data", "format=digits,split=test"] if longer else [pictures / "00-4.png"]
     command = runtime_command("predict", trained, *source)
     buffered = {**environment(), "PYTHONUNBUFFERED": ""}
-    ended = subprocess.run(command, env=buffered, stdout=writes, stderr=subprocess.PIPE, timeout=60, check=False)
+    ended = subprocess.run(
+        command, env=buffered, stdout=writes, stderr=subprocess.PIPE, timeout=60, check=False
+    )
     os.close(writes)
     assert (ended.returncode, ended.stderr) == (141, b"")  # as the shell says of whoever ends so
 
 
-def test_a_table_shows_who_is_taken_for_whom(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_shows_who_is_taken_for_whom(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["test", str(trained), str(trained.parent / "cluster.toml"), "--confusion"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    at = next(at for at, line in enumerate(lines) if line.split() == ["label", *"0123456789", "found"])
+    at = next(
+        at for at, line in enumerate(lines) if line.split() == ["label", *"0123456789", "found"]
+    )
     counts = [list(map(int, line.split()[1:-1])) for line in lines[at + 1 :]]
     assert np.sum(counts) == 359
     assert len(counts) == 10
@@ -131,16 +173,22 @@ def test_of_many_classes_the_worst_pairs_are_told(
     Path("lenet.prototxt").write_text(net)
     data = 'train = { format = "synthetic", shape = [1, 28, 28], classes = 25, size = 200 }'
     both = f"{data}\n{data.replace('train', 'test', 1)}"
-    cluster.write_text(cluster.read_text().replace('train = { format = "digits", split = "train" }', both))
+    cluster.write_text(
+        cluster.read_text().replace(('train = { format = "digits", split = "train" }'), both)
+    )
     run = train(cluster)
-    assert main(["test", run.journal.of("checkpoint")[-1]["file"], "--confusion", "--top", "5"]) == 0
+    assert (
+        main(["test", run.journal.of("checkpoint")[-1]["file"], "--confusion", "--top", "5"]) == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("25 classes; the "))
     assert all(" taken for " in line for line in lines[at + 1 :])
     assert 0 < len(lines) - at - 1 <= 20
 
 
-def test_names_order_mean_and_crop_come_from_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_order_mean_and_crop_come_from_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(1)
     for name in ("cat", "dog"):
@@ -159,7 +207,9 @@ def test_names_order_mean_and_crop_come_from_training(tmp_path: Path, monkeypatc
           inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
         layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }""")
     cluster = configure(tmp_path, "single", iterations=2, batch=4)
-    text = cluster.read_text().replace('format = "digits", split = "train"', 'format = "images", source = "set"')
+    text = cluster.read_text().replace(
+        'format = "digits", split = "train"', 'format = "images", source = "set"'
+    )
     cluster.write_text(text.replace("[train]\n", '[train]\nnet = "net.prototxt"\n', 1))
     run = train(cluster)
     found = Predictor.load(run.journal.of("checkpoint")[-1]["file"])
@@ -194,12 +244,24 @@ def test_caffes_weights_are_used_with_what_is_given(
         assert main(["predict", file, str(pictures)]) == 2
         assert "it does not say which net it is of: give the net (--net" in capsys.readouterr().err
         (tmp_path / "names.txt").write_text("\n".join(f"digit {at}" for at in range(10)))
-        given = ["--net", "lenet", "--size", "28x28", "--classes", str(tmp_path / "names.txt"), "--json", "--top", "1"]
+        given = [
+            "--net",
+            "lenet",
+            "--size",
+            "28x28",
+            "--classes",
+            str(tmp_path / "names.txt"),
+            "--json",
+            "--top",
+            "1",
+        ]
         assert main(["predict", file, str(pictures), *given]) == 0
         theirs = [json.loads(line)["classes"][0] for line in capsys.readouterr().out.splitlines()]
         ours = [each.classes[0] for each in Predictor.load(trained).files([pictures], top=1)]
         assert [each["name"] for each in theirs] == [f"digit {each.number}" for each in ours]
-        assert [each["score"] for each in theirs] == [pytest.approx(each.score, abs=1e-6) for each in ours]
+        assert [each["score"] for each in theirs] == [
+            pytest.approx(each.score, abs=1e-6) for each in ours
+        ]
 
 
 def test_a_mean_file_and_numbers_may_be_given(trained: Path, tmp_path: Path) -> None:
@@ -214,7 +276,9 @@ def test_a_mean_file_and_numbers_may_be_given(trained: Path, tmp_path: Path) -> 
 
 
 def test_an_onnx_file_of_a_checkpoint_needs_no_net(trained: Path, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx-reference]'")
+    onnxruntime = pytest.importorskip(
+        "onnxruntime", reason=("needs onnxruntime: pip install -e '.[onnx-reference]'")
+    )
     assert main(["convert", str(trained), str(tmp_path / "digits.onnx")]) == 0
     theirs = onnxruntime.InferenceSession(str(tmp_path / "digits.onnx"))
     images = np.random.default_rng(1).integers(0, 256, (5, 1, 28, 28), np.uint8)
@@ -224,7 +288,10 @@ def test_an_onnx_file_of_a_checkpoint_needs_no_net(trained: Path, tmp_path: Path
 
 
 def test_without_the_package_for_onnx_it_is_said_what_to_install(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert main(["convert", str(trained), str(tmp_path / "x.onnx")]) == 2
@@ -241,7 +308,10 @@ def test_without_the_package_for_onnx_it_is_said_what_to_install(
         (["W", "x.png", "--data", "format=digits"], "predict: found images and --data"),
         (["W", "x.png", "--top", "0"], "--top, --batch: found 0, 64"),
         (["W", "x.png", "--size", "28"], "--size: found '28', expected HEIGHTxWIDTH"),
-        (["W", "x.png", "--size", "99999x99999"], "size: new_height, new_width: found 99999, 99999"),
+        (
+            ["W", "x.png", "--size", "99999x99999"],
+            ("size: new_height, new_width: found 99999, 99999"),
+        ),
         (["W", "x.png", "--crop", "-1"], "crop: found -1, expected an integer >= 0"),
         (["W", "x.png", "--crop", "99"], "crop_size: found 99, expected at most 28"),
         (["W", "x.png", "--order", "xyz"], "--order: found 'xyz', expected one of bgr, rgb, gray"),

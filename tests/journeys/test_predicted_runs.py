@@ -1,4 +1,5 @@
-"""Predicted beside measured in every run: iteration time, use of each station, and whose work differs."""
+"""Predicted beside measured in every run: iteration time, use of each station, and whose work
+differs."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def emulated(
     options = {
         "net": "lenet",
         "solver": "lenet_digits_solver",
-        "data": {split: {"format": "digits", "split": split} for split in ("train", "test")[: 1 + test]},
+        "data": {
+            split: {"format": "digits", "split": split} for split in ("train", "test")[: 1 + test]
+        },
         "max_iter": iterations,
         "devices": {"*": "emulated:times.json"},
         "strategy": strategy,
@@ -83,7 +86,9 @@ def predictions(events: list[Event]) -> list[Event]:
     ],
     ids=lambda strategy: "-".join(map(str, strategy.values())),
 )
-def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(tmp_path: Path, strategy: Any) -> None:
+def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(
+    tmp_path: Path, strategy: Any
+) -> None:
     events = events_of(emulated(tmp_path, 120, **strategy), tmp_path)
     assert [event for event in events if event.name in ("warning", "misprediction")] == []
     last = predictions(events)[-1]
@@ -95,14 +100,17 @@ def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(tmp_
         assert last["predicted_use"][station] == pytest.approx(use, abs=0.1), station
     busiest = last["busiest"]
     assert last["measured_use"][busiest] >= max(last["measured_use"].values()) - 0.03
-    assert re.fullmatch(rf"predicted .* m?s, measured .* an iteration; busiest: {busiest} \d+%", last["text"])
+    assert re.fullmatch(
+        (rf"predicted .* m?s, measured .* an iteration; busiest: {busiest} " rf"\d+%"), last["text"]
+    )
     assert last["message_seconds"] == VIRTUAL["latency"]
 
 
 def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, labels = ServiceTimes.seconds, Counter[str]()
+    original = ServiceTimes.seconds
+    labels = Counter[str]()
 
     def seconds(self: ServiceTimes, actor: str, role: str, label: str, rows: int = 0) -> float:
         labels[label] += actor == "conv-0-0"
@@ -118,9 +126,15 @@ def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measu
     assert [event for event in events if event.name == "misprediction"] == []
     assert len(predictions(events)) <= 4
     for event in predictions(events):
-        assert event["predicted_seconds"] == pytest.approx(64 / finished["images_per_second"], rel=0.05)
-        assert event["measured_seconds"] == pytest.approx(64 / finished["images_per_second"], rel=0.05)
-        assert event["measured_use"]["fc_server"] == pytest.approx(event["predicted_use"]["fc_server"], abs=0.05)
+        assert event["predicted_seconds"] == pytest.approx(
+            64 / finished["images_per_second"], rel=0.05
+        )
+        assert event["measured_seconds"] == pytest.approx(
+            64 / finished["images_per_second"], rel=0.05
+        )
+        assert event["measured_use"]["fc_server"] == pytest.approx(
+            event["predicted_use"]["fc_server"], abs=0.05
+        )
 
 
 def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> None:
@@ -139,7 +153,8 @@ def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> 
     with asyncio.Runner(loop_factory=run.loop_factory) as runner:
         events = runner.run(regrouped())
     (at,) = [index for index, event in enumerate(events) if event.name == "regrouped"]
-    before, after = predictions(events[:at]), predictions(events[at:])
+    before = predictions(events[:at])
+    after = predictions(events[at:])
     assert after[0]["measured_seconds"] == 0.0
     assert "not measured yet" in after[0]["text"]
     assert after[-1]["measured_seconds"] < 0.8 * before[-1]["measured_seconds"]
@@ -171,20 +186,29 @@ def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_th
     names = [event.name for event in events]
     assert names.count("held") == names.count("released") == 1
     assert "misprediction" not in names
-    before, after = predictions(events[: names.index("held")]), predictions(events[names.index("held") :])
-    assert [event["measured_seconds"] == 0.0 for event in after] == [chosen != 1] + [False] * (len(after) - 1)
+    before = predictions(events[: names.index("held")])
+    after = predictions(events[names.index("held") :])
+    assert [event["measured_seconds"] == 0.0 for event in after] == [chosen != 1] + [False] * (
+        len(after) - 1
+    )
     assert after[-1]["predicted_seconds"] == pytest.approx(after[-1]["measured_seconds"], rel=0.1)
     if chosen == 1:
-        assert after[-1]["predicted_seconds"] == pytest.approx(before[-1]["predicted_seconds"], rel=0.02)
+        assert after[-1]["predicted_seconds"] == pytest.approx(
+            before[-1]["predicted_seconds"], rel=0.02
+        )
     for event in [event for event in after if event["measured_seconds"]]:
         for station, use in event["measured_use"].items():
-            assert event["predicted_use"][station] == pytest.approx(use, abs=0.1), (station, event["text"])
+            assert event["predicted_use"][station] == pytest.approx(use, abs=0.1), (
+                station,
+                event["text"],
+            )
 
 
 def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, counted = ServiceTimes.seconds, []
+    original = ServiceTimes.seconds
+    counted = []
 
     def seconds(self: ServiceTimes, actor: str, role: str, label: str, rows: int = 0) -> float:
         counted.extend([1] * (label == "fc TRAIN"))
@@ -195,7 +219,10 @@ def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_t
     events = events_of(emulated(tmp_path, 200, preset="sync", workers=2), tmp_path)
     (told,) = [event for event in events if event.name == "misprediction"]
     assert told["station"] == "fc_server"
-    words = r"an iteration takes .* m?s, predicted .* s: fc_server works .* m?s of it, predicted [23]\d\d ms"
+    words = (
+        r"an iteration takes .* m?s, predicted .* s: fc_server works .* m?s of it, "
+        r"predicted [23]\d\d ms"
+    )
     assert re.fullmatch(words, told["why"])
     last = predictions(events)[-1]
     assert last["predicted_seconds"] == pytest.approx(last["measured_seconds"], rel=0.1)
@@ -203,7 +230,9 @@ def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_t
 
 
 @pytest.mark.slow  # 5 s
-async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_metrics_page(tmp_path: Path) -> None:
+async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_metrics_page(
+    tmp_path: Path,
+) -> None:
     topology = emulated(tmp_path, 100_000, faster=20.0, preset="sync", workers=2)
     async with runtime.launch(topology, directory=tmp_path) as run:
         async for event in run.events():
@@ -215,8 +244,16 @@ async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_me
     assert 0 < event["work_seconds"] <= event["predicted_seconds"]
     stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "processors"}
     assert set(event["predicted_use"]) == stations == set(event["measured_use"])
-    seconds = dict(re.findall(r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} (\S+)$', page, re.MULTILINE))
+    seconds = dict(
+        re.findall(
+            (r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} ' r"(\S+)$"), page, re.MULTILINE
+        )
+    )
     assert seconds.keys() == {"predicted", "measured"}
     assert float(seconds["measured"]) > 0
-    used = set(re.findall(r'^convoy_station_use_ratio\{.*kind="(\w+)".*station="([\w-]+)".*\}', page, re.MULTILINE))
+    used = set(
+        re.findall(
+            r'^convoy_station_use_ratio\{.*kind="(\w+)".*station="([\w-]+)".*\}', page, re.MULTILINE
+        )
+    )
     assert used == {(kind, station) for kind in ("predicted", "measured") for station in stations}

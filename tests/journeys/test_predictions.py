@@ -1,4 +1,5 @@
-"""What is predicted is what a run does: its work, its bytes, and, on the virtual clock, its time."""
+"""What is predicted is what a run does: its work, its bytes, and, on the virtual clock, its
+time."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from runtime.compute.service_times import Recorder
 from runtime.plan.topology import Placement
 from runtime.runs.checking import check
 
-LATENCY, PERIOD = 1e-4, 3  # the second: of those who average
+LATENCY = 1e-4  # the second: of those who average
+PERIOD = 3
 ITERATIONS = 6 * PERIOD
 AROUND = ("build", "sweep")  # work that is no iteration's
 TIMES = {
@@ -61,7 +63,12 @@ STRATEGIES = {
 
 def written(name: str, folder: Path, **more: Any) -> Path:
     preset, workers, strategy = STRATEGIES[name]
-    wanted = {"iterations": ITERATIONS, "times": TIMES, "more": VIRTUAL.format(rate=GIGABIT, latency=LATENCY), **more}
+    wanted = {
+        "iterations": ITERATIONS,
+        "times": TIMES,
+        "more": VIRTUAL.format(rate=GIGABIT, latency=LATENCY),
+        **more,
+    }
     return Wanted(preset, workers, strategy=strategy, **wanted).write(folder)
 
 
@@ -69,7 +76,15 @@ def predicted(placement: Placement, network: Network, times: dict[str, Any]) -> 
     return predict(placement.topology, Times.of_profile(times), network, placement.process_of())
 
 
-@pytest.mark.few("[omnivore]", "[singa]", "[firecaffe]", "[dl4j]", "[local-fc-shards]", "[replicas]", "[mxnet-async]")
+@pytest.mark.few(
+    "[omnivore]",
+    "[singa]",
+    "[firecaffe]",
+    "[dl4j]",
+    "[local-fc-shards]",
+    "[replicas]",
+    "[mxnet-async]",
+)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_an_iteration_takes_as_long_as_predicted_within_a_tenth(name: str, tmp_path: Path) -> None:
     cluster = written(name, tmp_path)
@@ -80,7 +95,9 @@ def test_an_iteration_takes_as_long_as_predicted_within_a_tenth(name: str, tmp_p
 
 def measured(cluster: Path, warm: int) -> float:
     """Seconds of an iteration on the virtual clock, after some that are not measured."""
-    ends = [time for time, _, event, _ in simulated(cluster).journal.entries if event == "progress"][warm - 1 :]
+    ends = [
+        time for time, _, event, _ in simulated(cluster).journal.entries if event == "progress"
+    ][warm - 1 :]
     return (ends[-1] - ends[0]) / (len(ends) - 1)
 
 
@@ -93,11 +110,18 @@ def test_who_sends_waits_for_credits_as_predicted(tmp_path: Path) -> None:
     assert told.seconds > 1.02 * predicted(placement, Network(0.02, GIGABIT), TIMES).seconds
 
 
-def test_a_pull_that_waited_for_an_update_is_answered_before_the_inbox_as_predicted(tmp_path: Path) -> None:
-    """Behind all that is in the inbox it would come so much later that groups find another order."""
+def test_a_pull_that_waited_for_an_update_is_answered_before_the_inbox_as_predicted(
+    tmp_path: Path,
+) -> None:
+    """Behind all that is in the inbox it would come so much later that groups find another
+    order."""
     times = {**TIMES, "*/update*": {"mean": 0.0005, "cv": 0.06}}
     cluster = Wanted(
-        "mxnet-async", 4, iterations=4 * 24, times=times, more=VIRTUAL.format(rate=8 * GIGABIT, latency=LATENCY)
+        "mxnet-async",
+        4,
+        iterations=4 * 24,
+        times=times,
+        more=VIRTUAL.format(rate=8 * GIGABIT, latency=LATENCY),
     ).write(tmp_path)
     told = predicted(check(cluster).placement, Network(LATENCY, 8 * GIGABIT), times)
     assert told.seconds == pytest.approx(measured(cluster, 4 * 12), rel=0.03)
@@ -112,8 +136,11 @@ def test_a_layer_is_pulled_while_the_one_below_is_computed_as_predicted(tmp_path
     assert told.seconds == pytest.approx(measured(cluster, 2), rel=0.01)
 
 
-def test_each_slice_of_an_answer_is_added_in_the_time_of_its_rows_as_predicted(tmp_path: Path) -> None:
-    """Scheme c: each of two workers adds up two slices of 16 of its 32 rows, one after the other."""
+def test_each_slice_of_an_answer_is_added_in_the_time_of_its_rows_as_predicted(
+    tmp_path: Path,
+) -> None:
+    """Scheme c: each of two workers adds up two slices of 16 of its 32 rows, one after the
+    other."""
     times = {"*/add": {"mean": 0.08, "rows": 64}, "*/*": 0}
     cluster = Wanted(
         "local-fc-shards", 2, iterations=6, times=times, strategy='servers = 2\nscheme = "c"\n',
@@ -129,9 +156,13 @@ def test_each_slice_of_an_answer_is_added_in_the_time_of_its_rows_as_predicted(t
 def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_path: Path) -> None:
     cluster = written(name, tmp_path)
     placement = check(cluster).placement
-    topology, home, messages = placement.topology, placement.process_of(), 0
+    topology = placement.topology
+    home = placement.process_of()
+    messages = 0
     period = max(actor.options.period for actor in topology.actors)
-    shapes, works, sent = Shapes(topology, shared_memory=False), Counter[str](), Counter[tuple[str, str]]()
+    shapes = Shapes(topology, shared_memory=False)
+    works = Counter[str]()
+    sent = Counter[tuple[str, str]]()
     roles_of = {actor.name: actor.role for actor in topology.actors}
     for members in shapes.groups:
         here = Counter[tuple[str, str]]()
@@ -151,7 +182,9 @@ def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_
     done = {key: len(taken) for key, taken in recorder.table().items() if not key.endswith(AROUND)}
     rounds = ITERATIONS // period / len(shapes.groups)
     assert done.keys() == works.keys()
-    assert {key: count / rounds for key, count in done.items()} == pytest.approx(dict(works), rel=0.3)
+    assert {key: count / rounds for key, count in done.items()} == pytest.approx(
+        dict(works), rel=0.3
+    )
     bytes_ = {
         link: sum(size or 0 for size in kinds.values())
         for link, kinds in traffic(topology, shared_memory=False).items()
@@ -184,24 +217,48 @@ def test_a_role_that_does_not_say_when_it_sends_is_told_of(tmp_path: Path) -> No
         for actor in topology.actors
         if actor.role == "tree_reducer"
     }
-    changed = replace(topology, actors=tuple(silent.get(actor.name, actor) for actor in topology.actors))
+    changed = replace(
+        topology, actors=tuple(silent.get(actor.name, actor) for actor in topology.actors)
+    )
     told = predict(changed, Times.of_profile(TIMES), Network(LATENCY, GIGABIT), {})
-    assert "when reducer-0 sends LayerGradient to conv_model is not told: counted as nothing" in told.notes
-    assert any("conv_model update" in note and "of which nobody says anything" in note for note in told.notes)
+    assert (
+        "when reducer-0 sends LayerGradient to conv_model is not told: counted as nothing"
+    ) in told.notes
+    assert any(
+        "conv_model update" in note and "of which nobody says anything" in note
+        for note in told.notes
+    )
 
 
 def test_a_topology_of_ones_own_is_predicted_from_what_its_roles_say() -> None:
-    options = {"data": {"train": {"format": "digits", "split": "train"}}, "strategy": {"workers": 3}}
-    told = predict(roles.training(options, strategy=chain), Times.of_profile({"*/*": 0.01}), Network(), {})
+    options = {
+        "data": {"train": {"format": "digits", "split": "train"}},
+        "strategy": {"workers": 3},
+    }
+    told = predict(
+        roles.training(options, strategy=chain), Times.of_profile({"*/*": 0.01}), Network(), {}
+    )
     assert told.notes == ()
-    assert set(told.use) == {"conv_model", "fc_server", "sum-1", "sum-2", "conv-0", "conv-1", "conv-2"}
+    assert set(told.use) == {
+        "conv_model",
+        "fc_server",
+        "sum-1",
+        "sum-2",
+        "conv-0",
+        "conv-1",
+        "conv-2",
+    }
 
 
 def test_stations_are_as_busy_as_their_work_and_bytes_say(tmp_path: Path) -> None:
     placement = check(written("sync", tmp_path)).placement
     times = {**TIMES, "fc_server/fc *": 0.05}
     told = predicted(placement, Network(LATENCY, GIGABIT), times)
-    carried = sum(sum(kinds.values()) for (_, to), kinds in traffic(placement.topology).items() if to == "fc_server")
+    carried = sum(
+        sum(kinds.values())
+        for (_, to), kinds in traffic(placement.topology).items()
+        if to == "fc_server"
+    )
     assert told.use["fc_server"] == pytest.approx(0.05 / told.seconds, rel=0.02)
     assert told.use["fc_server in"] == pytest.approx(carried / GIGABIT / told.seconds, rel=0.02)
     assert told.bottleneck == "fc_server"
@@ -212,17 +269,25 @@ def test_processes_behind_one_interface_do_not_wait_for_it(tmp_path: Path) -> No
     placement = check(written("parameter-server", tmp_path)).placement
     apart = predicted(placement, Network(0.0, GIGABIT), TIMES)
     together = {process.name: "one" for process in placement.processes}
-    assert predicted(placement, Network(0.0, GIGABIT, together), TIMES).seconds < 0.7 * apart.seconds
+    assert (
+        predicted(placement, Network(0.0, GIGABIT, together), TIMES).seconds < 0.7 * apart.seconds
+    )
     assert predicted(placement, Network(), TIMES).seconds < 0.7 * apart.seconds
 
 
-def test_actors_of_one_process_share_its_device_unless_each_has_one_of_its_own(tmp_path: Path) -> None:
+def test_actors_of_one_process_share_its_device_unless_each_has_one_of_its_own(
+    tmp_path: Path,
+) -> None:
     topology = check(written("async", tmp_path)).placement.topology
     times = Times.of_profile({"conv_compute/*ward *": 0.01, "*/*": 0})
     home = {actor.name: "one" for actor in topology.actors}
     own = predict(topology, times, Network(), home)
-    plain = replace(topology, actors=tuple(replace(actor, emulated=None) for actor in topology.actors))
-    assert predict(plain, times, Network(), home).seconds == pytest.approx(3 * own.seconds, rel=0.02)
+    plain = replace(
+        topology, actors=tuple(replace(actor, emulated=None) for actor in topology.actors)
+    )
+    assert predict(plain, times, Network(), home).seconds == pytest.approx(
+        3 * own.seconds, rel=0.02
+    )
 
 
 def test_times_of_a_profile_are_means_and_scale_with_rows_where_it_says_so() -> None:
@@ -247,6 +312,10 @@ def test_times_measured_in_a_run_hold_for_other_groups_of_it(tmp_path: Path) -> 
     times = Times.measured(work, {"conv-0-0": "conv_compute", "conv-0-1": "conv_compute"}, rows)
     assert times.mean("conv-0-0", "conv_compute", "forward conv1", 22) == pytest.approx(2.2)
     assert times.mean("conv-0-0", "conv_compute", "forward conv1", 44) == pytest.approx(4.4)
-    assert times.mean("conv-0-2", "conv_compute", "forward conv1", 22) == pytest.approx(3.3, rel=0.05)
+    assert times.mean("conv-0-2", "conv_compute", "forward conv1", 22) == pytest.approx(
+        3.3, rel=0.05
+    )
     assert times.mean("conv_model", "conv_model", "update conv1") == 2.0
-    assert times.variation("conv-0-0", "conv_compute", "forward conv1") == pytest.approx((5.0 - 2.2**2) / 2.2**2)
+    assert times.variation("conv-0-0", "conv_compute", "forward conv1") == pytest.approx(
+        (5.0 - 2.2**2) / 2.2**2
+    )

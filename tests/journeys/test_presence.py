@@ -1,4 +1,5 @@
-"""What commands say of an `up` that lives though its sockets cannot be asked, and what `down` does about it."""
+"""What commands say of an `up` that lives though its sockets cannot be asked, and what `down` does
+about it."""
 
 from __future__ import annotations
 
@@ -23,16 +24,16 @@ from benchmarks.survivor import Survivor
 from runtime.attached import ending
 from runtime.attached.ending import end
 from runtime.attached.finding import live, meant
-from runtime.attached.seen import Here
-from runtime.attached.standing import standing
+from runtime.attached.observed_run import LocalRun
+from runtime.attached.run_status import run_status
 from runtime.cli.main import main
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.plan.run_plan import RunPlan
-from runtime.records.identity import Identity
 from runtime.records.lock_file import BETWEEN, CHOOSING, SIZE, path_of, read
+from runtime.records.run_identity import Identity
 from runtime.records.up_lock import UpLock
 from runtime.records.wishes import ask_to_end, wish_of
-from runtime.recovery import up
+from runtime.recovery import up_runs
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
 from tests.journeys.adders import Add, Total, adders
@@ -96,7 +97,9 @@ def test_between_two_runs_commands_say_so_and_down_ends_the_up(
         assert "between two runs" in capsys.readouterr().out
         monkeypatch.chdir(tmp_path)
         assert main(["save"]) == 1
-        assert f"the run in runs/{name} cannot be reached: between two runs" in capsys.readouterr().err
+        assert (
+            f"the run in runs/{name} cannot be reached: between two runs"
+        ) in capsys.readouterr().err
         assert main(["events"]) == 0
         capsys.readouterr()
         assert main(["report"]) == 0 and (run.newest / "report.html").is_file()
@@ -105,7 +108,9 @@ def test_between_two_runs_commands_say_so_and_down_ends_the_up(
         assert capsys.readouterr().out == f"{name} has ended; last checkpoint: none\n"
         assert run.process.wait(10) == 4
         assert main(["ps"]) == 0 and capsys.readouterr().out == "no live run in runs\n"
-        assert [path.name for path in run.runs.iterdir()] == [path.name for path in run.runs.glob("2*")]
+        assert [path.name for path in run.runs.iterdir()] == [
+            path.name for path in run.runs.glob("2*")
+        ]
 
 
 def test_down_of_an_earlier_run_ends_the_up_that_has_gone_on_to_another(
@@ -123,13 +128,14 @@ def test_down_of_an_earlier_run_ends_the_up_that_has_gone_on_to_another(
 
 
 async def test_a_death_while_down_is_being_said_brings_no_further_run(tmp_path: Path) -> None:
-    """The run ends before it has heard that it is to end: the one that would follow is not begun."""
+    """The run ends before it has heard that it is to end: the one that would follow is not
+    begun."""
     (run := tmp_path / "a").mkdir()
     with UpLock(tmp_path, print) as lock:
         Identity.new("exp", 1.0, up=lock.up).write(run)
         lock.says(BETWEEN, "a")
 
-        class Dying(Here):
+        class Dying(LocalRun):
             async def answers(self) -> bool:
                 return True
 
@@ -158,7 +164,9 @@ async def test_a_run_whose_sockets_cannot_be_reached_is_told_and_ended_through_i
         assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
         assert capsys.readouterr().out == f"{run.directory.name} has ended; last checkpoint: none\n"
         assert await run.ended() is None
-        assert {event.fields.get("reason") async for event in run.events()} >= {"asked to from outside"}
+        assert {event.fields.get("reason") async for event in run.events()} >= {
+            "asked to from outside"
+        }
         address.with_suffix(".away").unlink(missing_ok=True)
     assert list(tmp_path.glob(".up-*")) == []  # noqa: ASYNC240
 
@@ -176,16 +184,22 @@ def test_an_up_that_is_stopped_and_cannot_be_reached_is_named_and_keeps_nobody_w
         up = process.stdout.readline().strip()
         Identity.new("exp", 1.0, up=up).write(run)
         process.send_signal(signal.SIGSTOP)
-        told = f"does not answer: its `up`, process {process.pid} on {os.uname().nodename}, gives no sign of life"
+        told = (
+            f"does not answer: its `up`, process {process.pid} on {os.uname().nodename}, "
+            "gives no sign of life"
+        )
         with pytest.raises(ConvoyError, match=told):
-            asyncio.run(end(Here(run), now=False))
+            asyncio.run(end(LocalRun(run), now=False))
         assert wish_of(tmp_path, up) is None, "what was not heard is not wished any more"
         process.kill()
 
 
 @pytest.mark.parametrize("command", [["down"], ["save"], ["scale", "--workers", "2"]])
 def test_a_run_of_a_host_that_is_silent_is_told_and_no_command_says_that_it_was_done(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (run := tmp_path / "runs" / "a").mkdir(parents=True)
@@ -202,7 +216,10 @@ def test_a_run_of_a_host_that_is_silent_is_told_and_no_command_says_that_it_was_
     assert main(command) != 0
     told = capsys.readouterr().err
     if command == ["down"]:
-        assert "whether the run a is over is known on its host only; if that host is gone for good, remove " in told
+        assert (
+            "whether the run a is over is known on its host only; if that host is gone "
+            "for good, remove "
+        ) in told
         assert str(Path("runs") / lock.name) in told
     assert [path.name for path in run.parent.glob(".up-*")] == [lock.name]
 
@@ -214,7 +231,9 @@ def test_an_up_that_has_no_run_directory_yet_is_starting_and_its_folder_is_not_t
     with UpLock(Path("runs"), print) as one, UpLock(Path("runs"), print) as two:
         assert main(["ps"]) == 0
         told = sorted(capsys.readouterr().out.splitlines())
-        assert [line.split()[:3] for line in told] == sorted(["up", lock.up, "starting"] for lock in (one, two))
+        assert [line.split()[:3] for line in told] == sorted(
+            ["up", lock.up, "starting"] for lock in (one, two)
+        )
         assert main(["status"]) == 2
         assert "found no run there" in capsys.readouterr().err
 
@@ -264,7 +283,7 @@ async def test_what_is_wished_beside_the_lock_while_presets_are_tried_ends_that_
         directory = RunDirectory(tmp_path, "exp", up=lock.up)
         lock.says(CHOOSING, directory.path.name)
         console = RunConsole(Console(file=io.StringIO()), live=False)
-        settled = asyncio.create_task(up._settled(Trying(), directory, console, lock))  # type: ignore[arg-type]
+        settled = asyncio.create_task(up_runs._settled(Trying(), directory, console, lock))  # type: ignore[arg-type]
         await asyncio.to_thread(ask_to_end, tmp_path, lock.up, now=False)
         assert await asyncio.wait_for(settled, 20) == ("as it was", 0)
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
@@ -314,18 +333,32 @@ async def _until(said: Callable[[], bool]) -> None:
 # -- which run is the newest, whatever zone its `up` had
 
 
-def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earlier_hour(tmp_path: Path) -> None:
-    """In the hour that comes twice in autumn, and where a container and its host have different zones."""
+def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earlier_hour(
+    tmp_path: Path,
+) -> None:
+    """In the hour that comes twice in autumn, and where a container and its host have different
+    zones."""
     (tmp_path / "cluster.toml").write_text(
-        '[train]\nmax_iter = 40\nkernels = "numpy"\n[train.strategy]\npreset = "single"\nworkers = 1\n'
+        '[train]\nmax_iter = 40\nkernels = "numpy"\n[train.strategy]\npreset = '
+        '"single"\nworkers = 1\n'
         "[checkpoint]\nseconds = 0\n"
     )
     (tmp_path / "exp").mkdir()  # a folder that is called as the run, and is not one
-    for zone, iterations, more in (("XXX-2", 2, []), ("XXX-1", 3, []), ("XXX-1", 4, ["--resume", "exp"])):
+    for zone, iterations, more in (
+        ("XXX-2", 2, []),
+        ("XXX-1", 3, []),
+        ("XXX-1", 4, ["--resume", "exp"]),
+    ):
         done = subprocess.run(
-            runtime_command("up", "--set", f"train.max_iter={iterations}", "--set", "run.name=exp", *more),
-            cwd=tmp_path, env={**environment(), "TZ": zone}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            runtime_command(
+                "up", "--set", f"train.max_iter={iterations}", "--set", "run.name=exp", *more
+            ),
+            cwd=tmp_path,
+            env={**environment(), "TZ": zone},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
     assert "checkpoint-0000003.safetensors: iteration 3\n" in done.stdout
 
@@ -333,5 +366,5 @@ def test_resume_takes_the_run_that_began_last_also_where_its_name_is_of_an_earli
 async def test_status_says_when_a_run_began_not_when_its_folder_is_called(tmp_path: Path) -> None:
     (run := tmp_path / "20010101-000000-exp").mkdir()
     Identity.new("exp", 1_700_000_000.5).write(run)
-    found = await standing(Here(run))
+    found = await run_status(LocalRun(run))
     assert found["since"] == 1_700_000_000.5 and found["id"]

@@ -1,4 +1,5 @@
-"""Presets whose workers compute the whole net: what they compute, what travels, where it lies, how stale it is."""
+"""Presets whose workers compute the whole net: what they compute, what travels, where it lies, how
+stale it is."""
 
 from __future__ import annotations
 
@@ -26,7 +27,13 @@ Log = list[tuple[str, str, Any]]
 
 
 def laid_out(
-    directory: Path, preset: str, *, servers: int | None = None, train_lines: str = "", more: str = "", **options: Any
+    directory: Path,
+    preset: str,
+    *,
+    servers: int | None = None,
+    train_lines: str = "",
+    more: str = "",
+    **options: Any,
 ) -> Path:
     """As `configure`, with a number of servers and further lines of [train]."""
     cluster = configure(directory, preset, more=more, **options)
@@ -79,23 +86,28 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 @pytest.mark.few("[mxnet-sync-3-2]", "[singa-2-3]")
 @pytest.mark.parametrize("workers", [2, 3, 4])
 @pytest.mark.parametrize(
-    ("preset", "servers"), [("mxnet-sync", None), ("mxnet-sync", 3), ("parameter-server", None), ("singa", 2)]
+    ("preset", "servers"),
+    [("mxnet-sync", None), ("mxnet-sync", 3), ("parameter-server", None), ("singa", 2)],
 )
 def test_one_group_equals_single_in_every_parameter_after_10_iterations(
     tmp_path: Path, single: Simulated, preset: str, servers: int | None, workers: int
 ) -> None:
     distributed = train(laid_out(tmp_path, preset, servers=servers, workers=workers))
     assert_equal(distributed, single)
-    assert distributed.losses() == pytest.approx(single.losses(), rel=1e-4)  # of the whole batch, not of a part
+    # of the whole batch, not of a part
+    assert distributed.losses() == pytest.approx(single.losses(), rel=1e-4)
 
 
 @pytest.mark.few("[mxnet-async]")
 @pytest.mark.parametrize("preset", ["mxnet-sync", "mxnet-async", "singa", "distbelief"])
-def test_one_worker_with_two_servers_has_the_bits_of_single(tmp_path: Path, single: Simulated, preset: str) -> None:
+def test_one_worker_with_two_servers_has_the_bits_of_single(
+    tmp_path: Path, single: Simulated, preset: str
+) -> None:
     assert_equal(train(laid_out(tmp_path, preset, servers=2)), single, largest=0.0)
 
 
-# Two iterations: in the fourth some maximum of the pooling is another one, whatever the preset, and that is no rounding
+# Two iterations: in the fourth some maximum of the pooling is another one, whatever the preset, and
+# that is no rounding
 CIFAR = """
 [train]
 net = "cifar10_full"
@@ -133,7 +145,9 @@ def test_a_net_with_local_response_normalisation_equals_single_on_photographs(
 
 @pytest.mark.few("[3]")
 @pytest.mark.parametrize("servers", [1, 3])
-def test_a_synchronous_run_repeats_itself_to_the_last_bit_whatever_the_timing(tmp_path: Path, servers: int) -> None:
+def test_a_synchronous_run_repeats_itself_to_the_last_bit_whatever_the_timing(
+    tmp_path: Path, servers: int
+) -> None:
     delays = np.random.default_rng(0)
     first = train(laid_out(tmp_path / "a", "mxnet-sync", servers=servers, workers=3, iterations=5))
     second = train(
@@ -141,13 +155,17 @@ def test_a_synchronous_run_repeats_itself_to_the_last_bit_whatever_the_timing(tm
         service_time=lambda actor, label: float(delays.exponential(0.01)),
         network=InprocNetwork(latency=0.001, bytes_per_second=1e8),
     )
-    assert all(second.arrays[name].tobytes() == array.tobytes() for name, array in first.arrays.items())
+    assert all(
+        second.arrays[name].tobytes() == array.tobytes() for name, array in first.arrays.items()
+    )
 
 
 # -- what a solver and a file of parameters ask for
 
 
-def test_checkpoints_of_sharded_servers_and_of_one_worker_stand_in_for_each_other(tmp_path: Path) -> None:
+def test_checkpoints_of_sharded_servers_and_of_one_worker_stand_in_for_each_other(
+    tmp_path: Path,
+) -> None:
     whole = train(configure(tmp_path / "whole", "single", iterations=8))
     train(configure(tmp_path / "single", "single", iterations=5))
     train(laid_out(tmp_path / "mxnet-sync", "mxnet-sync", servers=3, workers=2, iterations=5))
@@ -155,7 +173,12 @@ def test_checkpoints_of_sharded_servers_and_of_one_worker_stand_in_for_each_othe
         resume = f'resume = "../{first}/checkpoint-0000005.safetensors"\n'
         servers, workers = (3, 2) if then == "mxnet-sync" else (None, 1)
         cluster = laid_out(
-            tmp_path / f"then-{then}", then, servers=servers, workers=workers, iterations=8, train_lines=resume
+            tmp_path / f"then-{then}",
+            then,
+            servers=servers,
+            workers=workers,
+            iterations=8,
+            train_lines=resume,
         )
         rest = train(cluster)
         assert rest.losses() == pytest.approx(whole.losses()[5:], rel=1e-4)
@@ -176,11 +199,21 @@ def test_iter_size_and_momentum_are_those_of_single(tmp_path: Path) -> None:
 def test_first_weights_of_some_layers_reach_the_servers_that_hold_them(tmp_path: Path) -> None:
     start = train(configure(tmp_path / "start", "single", iterations=1, seed=5)).arrays
     file = tmp_path / "some.safetensors"
-    checkpoint.save(file, {name: start[name] for name in ("conv1.0", "conv1.1", "ip1.0", "ip1.1")}, {"net": "LeNet"})
+    checkpoint.save(
+        file,
+        {name: start[name] for name in ("conv1.0", "conv1.1", "ip1.0", "ip1.1")},
+        {"net": "LeNet"},
+    )
     runs = []
     for preset, servers in (("single", None), ("mxnet-sync", 4)):
         lines = 'weights = "../some.safetensors"\n'
-        runs.append(train(laid_out(tmp_path / preset, preset, servers=servers, iterations=2, train_lines=lines)))
+        runs.append(
+            train(
+                laid_out(
+                    tmp_path / preset, preset, servers=servers, iterations=2, train_lines=lines
+                )
+            )
+        )
     assert_equal(runs[1], runs[0])
     assert runs[0].losses() != train(configure(tmp_path / "fresh", "single", iterations=2)).losses()
 
@@ -189,7 +222,9 @@ def test_first_weights_of_some_layers_reach_the_servers_that_hold_them(tmp_path:
 def test_weights_for_no_layer_of_the_net_are_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint.save(tmp_path / "other.safetensors", {"fc.0": np.zeros((2, 2), np.float32)}, {"net": "other"})
+    checkpoint.save(
+        tmp_path / "other.safetensors", {"fc.0": np.zeros((2, 2), np.float32)}, {"net": "other"}
+    )
     cluster = laid_out(tmp_path, "mxnet-sync", train_lines='weights = "other.safetensors"\n')
     done = run_up(cluster)
     assert done.returncode == 2
@@ -202,7 +237,9 @@ def test_weights_for_no_layer_of_the_net_are_refused_before_anything_starts(
 
 def test_the_layers_lie_on_the_servers_as_evenly_as_whole_layers_allow(tmp_path: Path) -> None:
     topology = planned(laid_out(tmp_path, "mxnet-async", servers=3, workers=2))
-    held = {actor.name: actor.options.layers for actor in topology.actors if actor.role == "conv_model"}
+    held = {
+        actor.name: actor.options.layers for actor in topology.actors if actor.role == "conv_model"
+    }
     assert held == {"model-0": ("ip1",), "model-1": ("conv2",), "model-2": ("conv1", "ip2")}
 
 
@@ -216,7 +253,11 @@ def test_every_layer_is_pulled_from_and_pushed_to_the_server_that_holds_it(
     servers = [actor for actor in planned(cluster).actors if actor.role == "conv_model"]
     home = {layer: actor.name for actor in servers for layer in actor.options.layers}
     pulls = Counter((to, said.layer) for _, to, said in told if isinstance(said, PullLayer))
-    pushes = {(to, said.layer) for _, to, said in told if isinstance(said, LayerGradient) and to in home.values()}
+    pushes = {
+        (to, said.layer)
+        for _, to, said in told
+        if isinstance(said, LayerGradient) and to in home.values()
+    }
     assert set(pulls) == {(home[layer], layer) for layer in LENET} == pushes
     members = {"mxnet-sync": 4, "singa": 2}.get(preset, 1)
     assert set(pulls.values()) == {4 * members}
@@ -246,7 +287,9 @@ def test_the_gradients_of_fc_layers_travel_where_the_fc_phase_is_not_merged_and_
     assert bytes_to(told, "model-0") == {layer: 4 * 4 * size for layer, size in LENET.items()}
     told.clear()
     train(configure(tmp_path / "adam", "adam", workers=2, groups=2, iterations=4))
-    assert bytes_to(told, "conv_model") == {layer: 4 * 4 * LENET[layer] for layer in ("conv1", "conv2")}
+    assert bytes_to(told, "conv_model") == {
+        layer: 4 * 4 * LENET[layer] for layer in ("conv1", "conv2")
+    }
 
 
 def test_each_group_of_singa_has_a_tree_to_each_server(tmp_path: Path, told: Log) -> None:
@@ -255,7 +298,8 @@ def test_each_group_of_singa_has_a_tree_to_each_server(tmp_path: Path, told: Log
     ways = {(sender, to) for sender, to, said in told if isinstance(said, LayerGradient)}
     for group in range(2):
         for server in range(2):
-            low, high = f"reducer-{server}-{2 * group}", f"reducer-{server}-{2 * group + 1}"
+            low = f"reducer-{server}-{2 * group}"
+            high = f"reducer-{server}-{2 * group + 1}"
             leaves = [f"conv-{group}-{rank}" for rank in range(3)]
             assert {(leaves[0], low), (leaves[1], low), (low, high), (leaves[2], high)} < ways
             assert (high, f"model-{server}") in ways
@@ -263,7 +307,9 @@ def test_each_group_of_singa_has_a_tree_to_each_server(tmp_path: Path, told: Log
 
 
 @pytest.mark.slow
-def test_gradients_have_the_formats_of_their_links_to_several_servers(tmp_path: Path, told: Log) -> None:
+def test_gradients_have_the_formats_of_their_links_to_several_servers(
+    tmp_path: Path, told: Log
+) -> None:
     links = '"conv-* -> reducer-*" = "one-bit"\n"reducer-* -> model-1" = "float16"\n'
     more = f'[train.gradients]\nformat = "bfloat16"\n[train.gradients.links]\n{links}'
     cluster = laid_out(tmp_path, "singa", servers=2, workers=4, groups=2, iterations=60, more=more)
@@ -286,8 +332,12 @@ def test_devices_are_given_to_workers_and_model_servers_by_pattern(tmp_path: Pat
     topology = planned(laid_out(tmp_path, "mxnet-async", servers=2, workers=2, train_lines=lines))
     devices = {actor.name: actor.options.job.device for actor in topology.actors}
     assert devices == {
-        "coordinator": "cpu", "model-0": "cpu", "model-1": "cuda:1", "conv-0-0": "cuda:0", "conv-1-0": "cpu",
-    }  # fmt: skip
+        "coordinator": "cpu",
+        "model-0": "cpu",
+        "model-1": "cuda:1",
+        "conv-0-0": "cuda:0",
+        "conv-1-0": "cpu",
+    }
 
 
 @pytest.mark.parametrize("preset", ["adam", "omnivore"])
@@ -314,7 +364,9 @@ def test_what_adams_workers_read_is_the_live_conv_model_and_no_version_of_it(
 
 def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], float]:
     """Exponential service times of the layers, as theory assumes; everything else is fast."""
-    return lambda actor, label: float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
+    return lambda actor, label: (
+        float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
+    )
 
 
 @pytest.mark.few("[singa-4-2-2]", "[mxnet-async-4-4-1]")
@@ -353,7 +405,8 @@ def test_staleness_is_g_minus_1_on_average(
 def test_servers_in_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")  # as the processes below: sums depend on how they are shared out
+    # as the processes below: sums depend on how they are shared out
+    monkeypatch.setenv("CONVOY_THREADS", "1")
     more = "[[machine]]\nthreads = 1\n"
     options = {"servers": 2, "workers": 2, "iterations": 5, "more": more}
     simulated = train(laid_out(tmp_path / "sim", "mxnet-sync", **options))
@@ -365,11 +418,15 @@ def test_servers_in_real_processes_have_the_bits_of_the_simulation(
     assert logs == {"coordinator", "model-0", "model-1", "conv-0-0", "conv-0-1"}
     arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
     assert arrays.keys() == simulated.arrays.keys()
-    assert all(arrays[name].tobytes() == array.tobytes() for name, array in simulated.arrays.items())
+    assert all(
+        arrays[name].tobytes() == array.tobytes() for name, array in simulated.arrays.items()
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "workers", "groups"), [("distbelief", 3, 3), ("singa", 4, 2), ("adam", 3, 3)])
+@pytest.mark.parametrize(
+    ("preset", "workers", "groups"), [("distbelief", 3, 3), ("singa", 4, 2), ("adam", 3, 3)]
+)
 def test_asynchronous_groups_in_real_processes_learn_with_staleness_g_minus_1(
     tmp_path: Path, preset: str, workers: int, groups: int
 ) -> None:

@@ -1,4 +1,5 @@
-"""A run that is held, tried with other groups and rates, and released: what comes out is as if nobody had tried."""
+"""A run that is held, tried with other groups and rates, and released: what comes out is as if
+nobody had tried."""
 
 from __future__ import annotations
 
@@ -15,18 +16,33 @@ from tests.support import ROOT, Simulated, configure, train
 
 ITERATIONS = 12
 PRESETS = (
-    "single", "sync", "mxnet-sync", "replicas", "firecaffe", "parameter-server", "host-accumulate", "one-weird-trick",
+    "single",
+    "sync",
+    "mxnet-sync",
+    "replicas",
+    "firecaffe",
+    "parameter-server",
+    "host-accumulate",
+    "one-weird-trick",
     "local-fc-shards",
-)  # fmt: skip
+)
 
 
 @pytest.mark.few("[sync]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(tmp_path: Path, preset: str) -> None:
+def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(
+    tmp_path: Path, preset: str
+) -> None:
     apart = tmp_path / "apart"
     plain = train(configure(apart, preset, workers=2, iterations=ITERATIONS))
-    probes = ({"iterations": 3}, {"iterations": 4, "base_lr": 0.05, "momentum": 0.5}, {"iterations": 3})
-    found = tried(configure(tmp_path / "tried", preset, workers=2, iterations=ITERATIONS), asks(*probes))
+    probes = (
+        {"iterations": 3},
+        {"iterations": 4, "base_lr": 0.05, "momentum": 0.5},
+        {"iterations": 3},
+    )
+    found = tried(
+        configure(tmp_path / "tried", preset, workers=2, iterations=ITERATIONS), asks(*probes)
+    )
     same(found, plain)
     (held,) = found.journal.of("hold")
     at = held["iteration"]
@@ -40,10 +56,18 @@ def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(tmp_pat
 
 @pytest.mark.few("[sync]")
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_probe_that_is_kept_is_training_and_uses_no_sample_twice(tmp_path: Path, preset: str) -> None:
+def test_a_probe_that_is_kept_is_training_and_uses_no_sample_twice(
+    tmp_path: Path, preset: str
+) -> None:
     plain = train(configure(tmp_path / "apart", preset, workers=2, iterations=ITERATIONS))
-    probes = ({"iterations": 3, "kept": True}, {"iterations": 3, "base_lr": 0.05}, {"iterations": 2, "kept": True})
-    found = tried(configure(tmp_path / "tried", preset, workers=2, iterations=ITERATIONS), asks(*probes))
+    probes = (
+        {"iterations": 3, "kept": True},
+        {"iterations": 3, "base_lr": 0.05},
+        {"iterations": 2, "kept": True},
+    )
+    found = tried(
+        configure(tmp_path / "tried", preset, workers=2, iterations=ITERATIONS), asks(*probes)
+    )
     same(found, plain)
     at = found.journal.of("hold")[0]["iteration"]
     first, between, second = found.journal.of("probe")
@@ -54,7 +78,12 @@ def test_a_probe_that_is_kept_is_training_and_uses_no_sample_twice(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "probe", [{"iterations": 5, "base_lr": 3.0}, {"iterations": 4, "base_lr": 1e6}, {"iterations": ITERATIONS}]
+    "probe",
+    [
+        {"iterations": 5, "base_lr": 3.0},
+        {"iterations": 4, "base_lr": 1e6},
+        {"iterations": ITERATIONS},
+    ],
 )
 def test_a_probe_whose_loss_rises_or_that_would_outlast_the_run_is_not_kept(
     tmp_path: Path, probe: dict[str, Any]
@@ -72,16 +101,30 @@ def test_the_pace_of_a_probe_is_that_of_its_later_half_between_two_turns_of_all_
     assert pace([9.0, 9.0, 9.0], 2) == pace([], 1) == 0.0
 
 
-PROBES = ({"iterations": 3, "base_lr": 0.05}, {"iterations": 5, "momentum": 0.0}, {"iterations": 4, "groups": 4})
+PROBES = (
+    {"iterations": 3, "base_lr": 0.05},
+    {"iterations": 5, "momentum": 0.0},
+    {"iterations": 4, "groups": 4},
+)
 CODED = '[train.gradients]\nformat = "{}"\n'
 OTHERS = {
     "one-bit": ("sync", CODED.format("one-bit"), "train.strategy.live=true"),
-    "one-bit in a tree": ("singa", CODED.format("one-bit"), "train.strategy.live=true", "train.strategy.fan_in=3"),
+    "one-bit in a tree": (
+        "singa",
+        CODED.format("one-bit"),
+        "train.strategy.live=true",
+        "train.strategy.fan_in=3",
+    ),
     "threshold": (
         "mxnet-sync",
         CODED.format("threshold") + "tau = 0.001\n",
     ),
-    "one-bit of groups": ("omnivore", CODED.format("one-bit"), "train.strategy.groups=2", "train.strategy.live=true"),
+    "one-bit of groups": (
+        "omnivore",
+        CODED.format("one-bit"),
+        "train.strategy.groups=2",
+        "train.strategy.live=true",
+    ),
     "groups": ("omnivore", "", "train.strategy.groups=2", "train.strategy.live=true"),
     "groups that race": ("adam", "", "train.strategy.groups=2"),
     "mxnet-async": ("mxnet-async", ""),
@@ -96,8 +139,8 @@ OTHERS = {
 @pytest.mark.few("[one-bit]")
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
-    """What senders keep of coarse gradients, when the next mean is due, who is how far and how fast: a hold without
-    probes is the same."""
+    """What senders keep of coarse gradients, when the next mean is due, who is how far and how
+    fast: a hold without probes is the same."""
     preset, more, *settings = OTHERS[name]
     live = "train.strategy.live=true" in settings
     probes = PROBES[: 3 if live else 2]
@@ -105,7 +148,9 @@ def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
     for kind, wanted in (("held", asks()), ("probed", asks(*probes))):
         cluster = configure(tmp_path / kind, preset, workers=4, iterations=ITERATIONS)
         cluster.write_text(cluster.read_text() + more)
-        found.append(tried(cluster, wanted, *settings, times=by_rank if name == "shares" else ten_ms))
+        found.append(
+            tried(cluster, wanted, *settings, times=by_rank if name == "shares" else ten_ms)
+        )
     same(*found)
     assert len(found[1].journal.of("probe")) == len(probes)
 
@@ -121,8 +166,12 @@ def zoo(net: str, *before: tuple[str, str]) -> str:
 
 
 @pytest.mark.few("[sync]")
-@pytest.mark.parametrize("preset", ["sync", "single", "mxnet-sync", "local-fc-shards", "one-weird-trick", "replicas"])
-def test_what_is_random_after_probes_is_as_if_there_had_been_none(tmp_path: Path, preset: str) -> None:
+@pytest.mark.parametrize(
+    "preset", ["sync", "single", "mxnet-sync", "local-fc-shards", "one-weird-trick", "replicas"]
+)
+def test_what_is_random_after_probes_is_as_if_there_had_been_none(
+    tmp_path: Path, preset: str
+) -> None:
     drop = 'layer {{ name: "drop {0}" type: "Dropout" bottom: "{0}" top: "{0}" }}'
     net = zoo("lenet", ("conv2", drop.format("pool1")), ("ip2", drop.format("ip1")))
     found = []
@@ -139,7 +188,9 @@ def test_what_is_random_after_probes_is_as_if_there_had_been_none(tmp_path: Path
 
 @pytest.mark.few("[sync]")
 @pytest.mark.parametrize("preset", ["sync", "singa", "single"])
-def test_a_run_that_resumes_another_has_its_learning_rate_after_probes_too(tmp_path: Path, preset: str) -> None:
+def test_a_run_that_resumes_another_has_its_learning_rate_after_probes_too(
+    tmp_path: Path, preset: str
+) -> None:
     first = tried(configure(tmp_path / "first", preset, workers=2, iterations=6), [])
     resume = f"train.resume={tmp_path / 'first' / first.journal.of('checkpoint')[-1]['file']}"
     found = []
@@ -153,13 +204,26 @@ def test_the_state_of_recurrent_layers_is_put_back(tmp_path: Path) -> None:
     """`cont` is always 1 here: the state of a pass is the first of the next."""
     ones = 'shape { dim: 8 dim: 8 } data_filler { type: "constant" value: 1 }'
     net = zoo(
-        "char_lstm", ("embed", f'layer {{ name: "ones" type: "DummyData" top: "ones" dummy_data_param {{ {ones} }} }}')
+        "char_lstm",
+        (
+            "embed",
+            (
+                f'layer {{ name: "ones" type: "DummyData" top: "ones" '
+                f"dummy_data_param {{ {ones} }} }}"
+            ),
+        ),
     )
-    for old, new in (("num_output: 256", "num_output: 8"), ('bottom: "cont"', 'bottom: "ones"'), ("dim: 64", "dim: 8")):
+    for old, new in (
+        ("num_output: 256", "num_output: 8"),
+        ('bottom: "cont"', 'bottom: "ones"'),
+        ("dim: 64", "dim: 8"),
+    ):
         net = net.replace(old, new)
     text = "".join(np.random.default_rng(1).choice(list("abcde"), 2000))
     data = '[train]\nnet = "net.prototxt"\nsolver = "solver.prototxt"\nprecision = "exact"\n'
-    data += '[train.data]\ntrain = {format = "text", source = "input.txt", streams = 8, length = 8}\n'
+    data += (
+        '[train.data]\ntrain = {format = "text", source = "input.txt", streams = 8, length = 8}\n'
+    )
     data += '[train.strategy]\npreset = "single"\n'
     found = []
     for kind, wanted in (("plain", []), ("tried", asks({"iterations": 3}))):
@@ -170,7 +234,9 @@ def test_the_state_of_recurrent_layers_is_put_back(tmp_path: Path) -> None:
     same(found[1], found[0])
 
 
-def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iterations(tmp_path: Path) -> None:
+def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iterations(
+    tmp_path: Path,
+) -> None:
     cluster = configure(tmp_path / "a", "sync", workers=4, iterations=ITERATIONS, more="")
     live = "train.strategy.live=true"
     plain = tried(cluster, [], live)
@@ -185,14 +251,18 @@ def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iteratio
 
 def test_a_probe_ends_after_its_seconds(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
-    found = tried(cluster, asks({"iterations": 1000, "seconds": 0.7}, {"iterations": 1000, "seconds": 1.4}))
+    found = tried(
+        cluster, asks({"iterations": 1000, "seconds": 0.7}, {"iterations": 1000, "seconds": 1.4})
+    )
     short, long = found.journal.of("probe")
     assert 0.7 <= short["seconds"] < 1.2
     assert 1.4 <= long["seconds"] < 1.9
     assert len(short["losses"]) < len(long["losses"]) < 1000
 
 
-def test_a_probe_that_diverges_is_cut_and_the_run_goes_on_from_the_model_before(tmp_path: Path) -> None:
+def test_a_probe_that_diverges_is_cut_and_the_run_goes_on_from_the_model_before(
+    tmp_path: Path,
+) -> None:
     plain = train(configure(tmp_path / "plain", "sync", workers=2, iterations=ITERATIONS))
     cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
     with np.errstate(all="ignore"):
@@ -207,7 +277,9 @@ def test_a_probe_that_diverges_is_cut_and_the_run_goes_on_from_the_model_before(
 
 def test_a_release_says_how_the_run_goes_on(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=4, iterations=ITERATIONS)
-    wanted = asks({"iterations": 2, "groups": 4}, release={"groups": 2, "momentum": 0.4, "base_lr": 0.02})
+    wanted = asks(
+        {"iterations": 2, "groups": 4}, release={"groups": 2, "momentum": 0.4, "base_lr": 0.02}
+    )
     found = tried(cluster, wanted, "train.strategy.live=true")
     (now,) = found.journal.of("regrouped")
     (held,) = found.journal.of("hold")
@@ -226,11 +298,16 @@ def by_iteration(run: Simulated) -> dict[str, float]:
     return {fields["iteration"]: fields["loss"] for fields in run.journal.of("progress")}
 
 
-# Of those above one of each kind: what is put back is the same. Whose turn it is among groups, and what was found out
-# about how fast workers are, stay as they are, so "one-bit of groups" and "shares" end with other numbers.
+# Of those above one of each kind: what is put back is the same. Whose turn it is among groups, and
+# what was found out about how fast workers are, stay as they are, so "one-bit of groups" and
+# "shares" end with other numbers.
 @pytest.mark.few("[sync]")
-@pytest.mark.parametrize("name", ["sync", "single", "replicas", "local-fc-shards", "one-bit", "groups", "sparknet"])
-def test_training_that_diverges_while_it_is_watched_goes_back_and_leaves_no_trace(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["sync", "single", "replicas", "local-fc-shards", "one-bit", "groups", "sparknet"]
+)
+def test_training_that_diverges_while_it_is_watched_goes_back_and_leaves_no_trace(
+    tmp_path: Path, name: str
+) -> None:
     preset, more, *settings = OTHERS.get(name, (name, ""))
     found = []
     for kind, wanted in (("held", asks()), ("fell", [{"what": "hold"}, WILD, TAME])):
@@ -245,21 +322,33 @@ def test_training_that_diverges_while_it_is_watched_goes_back_and_leaves_no_trac
     wild, tame = fell.journal.of("release")
     assert wild["diverged"]
     assert 1 <= wild["iterations"] <= ITERATIONS
-    assert tame == {"iterations": min(10, ITERATIONS - fell.journal.of("hold")[0]["iteration"]), "diverged": False}
+    assert tame == {
+        "iterations": min(10, ITERATIONS - fell.journal.of("hold")[0]["iteration"]),
+        "diverged": False,
+    }
 
 
-def test_what_is_watched_goes_back_as_soon_as_it_is_far_worse_than_an_untrained_model(tmp_path: Path) -> None:
-    """At this rate the loss is above 70 in the next iteration, and above ten times that of an untrained model for the
-    mean of ten iterations three iterations later."""
+def test_what_is_watched_goes_back_as_soon_as_it_is_far_worse_than_an_untrained_model(
+    tmp_path: Path,
+) -> None:
+    """At this rate the loss is above 70 in the next iteration, and above ten times that of an
+    untrained model for the mean of ten iterations three iterations later."""
     cluster = configure(tmp_path, "sync", workers=2, iterations=40)
-    found = tried(cluster, [{"what": "hold"}, {"what": "release", "base_lr": 0.08, "watched": 39}, TAME])
+    found = tried(
+        cluster, [{"what": "hold"}, {"what": "release", "base_lr": 0.08, "watched": 39}, TAME]
+    )
     assert found.journal.of("release")[0]["diverged"]
     assert max(fields["loss"] for fields in found.journal.of("progress")) < 40
 
 
 def test_a_release_is_answered_when_nobody_watches_any_longer(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
-    wanted = [{"what": "hold"}, {"what": "release", "watched": 3}, {"what": "hold"}, {"what": "release"}]
+    wanted = [
+        {"what": "hold"},
+        {"what": "release", "watched": 3},
+        {"what": "hold"},
+        {"what": "release"},
+    ]
     found = tried(cluster, wanted)
     first, second = found.journal.of("hold")
     assert second["iteration"] >= first["iteration"] + 3
@@ -268,7 +357,12 @@ def test_a_release_is_answered_when_nobody_watches_any_longer(tmp_path: Path) ->
 
 def test_a_run_that_diverges_when_nobody_watches_any_longer_ends(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
-    wanted = [{"what": "hold"}, {"what": "release", "watched": 2}, {"what": "hold"}, {**WILD, "watched": 0}]
+    wanted = [
+        {"what": "hold"},
+        {"what": "release", "watched": 2},
+        {"what": "hold"},
+        {**WILD, "watched": 0},
+    ]
     with np.errstate(all="ignore"), pytest.raises(ProgramFailed, match="training diverged"):
         tried(cluster, wanted)
 
@@ -289,7 +383,9 @@ def test_a_run_that_is_held_can_end_too(tmp_path: Path) -> None:
     cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
     found = tried(cluster, [{"what": "hold"}], ends=2.0)
     (held,) = found.journal.of("hold")
-    same(found, train(configure(tmp_path / "plain", "sync", workers=2, iterations=held["iteration"])))
+    same(
+        found, train(configure(tmp_path / "plain", "sync", workers=2, iterations=held["iteration"]))
+    )
 
 
 def test_a_run_that_has_no_more_to_do_refuses_to_be_held(tmp_path: Path) -> None:
@@ -303,7 +399,10 @@ def test_what_cannot_be_is_refused_in_words_and_changes_nothing(tmp_path: Path) 
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"what": "probe", "iterations": 0}, "found a probe of 0 iterations, expected at least 1"),
         ({"what": "probe", "iterations": 1, "groups": 3}, "this run was not prepared for it"),
-        ({"what": "probe", "iterations": 1, "base_lr": float("inf")}, "found base_lr inf, expected a finite number"),
+        (
+            {"what": "probe", "iterations": 1, "base_lr": float("inf")},
+            ("found base_lr inf, expected a finite number"),
+        ),
         ({"what": "hold"}, "is 'held', it may come in 'going on'"),
         ({"what": "release", "momentum": 1.5}, "momentum"),
     ]
@@ -312,5 +411,8 @@ def test_what_cannot_be_is_refused_in_words_and_changes_nothing(tmp_path: Path) 
     same(found, plain)
     for refused, (_, why) in zip(found.journal.of("refused"), wrong, strict=True):
         assert why in refused["reason"]
-    early = tried(configure(tmp_path / "early", "sync", workers=2, iterations=2), [{"what": "probe", "iterations": 1}])
+    early = tried(
+        configure(tmp_path / "early", "sync", workers=2, iterations=2),
+        [{"what": "probe", "iterations": 1}],
+    )
     assert "is 'going on', it may come in 'held'" in early.journal.of("refused")[0]["reason"]

@@ -1,4 +1,5 @@
-"""The runtime is a runtime: a program that knows nothing of nets runs on it, by the same commands."""
+"""The runtime is a runtime: a program that knows nothing of nets runs on it, by the same
+commands."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def test_word_count_in_four_processes_counts_as_python_does(tmp_path: Path) -> N
     assert len(list((run_directory(cluster) / "logs").iterdir())) == 4
 
 
-def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_program(tmp_path: Path) -> None:
+def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_program(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "family.py").write_text(
         """
 import os, sys
@@ -60,7 +63,8 @@ def plan(config, options):
     born = events(run_directory(cluster), "born")
     assert born
     assert all(event["preloaded"] == [event["parent"]] for event in born)
-    assert all((event["looked_up"], event["later"]) == (1, []) for event in born)  # by `up`, for all
+    # by `up`, for all
+    assert all((event["looked_up"], event["later"]) == (1, []) for event in born)
 
 
 PINNED = """
@@ -102,19 +106,28 @@ def test_pinned_processes_have_the_first_cores_in_order(
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        ('threads = 2\npin = ["w-*"]', "expected at most 2 cores' threads, found 4: w-0 (2), w-1 (2)"),
+        (
+            'threads = 2\npin = ["w-*"]',
+            ("expected at most 2 cores' threads, found 4: w-0 (2), w-1 (2)"),
+        ),
         ('pin = ["v-*"]', "'v-*' fits no actor on machine 'local'; there are lead, w-0, w-1"),
     ],
 )
 def test_what_cannot_be_pinned_is_said_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: str, told: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    machine: str,
+    told: str,
 ) -> None:
     assert check_pinned(tmp_path, monkeypatch, machine) == 2
     line = 2 + machine.count("\n") + 1
     assert capsys.readouterr().err.splitlines() == [f"cluster.toml:{line}: machine[0].pin: {told}"]
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on cores here")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason=("processes cannot be kept on cores here")
+)
 def test_all_threads_of_a_pinned_process_stay_on_its_core(tmp_path: Path) -> None:
     (tmp_path / "pinned.py").write_text(PINNED)
     cluster = tmp_path / "cluster.toml"
@@ -123,13 +136,17 @@ def test_all_threads_of_a_pinned_process_stay_on_its_core(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     cores = {event["who"]: event["cores"] for event in events(run_directory(cluster), "lives")}
     assert cores["lead"] == sorted(os.sched_getaffinity(0))[:1]
-    assert all(found == sorted(os.sched_getaffinity(0)) for who, found in cores.items() if who != "lead")
+    assert all(
+        found == sorted(os.sched_getaffinity(0)) for who, found in cores.items() if who != "lead"
+    )
 
 
 def test_the_word_count_is_under_60_lines_and_imports_no_nets() -> None:
     source = (ROOT / "examples" / "wordcount.py").read_text()
     assert len(source.splitlines()) < 60
-    imported = {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
+    imported = {
+        node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)
+    }
     assert not imported & {"roles", "nets", "ops"}
 
 

@@ -1,5 +1,5 @@
-"""Machines that are nodes of a Ray cluster: a real one of two nodes. Skipped where Ray is not installed: it is in no
-`dev` extra, since it is larger than all else together."""
+"""Machines that are nodes of a Ray cluster: a real one of two nodes. Skipped where Ray is not
+installed: it is in no `dev` extra, since it is larger than all else together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ import pytest
 
 from benchmarks.machines import Refused
 from tests.ray_cluster import Cluster, ray_cluster
-from tests.support import ROOT, configure, environment, events, run_directory, run_up, runtime_command, train
+from tests.support import (
+    ROOT,
+    configure,
+    environment,
+    events,
+    run_directory,
+    run_up,
+    runtime_command,
+    train,
+)
 
 pytest.importorskip("ray", reason="the package ray is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -40,12 +49,16 @@ def left(cluster: Cluster) -> list[str]:
     """Of the run, once Ray has noticed its end: living processes, folders, a placement group."""
     script = (
         "import ray, sys\nray.init(sys.argv[1], log_to_driver=False)\n"
-        "print([g['state'] for g in ray.util.placement_group_table().values() if g['state'] != 'REMOVED'])"
+        "print([g['state'] for g in ray.util.placement_group_table().values() if g['state'] "
+        "!= 'REMOVED'])"
     )
     deadline = time.monotonic() + 30
     while True:
         groups = subprocess.run(
-            [*runtime_command()[:1], "-c", script, cluster.address], capture_output=True, text=True, check=True
+            [*runtime_command()[:1], "-c", script, cluster.address],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         found = [*cluster.left(), *([groups.stdout] if groups.stdout.strip() != "[]" else [])]
         if not found or time.monotonic() > deadline:
@@ -61,7 +74,13 @@ def test_a_run_on_a_ray_cluster_has_the_numbers_of_one_process_and_leaves_nothin
     address = cluster.address if way == "node" else cluster.clients
     tables = cluster.tables(f'ray = {{ address = "{address}" }}\naddress = "{cluster.host}"')
     path = configure(
-        tmp_path / "far", "sync", workers=2, iterations=iterations, batch=64, test=way == "node", more=tables
+        tmp_path / "far",
+        "sync",
+        workers=2,
+        iterations=iterations,
+        batch=64,
+        test=way == "node",
+        more=tables,
     )
     path.write_text(path.read_text() + more)
     single = configure(tmp_path / "single", "single", iterations=3, batch=64)
@@ -75,24 +94,39 @@ def test_a_run_on_a_ray_cluster_has_the_numbers_of_one_process_and_leaves_nothin
         assert events(directory, "test")[-1]["accuracy"] >= 0.975
     assert left(cluster) == []
     keys = re.compile("[0-9a-f]{64} [0-9a-f]{64}")
-    kept = [*cluster.temporary.rglob("*.log"), *cluster.temporary.rglob("*.out"), *cluster.temporary.rglob("*.err")]
+    kept = [
+        *cluster.temporary.rglob("*.log"),
+        *cluster.temporary.rglob("*.out"),
+        *cluster.temporary.rglob("*.err"),
+    ]
     assert [
-        str(file) for file in (*kept, directory / "logs" / "ray.log") if keys.search(file.read_text("latin1"))
+        str(file)
+        for file in (*kept, directory / "logs" / "ray.log")
+        if keys.search(file.read_text("latin1"))
     ] == []
 
 
-def test_room_that_never_comes_is_told_with_what_was_asked_and_what_there_is(tmp_path: Path, cluster: Cluster) -> None:
-    tables = cluster.tables(f'ray = {{ address = "{cluster.address}" }}\nstart_seconds = 20', cores=3)
+def test_room_that_never_comes_is_told_with_what_was_asked_and_what_there_is(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    tables = cluster.tables(
+        (f'ray = {{ address = "{cluster.address}" }}\nstart_seconds = 20'), cores=3
+    )
     done = run_up(configure(tmp_path, "sync", workers=2, iterations=3, more=tables))
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
-    assert "was not ready within 20 s: Ray has no room yet: asked for 2 of 3 CPU, each on a node of its own" in line
+    assert (
+        "was not ready within 20 s: Ray has no room yet: asked for 2 of 3 CPU, each on a "
+        "node of its own"
+    ) in line
     assert f"{cluster.host} has 1 CPU" in line and f"{cluster.far.address} has 1 CPU" in line
     assert left(cluster) == []
 
 
 def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path, cluster: Cluster) -> None:
-    tables = cluster.tables(f'ray = {{ address = "{cluster.host}:1" }}\nstart_seconds = 8\naddress = "{cluster.host}"')
+    tables = cluster.tables(
+        f'ray = {{ address = "{cluster.host}:1" }}\nstart_seconds = 8\naddress = "{cluster.host}"'
+    )
     done = run_up(configure(tmp_path, "sync", workers=2, iterations=3, more=tables))
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
@@ -117,10 +151,18 @@ def test_whoever_is_killed_in_a_run_on_ray_is_told_and_nothing_is_left(
         for line in up.stdout:
             if "iteration 3/" in line:
                 break
-        drivers = [int(pid) for pid in subprocess.check_output(["pgrep", "-P", str(up.pid)], text=True).split()]
-        driver = next(pid for pid in drivers if b"ray_driver" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        os.kill({"up": up.pid, "driver": driver, "raylet": cluster.far_raylet}[victim], signal.SIGKILL)
-        code, said = up.wait(60), up.stderr.read()
+        drivers = [
+            int(pid)
+            for pid in subprocess.check_output(["pgrep", "-P", str(up.pid)], text=True).split()
+        ]
+        driver = next(
+            pid for pid in drivers if b"ray_driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(
+            {"up": up.pid, "driver": driver, "raylet": cluster.far_raylet}[victim], signal.SIGKILL
+        )
+        code = up.wait(60)
+        said = up.stderr.read()
     if victim == "up":
         assert code == -signal.SIGKILL
     else:
@@ -133,4 +175,7 @@ def test_whoever_is_killed_in_a_run_on_ray_is_told_and_nothing_is_left(
 
 def test_ray_is_imported_by_its_driver_only() -> None:
     script = "import runtime.cluster.launchers.ray, sys; sys.exit('ray' in sys.modules)"
-    assert subprocess.run([*runtime_command()[:1], "-c", script], cwd=ROOT, check=False).returncode == 0
+    assert (
+        subprocess.run([*runtime_command()[:1], "-c", script], cwd=ROOT, check=False).returncode
+        == 0
+    )

@@ -1,4 +1,5 @@
-"""A real kubectl reads what is made for it. The server that it asks knows the names of kinds, and nothing else."""
+"""A real kubectl reads what is made for it. The server that it asks knows the names of kinds, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -28,12 +29,28 @@ PAGES = {
     "/api/v1": {
         "kind": "APIResourceList",
         "groupVersion": "v1",
-        "resources": [{"name": "secrets", "singularName": "", "namespaced": True, "kind": "Secret", "verbs": VERBS}],
+        "resources": [
+            {
+                "name": "secrets",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "Secret",
+                "verbs": VERBS,
+            }
+        ],
     },
     "/apis/jobset.x-k8s.io/v1alpha2": {
         "kind": "APIResourceList",
         "groupVersion": "jobset.x-k8s.io/v1alpha2",
-        "resources": [{"name": "jobsets", "singularName": "", "namespaced": True, "kind": "JobSet", "verbs": VERBS}],
+        "resources": [
+            {
+                "name": "jobsets",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "JobSet",
+                "verbs": VERBS,
+            }
+        ],
     },
 }
 
@@ -63,7 +80,11 @@ def test_kubectl_reads_the_objects_of_a_run_as_they_are_meant(tmp_path: Path) ->
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            words = ["kubectl", f"--server=http://127.0.0.1:{server.server_port}", f"--cache-dir={tmp_path}"]
+            words = [
+                "kubectl",
+                f"--server=http://127.0.0.1:{server.server_port}",
+                f"--cache-dir={tmp_path}",
+            ]
             words += ["create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-"]
             for thing in (made, key):
                 done = subprocess.run(
@@ -88,7 +109,12 @@ def test_a_cluster_that_kubectl_does_not_reach_is_told_in_a_line(tmp_path: Path)
     path = configure(tmp_path, "sync", workers=2, more=far())
     environ = environment() | {"KUBECONFIG": "/dev/null"}
     done = subprocess.run(
-        runtime_command("up", path.name), cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60
+        runtime_command("up", path.name),
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()

@@ -1,6 +1,8 @@
-"""The examples that train on real text and photographs: they plan, they learn, files and databases are the same data.
+"""The examples that train on real text and photographs: they plan, they learn, files and databases
+are the same data.
 
-The figures the recipes reach (minutes of training) are in their first comments; here only a few iterations run.
+The figures the recipes reach (minutes of training) are in their first comments; here only a few
+iterations run.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ EXAMPLES = ROOT / "examples"
 SHARED = ROOT.parent / "shared" / "data"
 TEXT = SHARED / "shakespeare" / "input.txt"
 PHOTOGRAPHS = SHARED / "imagenet-sample"
-needs_text = pytest.mark.skipif(not TEXT.is_file(), reason="shared/data/shakespeare is not beside this checkout")
+needs_text = pytest.mark.skipif(
+    not TEXT.is_file(), reason=("shared/data/shakespeare is not beside this checkout")
+)
 needs_photographs = pytest.mark.skipif(
     not PHOTOGRAPHS.is_dir(), reason="shared/data/imagenet-sample is not beside this checkout"
 )
@@ -33,7 +37,9 @@ def check(recipe: str, **sources: str) -> int:
 def recipe(directory: Path, name: str, max_iter: int, changes: dict[str, str]) -> Simulated:
     """Train a copy of a recipe for a few iterations; `changes` are made in its cluster.toml."""
     for file in EXAMPLES.glob(f"{name}*"):
-        (directory / file.name).write_text(file.read_text("utf-8").replace("display: 20", "display: 1"), "utf-8")
+        (directory / file.name).write_text(
+            file.read_text("utf-8").replace("display: 20", "display: 1"), "utf-8"
+        )
     cluster = directory / f"{name}.toml"
     text = cluster.read_text("utf-8").replace("[train]\n", f"[train]\nmax_iter = {max_iter}\n", 1)
     for old, new in changes.items():
@@ -44,15 +50,20 @@ def recipe(directory: Path, name: str, max_iter: int, changes: dict[str, str]) -
 
 
 @needs_text
-def test_the_character_recipe_plans_with_the_text_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_character_recipe_plans_with_the_text_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert check("char_lstm", **{"train.source": str(TEXT), "test.source": str(TEXT)}) == 0
     assert "2 actors in 2 processes" in capsys.readouterr().out
 
 
 @needs_photographs
-def test_the_photograph_recipe_plans_with_the_images_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_photograph_recipe_plans_with_the_images_elsewhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lists = {
-        f"{phase}.source": str(PHOTOGRAPHS / f"{name}.txt") for phase, name in (("train", "train"), ("test", "val"))
+        f"{phase}.source": str(PHOTOGRAPHS / f"{name}.txt")
+        for phase, name in (("train", "train"), ("test", "val"))
     }
     assert check("jpeg10", **lists) == 0
     assert "2 actors in 2 processes" in capsys.readouterr().out
@@ -72,7 +83,9 @@ def test_a_recipe_without_its_data_says_which_file_it_misses(
 
 @pytest.mark.slow
 @needs_text
-def test_the_character_recipe_learns_what_carries_over_to_text_it_never_read(tmp_path: Path) -> None:
+def test_the_character_recipe_learns_what_carries_over_to_text_it_never_read(
+    tmp_path: Path,
+) -> None:
     run = recipe(tmp_path, "char_lstm", 8, {"data/shakespeare/input.txt": str(TEXT)})
     first, last = (fields["loss"] for fields in run.journal.of("test"))
     assert first == pytest.approx(math.log(65), rel=0.01)  # 65 characters, all as likely
@@ -81,16 +94,27 @@ def test_the_character_recipe_learns_what_carries_over_to_text_it_never_read(tmp
 
 @pytest.mark.slow
 @needs_photographs
-def test_the_photograph_recipe_learns_and_a_database_of_its_images_gives_the_same_losses(tmp_path: Path) -> None:
+def test_the_photograph_recipe_learns_and_a_database_of_its_images_gives_the_same_losses(
+    tmp_path: Path,
+) -> None:
     photographs = {"data/jpeg10": str(PHOTOGRAPHS)}
-    files, database = tmp_path / "files", tmp_path / "database"
+    files = tmp_path / "files"
+    database = tmp_path / "database"
     for directory in (files, database):
         directory.mkdir()
     from_files = recipe(files, "jpeg10", 12, photographs)
-    assert from_files.journal.of("test")[-1]["loss"] < math.log(10) - 0.2  # ten classes, all as likely
+    # ten classes, all as likely
+    assert from_files.journal.of("test")[-1]["loss"] < math.log(10) - 0.2
     for name in ("train", "val"):
-        images_to_lmdb(PHOTOGRAPHS / f"{name}.txt", database / f"{name}_lmdb", new_height=64, new_width=64)
+        images_to_lmdb(
+            PHOTOGRAPHS / f"{name}.txt", database / f"{name}_lmdb", new_height=64, new_width=64
+        )
     size = ", new_height = 64, new_width = 64"
-    changes = {size: "", '"images"': '"lmdb"', "data/jpeg10/train.txt": "train_lmdb", "data/jpeg10/val.txt": "val_lmdb"}
+    changes = {
+        size: "",
+        '"images"': '"lmdb"',
+        "data/jpeg10/train.txt": "train_lmdb",
+        "data/jpeg10/val.txt": "val_lmdb",
+    }
     from_database = recipe(database, "jpeg10", 2, changes)
     assert from_database.losses()[0] == from_files.losses()[0]

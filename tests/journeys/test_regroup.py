@@ -1,4 +1,5 @@
-"""While a run goes on: other groups, other workers, other rates, without a sample lost or done twice."""
+"""While a run goes on: other groups, other workers, other rates, without a sample lost or done
+twice."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Meddler(Actor):
     """Asks the coordinator for one change after the other, at random times."""
 
     def __init__(self, *, wishes: list[Wish], seed: int = 1) -> None:
-        self._wishes, self._random = wishes, random.Random(seed)
+        self._wishes = wishes
+        self._random = random.Random(seed)
 
     async def run(self) -> None:
         for wish in self._wishes:
@@ -48,7 +50,9 @@ def meddled(cluster: Path, wishes: list[Wish], settings: list[str], seed: int = 
     """A run on virtual time, an iteration every 0.3 seconds or so, with a meddler in it."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
-    more = with_actor(plan(loaded.config, loaded.options), "meddler", {"wishes": wishes, "seed": seed})
+    more = with_actor(
+        plan(loaded.config, loaded.options), "meddler", {"wishes": wishes, "seed": seed}
+    )
     delays = random.Random(seed)
     return run_virtual(
         simulate(
@@ -78,7 +82,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[tuple[int, int]]]:
 def every_sample_once(read: dict[int, list[tuple[int, int]]], iterations: int, rows: int) -> None:
     assert sorted(read) == list(range(iterations))
     for ranges in read.values():
-        assert [row for low, high in sorted(ranges) for row in range(low, high)] == list(range(rows))
+        assert [row for low, high in sorted(ranges) for row in range(low, high)] == list(
+            range(rows)
+        )
 
 
 @pytest.mark.slow
@@ -94,7 +100,9 @@ def test_50_random_regroups_lose_no_sample_and_do_none_twice(
     cluster = configure(tmp_path, "omnivore", workers=8, groups=3, iterations=350, test=True)
     journal = meddled(cluster, wishes, LIVE)
     assert len(journal.of("granted")) == 50
-    assert [fields["groups"] for fields in journal.of("regrouped")] == [wish["groups"] for wish in wishes]
+    assert [fields["groups"] for fields in journal.of("regrouped")] == [
+        wish["groups"] for wish in wishes
+    ]
     every_sample_once(read, 350, 16)
     sizes = {len(ranges) for ranges in read.values()}
     assert len(sizes) >= 5  # groups of many sizes did train
@@ -145,7 +153,9 @@ def test_a_reproducible_run_has_the_same_bits_with_any_number_of_members(
 
 
 def test_without_it_the_bits_differ_so_the_comparison_means_something(tmp_path: Path) -> None:
-    one, two = (train(configure(tmp_path / str(n), "sync", workers=n, iterations=5)) for n in (1, 2))
+    one, two = (
+        train(configure(tmp_path / str(n), "sync", workers=n, iterations=5)) for n in (1, 2)
+    )
     assert any(one.arrays[name].tobytes() != two.arrays[name].tobytes() for name in one.arrays)
 
 
@@ -156,7 +166,9 @@ def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> 
     (changed,) = journal.of("regrouped")
     assert 0 < changed["iteration"] < 35
     arrays = _arrays(tmp_path, journal)
-    before = train(configure(tmp_path / "before", "sync", workers=2, iterations=changed["iteration"]))
+    before = train(
+        configure(tmp_path / "before", "sync", workers=2, iterations=changed["iteration"])
+    )
     for name, expected in before.arrays.items():
         if "history" not in name:
             assert arrays[name].tobytes() == expected.tobytes(), name
@@ -172,7 +184,9 @@ def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> 
         ({"momentum": float("-inf"), "groups": 2}, "found momentum -inf, expected a finite number"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(tmp_path: Path, wish: Wish, reason: str) -> None:
+def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(
+    tmp_path: Path, wish: Wish, reason: str
+) -> None:
     journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [wish], LIVE)
     (refused,) = journal.of("refused")
     assert reason in refused["reason"]
@@ -201,7 +215,9 @@ def test_a_wish_that_another_makes_impossible_is_refused_and_the_run_goes_on(
 
 def test_a_run_that_was_not_prepared_says_how_it_can_be(tmp_path: Path) -> None:
     journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [{"groups": 2}], [])
-    assert "was not prepared for it: train.strategy.live = true" in journal.of("refused")[0]["reason"]
+    assert ("was not prepared for it: train.strategy.live = true") in journal.of("refused")[0][
+        "reason"
+    ]
 
 
 def test_a_pipeline_trains_two_batches_on_each_machine(tmp_path: Path) -> None:
@@ -210,7 +226,10 @@ def test_a_pipeline_trains_two_batches_on_each_machine(tmp_path: Path) -> None:
     assert isinstance(loaded.options, Options)
     placement = place(plan(loaded.config, loaded.options), loaded.config)
     shared = {spec.name: spec.actors for spec in placement.processes if len(spec.actors) > 1}
-    assert shared == {"workers-0-0": ("conv-0-0", "conv-1-0"), "workers-0-1": ("conv-0-1", "conv-1-1")}
+    assert shared == {
+        "workers-0-0": ("conv-0-0", "conv-1-0"),
+        "workers-0-1": ("conv-0-1", "conv-1-1"),
+    }
     cluster.write_text(cluster.read_text() + "pipeline = 2\n")
     journal = train(cluster, service_time=lambda actor, label: 0.01).journal
     staleness = [fields["staleness"] for fields in journal.of("progress")]

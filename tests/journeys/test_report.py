@@ -1,4 +1,5 @@
-"""Reports of real runs: written by the command, served by `up` while it runs, looked at in a real browser."""
+"""Reports of real runs: written by the command, served by `up` while it runs, looked at in a real
+browser."""
 
 from __future__ import annotations
 
@@ -20,10 +21,19 @@ import pytest
 
 from runtime.page.live import EVERY, NICE, LivePage
 from tests.journeys.written_runs import BEGUN, ENDED, a_test, progress, run
-from tests.support import configure, environment, get, in_the_middle, run_directory, run_up, runtime_command
+from tests.support import (
+    configure,
+    environment,
+    get,
+    in_the_middle,
+    run_directory,
+    run_up,
+    runtime_command,
+)
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-# no window is narrower than 500 px: the page stands in a frame, which tells what was found where --dump-dom shows it
+# no window is narrower than 500 px: the page stands in a frame, which tells what was found where
+# --dump-dom shows it
 FRAME = """<!doctype html><body style="margin:0"><script>addEventListener("message", (told) => {
   document.body.dataset.found = encodeURIComponent(JSON.stringify(told.data)); });</script>
 <iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe></body>"""
@@ -42,17 +52,34 @@ PROBE = """<script>addEventListener("load", () => {
 
 def report(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        runtime_command("report", *arguments), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=100
+        runtime_command("report", *arguments),
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
 
 
 def looked_at(page: str, folder: Path) -> tuple[str, str]:
     """The page in a browser: the document as it is after it was loaded, what the console says."""
     assert BROWSER is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}"]
-    options += ["--window-size=1300,900", "--hide-scrollbars", "--virtual-time-budget=2000", "--enable-logging=stderr"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'browser'}",
+    ]
+    options += [
+        "--window-size=1300,900",
+        "--hide-scrollbars",
+        "--virtual-time-budget=2000",
+        "--enable-logging=stderr",
+    ]
     options += ["--dump-dom", "--disable-dev-shm-usage"]
-    done = subprocess.run([BROWSER, *options, page], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [BROWSER, *options, page], capture_output=True, text=True, timeout=100, check=False
+    )
     console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
     return done.stdout, console
 
@@ -79,7 +106,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(trained: Path) -> None:
+def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(
+    trained: Path,
+) -> None:
     done = report("-o", "r.html", cwd=trained)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "report     r.html\n"
@@ -107,7 +136,8 @@ def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(t
 def test_the_planned_bytes_of_each_link_stand_beside_those_that_came(trained: Path) -> None:
     report("-o", "r.html", cwd=trained)
     rows = re.findall(
-        r"<tr><td>([\w-]+)</td><td>([\w-]+)</td><td class=\"n\">([^<]*)</td>", (trained / "r.html").read_text()
+        (r"<tr><td>([\w-]+)</td><td>([\w-]+)</td><td " r"class=\"n\">([^<]*)</td>"),
+        (trained / "r.html").read_text(),
     )
     planned = {(sender, receiver): size for sender, receiver, size in rows}
     assert planned["conv-0-0", "fc_server"] not in ("", "?")
@@ -148,7 +178,9 @@ def waiting(url: str, wanted: str) -> str:
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of the report of a run that goes on, and `up`."""
-    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True, paced=True)
+    cluster = configure(
+        tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True, paced=True
+    )
     with in_the_middle(cluster) as (process, said):
         yield re.findall(r"http://\S+/report", said)[0], process
 
@@ -171,7 +203,11 @@ def test_while_a_run_goes_on_up_serves_its_report_and_leaves_nothing_of_it(
     assert process.stdout is not None
     process.stdout.read()
     assert process.wait() == 130
-    assert [path.name for path in run_directory(tmp_path / "cluster.toml").iterdir() if "report" in path.name] == []
+    assert [
+        path.name
+        for path in run_directory(tmp_path / "cluster.toml").iterdir()
+        if "report" in path.name
+    ] == []
 
 
 def asked(page: LivePage, host: str = "127.0.0.1:9", query: str = "") -> tuple[str, bytes]:
@@ -185,9 +221,9 @@ def asked(page: LivePage, host: str = "127.0.0.1:9", query: str = "") -> tuple[s
 def test_where_nobody_is_known_by_name_the_page_asks_for_its_token(tmp_path: Path) -> None:
     page = LivePage(run(tmp_path / "a", [BEGUN]), "roles", "secret", lambda: -1e9)
     assert page.query == "?token=secret"
-    assert [asked(page, query=query)[0] for query in ("", "token=", "token=secre", "token=secret2")] == [
-        "403 Forbidden"
-    ] * 4
+    assert [
+        asked(page, query=query)[0] for query in ("", "token=", "token=secre", "token=secret2")
+    ] == ["403 Forbidden"] * 4
     assert asked(page, query="token=secret")[0] == "200 OK"
     page.close()
 
@@ -233,7 +269,8 @@ def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-# `python -m runtime`, and what it took. What the system tells of a child's memory has the parent's in it.
+# `python -m runtime`, and what it took. What the system tells of a child's memory has the parent's
+# in it.
 MEASURED = """
 import os, sys
 from runtime.__main__ import command
@@ -249,10 +286,26 @@ def test_a_hundred_thousand_iterations_are_a_page_of_megabytes_within_seconds_an
     tmp_path: Path,
 ) -> None:
     """Seconds of processor time, so that others on the machine do not count."""
-    said = [BEGUN, *(progress(0.01 * n, n, 2 / n, staleness=n % 3, exposed_seconds=0.001) for n in range(1, 100_001))]
+    said = [
+        BEGUN,
+        *(
+            progress(0.01 * n, n, 2 / n, staleness=n % 3, exposed_seconds=0.001)
+            for n in range(1, 100_001)
+        ),
+    ]
     said += [a_test(10.0 * n, 1000 * n, 1 - 1 / (n + 1)) for n in range(1, 101)]
-    directory = run(tmp_path / "long", [*sorted(said, key=lambda one: one[0]), (*ENDED[:0], 2000.0, *ENDED[1:])])
-    command = [sys.executable, "-c", MEASURED, "report", str(directory), "-o", str(tmp_path / "r.html")]
+    directory = run(
+        tmp_path / "long", [*sorted(said, key=lambda one: one[0]), (*ENDED[:0], 2000.0, *ENDED[1:])]
+    )
+    command = [
+        sys.executable,
+        "-c",
+        MEASURED,
+        "report",
+        str(directory),
+        "-o",
+        str(tmp_path / "r.html"),
+    ]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     seconds, kilobytes = map(float, done.stdout.split()[-2:])
     assert seconds <= 10.0

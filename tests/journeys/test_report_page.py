@@ -18,10 +18,15 @@ from runtime.page.gantt import gantt
 from runtime.page.lineage import whole
 from runtime.page.page import page
 from runtime.page.series import thinned
-from runtime.page.times import times_of
+from runtime.page.time_shares import times_of
 from tests.journeys.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
 
-TRAINED = [BEGUN, *(progress(float(n), 10 * n, 1 / n) for n in range(1, 6)), a_test(5.5, 50, 0.9), ENDED]
+TRAINED = [
+    BEGUN,
+    *(progress(float(n), 10 * n, 1 / n) for n in range(1, 6)),
+    a_test(5.5, 50, 0.9),
+    ENDED,
+]
 
 
 def charts(text: str) -> list[dict[str, Any]]:
@@ -59,8 +64,11 @@ def test_a_spike_of_one_iteration_in_ten_thousand_is_in_the_curve() -> None:
 def test_loss_and_accuracy_stand_over_iterations_and_over_time(tmp_path: Path) -> None:
     text = report(run(tmp_path / "a", TRAINED))
     assert titles(text)[:4] == [
-        "Loss over iterations", "Loss over time", "Accuracy of tests over iterations", "Accuracy of tests over time",
-    ]  # fmt: skip
+        "Loss over iterations",
+        "Loss over time",
+        "Accuracy of tests over iterations",
+        "Accuracy of tests over time",
+    ]
     over_iterations, over_time, accuracy, _ = charts(text)[:4]
     training, test = over_iterations["curves"]
     assert (training["label"], training["xs"]) == ("training", [10, 20, 30, 40, 50])
@@ -88,11 +96,14 @@ def test_several_runs_are_curves_of_the_same_charts_with_their_names(tmp_path: P
         (TRAINED[:-1], True, "running"),
         (TRAINED[:1], True, "running"),
         ([], True, "starting"),
-        ([*TRAINED[:-1], (6.0, "coordinator", "finished", {"iterations": 50})], False, "finished"),  # an older version
+        # an older version
+        ([*TRAINED[:-1], (6.0, "coordinator", "finished", {"iterations": 50})], False, "finished"),
         ([BEGUN, (1.0, "coordinator", "stopping early", {"iteration": 40})], True, "stopping"),
     ],
 )
-def test_a_report_says_how_a_run_stands(tmp_path: Path, said: list[Any], lives: bool, state: str) -> None:
+def test_a_report_says_how_a_run_stands(
+    tmp_path: Path, said: list[Any], lives: bool, state: str
+) -> None:
     text = report(run(tmp_path / "a", said), lives=lives)
     assert f'<b class="state {state}">{state}</b>' in text
     assert ("was killed by SIGKILL" in text) is (state == "failed")
@@ -108,13 +119,23 @@ def test_damaged_lines_are_counted_and_the_first_is_shown(tmp_path: Path) -> Non
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
 
 
-def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began(tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began(
+    tmp_path: Path,
+) -> None:
     first = run(tmp_path / "first", TRAINED[:-1])  # until 50, after 5.5 s; killed
     resumed = {"iteration": 30, "checkpoint": str(first / "checkpoint-0000030.safetensors")}
-    again = [(0.2, "coordinator", "resumed", resumed), progress(1.0, 40, 0.01), progress(2.0, 50, 0.02)]
+    again = [
+        (0.2, "coordinator", "resumed", resumed),
+        progress(1.0, 40, 0.01),
+        progress(2.0, 50, 0.02),
+    ]
     second = run(tmp_path / "second", again)
     after = {"after": "second", "count": "restart 1 of 3"}  # it died before its first checkpoint
-    last = [(0.0, "supervisor", "restart", after), (0.1, "coordinator", "resumed", resumed), progress(1.5, 40, 0.5)]
+    last = [
+        (0.0, "supervisor", "restart", after),
+        (0.1, "coordinator", "resumed", resumed),
+        progress(1.5, 40, 0.5),
+    ]
     text = report(run(tmp_path / "third", [*last, ENDED]))
     over_iterations, over_time = (chart["curves"][0] for chart in charts(text)[:2])
     assert over_iterations["xs"] == [10, 20, 30, 40]
@@ -125,29 +146,48 @@ def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began
     assert "<dt>goes on from</dt><dd>first</dd>" in text
 
 
-def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_curves(tmp_path: Path) -> None:
+def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_curves(
+    tmp_path: Path,
+) -> None:
     handed = {"iterations": 50, "seconds": 5.0, "images_per_second": 4321.0, "checkpoint": "x"}
-    left = [(5.5, "coordinator", "handed over", handed), (5.5, "supervisor", "continued", {"in": "b", "from": "50"})]
+    left = [
+        (5.5, "coordinator", "handed over", handed),
+        (5.5, "supervisor", "continued", {"in": "b", "from": "50"}),
+    ]
     first = run(tmp_path / "a", [*TRAINED[:-1], *left, (6.0, "supervisor", "ended", {})])
     begun: list[Any] = [(0.0, "supervisor", "scaled", {"after": "a", "workers": 3})]
     resumed = {"iteration": 50, "checkpoint": str(first / "checkpoint-0000050.safetensors")}
-    second = run(tmp_path / "b", [*begun, (0.1, "coordinator", "resumed", resumed), progress(1.5, 60, 0.5)])
+    second = run(
+        tmp_path / "b", [*begun, (0.1, "coordinator", "resumed", resumed), progress(1.5, 60, 0.5)]
+    )
     text = report(first)
     assert '<b class="state continued">continued</b>' in text
     assert "4,321" in text
     assert "workers 3" in (text := report(second))
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50, 60]
-    assert "<dt>goes on from</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), "before it says where"
+    assert "<dt>goes on from</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), (
+        "before it says where"
+    )
 
 
 def test_a_run_whose_forerunner_is_gone_says_so(tmp_path: Path) -> None:
-    gone = {"iteration": 30, "checkpoint": str(tmp_path / "gone" / "checkpoint-0000030.safetensors")}
-    text = report(run(tmp_path / "a", [(0.2, "coordinator", "resumed", gone), progress(1.0, 40, 0.5)]))
+    gone = {
+        "iteration": 30,
+        "checkpoint": str(tmp_path / "gone" / "checkpoint-0000030.safetensors"),
+    }
+    text = report(
+        run(tmp_path / "a", [(0.2, "coordinator", "resumed", gone), progress(1.0, 40, 0.5)])
+    )
     assert "it goes on from gone, which is not there any more: its curves begin here" in text
 
 
 def test_iterations_that_were_undone_are_not_in_the_curves(tmp_path: Path) -> None:
-    said = [progress(1.0, 10, 1.0), progress(2.0, 20, 9.0), progress(3.0, 30, 99.0), progress(4.0, 20, 0.5)]
+    said = [
+        progress(1.0, 10, 1.0),
+        progress(2.0, 20, 9.0),
+        progress(3.0, 30, 99.0),
+        progress(4.0, 20, 0.5),
+    ]
     chart = charts(report(run(tmp_path / "a", said)))[0]["curves"][0]
     assert (chart["xs"], chart["ys"]) == ([10, 20], [1.0, 0.5])
 
@@ -169,7 +209,22 @@ def test_what_actors_say_is_text_and_no_html_or_formula(tmp_path: Path) -> None:
     assert text.count("</script>") == 1
 
 
-ODD = (None, "x", [], [1], {}, {"a": "b"}, float("nan"), float("inf"), -1, True, 10**400, -1e308, "1/x", "\x00")
+ODD = (
+    None,
+    "x",
+    [],
+    [1],
+    {},
+    {"a": "b"},
+    float("nan"),
+    float("inf"),
+    -1,
+    True,
+    10**400,
+    -1e308,
+    "1/x",
+    "\x00",
+)
 
 
 def test_a_journal_of_odd_values_has_a_report_too(tmp_path: Path) -> None:
@@ -177,14 +232,20 @@ def test_a_journal_of_odd_values_has_a_report_too(tmp_path: Path) -> None:
         (float(n), actor, event, {**fields, name: odd})
         for n, odd in enumerate(ODD)
         for _, actor, event, fields in (
-            progress(0.0, 10, 1.0), a_test(0.0, 10, 0.5), (0.0, "a", "resumed", {"iteration": 1, "checkpoint": "x"}),
+            progress(0.0, 10, 1.0),
+            a_test(0.0, 10, 0.5),
+            (0.0, "a", "resumed", {"iteration": 1, "checkpoint": "x"}),
             (0.0, "a", "prediction", {"predicted_seconds": 1.0, "measured_use": {"a": 0.5}}),
-            (0.0, "a", "finished", {"seconds": 1.0}), (0.0, "a", "regrouped", {"iteration": 1, "groups": 2}),
-            (0.0, "a", "restart", {"after": "x"}), (0.0, "a", "checkpoint", {"file": "x"}),
+            (0.0, "a", "finished", {"seconds": 1.0}),
+            (0.0, "a", "regrouped", {"iteration": 1, "groups": 2}),
+            (0.0, "a", "restart", {"after": "x"}),
+            (0.0, "a", "checkpoint", {"file": "x"}),
         )
         for name in ("unix_seconds", "t", "event", *fields)
-    ]  # fmt: skip
-    lines = [usage(5.0, "p", w={"role": "worker", "work": {"a": (1, 1.0)}}) | {"t": odd} for odd in ODD]
+    ]
+    lines = [
+        usage(5.0, "p", w={"role": "worker", "work": {"a": (1, 1.0)}}) | {"t": odd} for odd in ODD
+    ]
     lines += [usage(5.0, "q") | {"actors": {"w": odd}} for odd in ODD]
     totals = {"role": "", "waited_seconds": {}, "received_bytes": {}}
     lines += [usage(5.0, "q") | {"actors": {"w": {**totals, "work": {"a": odd}}}} for odd in ODD]
@@ -204,33 +265,61 @@ def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
 
 def test_the_time_of_an_iteration_is_split_into_work_waiting_and_the_rest(tmp_path: Path) -> None:
     worker = {"role": "worker", "waited": {"server": 1.0}, "received": {"server": 5000}}
-    quick = {**worker, "work": {"forward a": (50, 0.5), "forward b": (50, 0.5), "test a": (9, 9.0), "build": (1, 8.0)}}
+    quick = {
+        **worker,
+        "work": {
+            "forward a": (50, 0.5),
+            "forward b": (50, 0.5),
+            "test a": (9, 9.0),
+            "build": (1, 8.0),
+        },
+    }
     slow = {**worker, "work": {"forward a": (50, 1.0), "forward b": (50, 1.0)}}
-    lines = [usage(5.0, "p", **{"w-0": quick, "p/agent": {"role": ""}}), usage(5.0, "q", **{"w-1": slow})]
+    lines = [
+        usage(5.0, "p", **{"w-0": quick, "p/agent": {"role": ""}}),
+        usage(5.0, "q", **{"w-1": slow}),
+    ]
     times = times_of(whole(run(tmp_path / "a", TRAINED, lines), lives=False))
     assert times is not None
     first, second = times.shares  # 50 iterations in 5 s
-    assert first.parts == {("works", "forward"): pytest.approx(0.02), ("waits", "server"): pytest.approx(0.02)}
+    assert first.parts == {
+        ("works", "forward"): pytest.approx(0.02),
+        ("waits", "server"): pytest.approx(0.02),
+    }
     assert (first.whole, first.rest) == (pytest.approx(0.1), pytest.approx(0.06))
     assert second.works == pytest.approx(0.04)
-    assert times.stragglers == ["w-1 works 1.33 times as long as the median of the 2 of role worker"]
+    assert times.stragglers == [
+        ("w-1 works 1.33 times as long as the median of the 2 of role worker")
+    ]
     assert times.received == {("server", "w-0"): 5000, ("server", "w-1"): 5000}
     text = report(tmp_path / "a")
     assert "20 ms work, 20 waiting, 60 rest" in text
-    assert re.search(r"<td>server</td><td>w-0</td>\s*<td class=\"n\"></td>\s*<td class=\"n\">100 B</td>", text)
+    assert re.search(
+        (r"<td>server</td><td>w-0</td>\s*<td class=\"n\"></td>\s*<td " r"class=\"n\">100 B</td>"),
+        text,
+    )
 
 
 def test_of_a_long_run_what_came_before_its_first_seconds_is_left_out(tmp_path: Path) -> None:
     def at(t: float, seconds: float) -> dict[str, Any]:
         return usage(t, "p", w={"role": "worker", "work": {"forward a": (1, seconds)}})
 
-    times = times_of(whole(run(tmp_path / "a", TRAINED, [at(1.0, 9.0), at(3.0, 9.2), at(5.0, 9.4)]), lives=False))
+    times = times_of(
+        whole(run(tmp_path / "a", TRAINED, [at(1.0, 9.0), at(3.0, 9.2), at(5.0, 9.4)]), lives=False)
+    )
     assert times is not None
     assert times.shares[0].works == pytest.approx(0.4 / 40)  # 40 iterations from 1 s to 5 s
 
 
 def span(actor: str, cat: str, name: str, ts: float, dur: float, **more: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "args": {"actor": actor, **more}}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+        "args": {"actor": actor, **more},
+    }
 
 
 def spans(count: int) -> list[dict[str, Any]]:
@@ -245,19 +334,31 @@ def spans(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("end", ["\n]\n", "", ',\n{"ph": "X", "na'])
-def test_ten_iterations_of_a_trace_are_a_gantt_chart_also_when_it_was_cut(tmp_path: Path, end: str) -> None:
-    (tmp_path / "trace.json").write_text("[\n" + ",\n".join(json.dumps(span) for span in spans(50)) + end)
+def test_ten_iterations_of_a_trace_are_a_gantt_chart_also_when_it_was_cut(
+    tmp_path: Path, end: str
+) -> None:
+    (tmp_path / "trace.json").write_text(
+        "[\n" + ",\n".join(json.dumps(span) for span in spans(50)) + end
+    )
     found = gantt(tmp_path)
     assert found is not None
-    assert (found.actors, found.first, found.last, found.kinds) == (["w-1", "w-2"], 25, 34, ["forward"])
+    assert (found.actors, found.first, found.last, found.kinds) == (
+        ["w-1", "w-2"],
+        25,
+        34,
+        ["forward"],
+    )
     assert len(found.spans) == 20, "messages and their handling are not drawn"
     assert (found.spans[2].begin, found.spans[2].length) == (1.0, 0.6)  # milliseconds
 
 
-def test_waits_are_shown_and_a_test_that_comes_before_the_iterations_of_the_same_numbers_is_not(tmp_path: Path) -> None:
+def test_waits_are_shown_and_a_test_that_comes_before_the_iterations_of_the_same_numbers_is_not(
+    tmp_path: Path,
+) -> None:
     tested = [span("w-1", "compute", "test conv1", 1000 * n, 600, iteration=n) for n in range(4)]
     waits = [
-        span("w-1", "wait", "Pull", 900_000, 100_100, peer="model"),  # begins before what is shown: its end is
+        # begins before what is shown: its end is
+        span("w-1", "wait", "Pull", 900_000, 100_100, peer="model"),
         span("w-2", "wait", "Pull", 1_000_600, 400, peer="model"),
         span("w-2", "wait", "Pull", 500, 400, peer="model"),
     ]
@@ -270,8 +371,12 @@ def test_waits_are_shown_and_a_test_that_comes_before_the_iterations_of_the_same
     assert found.kinds == ["forward"]
 
 
-def test_a_chart_of_a_program_that_computes_nothing_shows_what_handles_messages(tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_text(json.dumps([each for each in spans(3) if each["cat"] != "compute"]))
+def test_a_chart_of_a_program_that_computes_nothing_shows_what_handles_messages(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "trace.json").write_text(
+        json.dumps([each for each in spans(3) if each["cat"] != "compute"])
+    )
     found = gantt(tmp_path)
     assert found is not None
     assert (found.kinds, len(found.spans)) == (["Said"], 6)
@@ -299,7 +404,10 @@ def test_without_a_trace_the_report_says_which_command_makes_one(tmp_path: Path)
 
 @pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
 def test_without_its_libraries_the_command_says_what_to_install(
-    tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    library: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     assert main(["report", str(run(tmp_path / "a", TRAINED))]) == 1
@@ -311,7 +419,10 @@ def test_a_folder_that_is_no_run_and_a_file_that_cannot_be_written_are_told(
 ) -> None:
     assert main(["report", str(tmp_path)]) == 2
     assert (
-        f"{tmp_path}: found no run.json and no events.jsonl in it, expected a run directory" in capsys.readouterr().err
+        f"{tmp_path}: found no run.json and no events.jsonl in it, expected a run directory"
+    ) in capsys.readouterr().err
+    assert (
+        main(["report", str(run(tmp_path / "a", TRAINED)), "-o", str(tmp_path / "no" / "x.html")])
+        == 2
     )
-    assert main(["report", str(run(tmp_path / "a", TRAINED)), "-o", str(tmp_path / "no" / "x.html")]) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""With `reproducible`, every preset that computes what one process does gives its bits, in float32."""
+"""With `reproducible`, every preset that computes what one process does gives its bits, in
+float32."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ PRESETS = [
     *[("parameter-server", workers, "") for workers in (2, 8)],
     ("mxnet-sync", 4, "servers = 2\n"),
     ("singa", 8, "servers = 2\n"),
-    *[("local-fc-shards", workers, f"servers = {servers}\n") for workers, servers in ((1, 1), (2, 2), (4, 8))],
+    *[
+        ("local-fc-shards", workers, f"servers = {servers}\n")
+        for workers, servers in ((1, 1), (2, 2), (4, 8))
+    ],
     *[("one-weird-trick", workers, 'scheme = "a"\n') for workers in (1, 2, 8)],
     *[("one-weird-trick", workers, 'scheme = "b"\n') for workers in (2, 4)],
     *[("one-weird-trick", workers, 'scheme = "c"\n') for workers in (1, 2)],
@@ -31,7 +35,9 @@ PRESETS = [
 
 
 def run(directory: Path, preset: str, workers: int, more: str, **options: Any) -> Simulated:
-    return train(configured(directory, preset, workers=workers, strategy=more + REPRODUCIBLE, **options))
+    return train(
+        configured(directory, preset, workers=workers, strategy=more + REPRODUCIBLE, **options)
+    )
 
 
 def assert_same_bits(found: Simulated, expected: Simulated) -> None:
@@ -45,7 +51,9 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     """LeNet with dropout between its InnerProducts, 20 rows: micro-batches of 3 and of 2."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_THREADS", "1")
-        return run(tmp_path_factory.mktemp("single"), "single", 1, "", batch=20, net=lenet_with_dropout())
+        return run(
+            tmp_path_factory.mktemp("single"), "single", 1, "", batch=20, net=lenet_with_dropout()
+        )
 
 
 @pytest.mark.few(
@@ -60,12 +68,20 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 def test_lenet_has_the_bits_of_one_process(
     tmp_path: Path, single: Simulated, preset: str, workers: int, more: str
 ) -> None:
-    assert_same_bits(run(tmp_path, preset, workers, more, batch=20, net=lenet_with_dropout()), single)
+    assert_same_bits(
+        run(tmp_path, preset, workers, more, batch=20, net=lenet_with_dropout()), single
+    )
 
 
-def test_without_it_most_bits_differ_so_the_comparison_means_something(tmp_path: Path, single: Simulated) -> None:
+def test_without_it_most_bits_differ_so_the_comparison_means_something(
+    tmp_path: Path, single: Simulated
+) -> None:
     plain = train(configured(tmp_path, "replicas", workers=2, batch=20, net=lenet_with_dropout()))
-    differ = [name for name, array in single.arrays.items() if plain.arrays[name].tobytes() != array.tobytes()]
+    differ = [
+        name
+        for name, array in single.arrays.items()
+        if plain.arrays[name].tobytes() != array.tobytes()
+    ]
     assert len(differ) == len(single.arrays)
 
 
@@ -104,9 +120,16 @@ def test_cifar10_full_with_lrn_has_the_bits_of_one_process(
     assert_same_bits(run(tmp_path, preset, workers, more, **FULL), cifar10)
 
 
-def test_a_run_in_processes_has_the_bits_of_one_on_virtual_time(tmp_path: Path, single: Simulated) -> None:
+def test_a_run_in_processes_has_the_bits_of_one_on_virtual_time(
+    tmp_path: Path, single: Simulated
+) -> None:
     cluster = configured(
-        tmp_path, "one-weird-trick", workers=2, batch=20, net=lenet_with_dropout(), strategy=REPRODUCIBLE
+        tmp_path,
+        "one-weird-trick",
+        workers=2,
+        batch=20,
+        net=lenet_with_dropout(),
+        strategy=REPRODUCIBLE,
     )
     assert run_up(cluster).returncode == 0
     directory = run_directory(cluster)
@@ -126,7 +149,9 @@ LAYER = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
         LAYER.replace('"ReLU"', '"Dropout" dropout_param { dropout_ratio: 0.4 }'),
     ],
 )
-def test_layers_that_round_between_inner_products_are_refused_on_shards_alone(tmp_path: Path, other: str) -> None:
+def test_layers_that_round_between_inner_products_are_refused_on_shards_alone(
+    tmp_path: Path, other: str
+) -> None:
     text = (ZOO / "lenet.prototxt").read_text()
     assert LAYER in text
     for preset, more, refused in (
@@ -134,10 +159,15 @@ def test_layers_that_round_between_inner_products_are_refused_on_shards_alone(tm
         ("local-fc-shards", "servers = 1\n", False),
         ("sync", "", False),
     ):
-        directory, net = tmp_path / f"{preset} {more[-2:-1]}", text.replace(LAYER, other)
-        cluster = configured(directory, preset, batch=20, net=net, strategy=more + REPRODUCIBLE, iterations=1)
+        directory = tmp_path / f"{preset} {more[-2:-1]}"
+        net = text.replace(LAYER, other)
+        cluster = configured(
+            directory, preset, batch=20, net=net, strategy=more + REPRODUCIBLE, iterations=1
+        )
         if refused:
-            assert "reproducible: found true, but layer 'relu1' before an InnerProduct rounds" in problems_of(cluster)
+            assert (
+                "reproducible: found true, but layer 'relu1' before an InnerProduct rounds"
+            ) in problems_of(cluster)
         else:
             train(cluster)
 

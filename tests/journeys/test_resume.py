@@ -17,7 +17,9 @@ def test_a_resumed_synchronous_run_equals_an_unbroken_one_to_the_last_bit(
     train(configure(tmp_path / "half", preset, workers=workers, iterations=5))
     cluster = configure(tmp_path / "rest", preset, workers=workers, iterations=8)
     cluster.write_text(
-        cluster.read_text().replace("[train]\n", '[train]\nresume = "../half/checkpoint-0000005.safetensors"\n', 1)
+        cluster.read_text().replace(
+            "[train]\n", ('[train]\nresume = "../half/checkpoint-0000005.safetensors"\n'), 1
+        )
     )
     rest = train(cluster)
     assert len(rest.losses()) == 3
@@ -27,7 +29,9 @@ def test_a_resumed_synchronous_run_equals_an_unbroken_one_to_the_last_bit(
 
 
 @pytest.mark.slow
-def test_checkpoints_are_written_at_the_solvers_interval_and_tests_at_theirs(tmp_path: Path) -> None:
+def test_checkpoints_are_written_at_the_solvers_interval_and_tests_at_theirs(
+    tmp_path: Path,
+) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=6, test=True)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 2 test_interval: 3"))

@@ -1,4 +1,5 @@
-"""Machines that do not run or read the same: a run over them does not begin, and says which one is odd and why."""
+"""Machines that do not run or read the same: a run over them does not begin, and says which one is
+odd and why."""
 
 from __future__ import annotations
 
@@ -23,15 +24,18 @@ def plan(config, options):
     return Topology(__name__, (ActorSpec("one", "twin"), ActorSpec("two", "twin")), (("one", "two"),), "one")
 """
 TWO = 'program = "twins"\n[launcher]\nkind = "plain"\n[[machine]]\nname = "a"\n'
-TWO += '[[process]]\nname = "two"\nmachine = "b"\nactors = ["two"]\n[[process]]\nname = "one"\nmachine = "a"\n'
+TWO += (
+    '[[process]]\nname = "two"\nmachine = "b"\nactors = ["two"]\n[[process]]\nname = '
+    '"one"\nmachine = "a"\n'
+)
 TWO += 'actors = ["one"]\n[[machine]]\nname = "b"\nhost = "elsewhere"\naddress = "127.0.0.1"\n'
 HOST = f"(host {platform.node()})"
 
 
 @pytest.fixture
 def twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | None], Path]:
-    """`twins(folder)`: cluster.toml of two machines, started by a launcher of a package, where the second looks for
-    modules and packages in this folder first."""
+    """`twins(folder)`: cluster.toml of two machines, started by a launcher of a package, where the
+    second looks for modules and packages in this folder first."""
     site = tmp_path / "site"
     write_metadata(site, {"convoy.launchers": {"plain": "tests.stranger.launcher:PlainLauncher"}})
     path = os.pathsep.join((str(site), str(ROOT), str(tmp_path)))
@@ -101,13 +105,17 @@ def digits(folder: Path, change: int = 0) -> None:
     images = np.random.default_rng(1).integers(0, 256, (100, 28, 28), dtype=np.uint8)
     images[99, 0, 0] ^= change
     for name, array in (("images", images), ("labels", np.arange(100, dtype=np.uint8) % 10)):
-        header = bytes((0, 0, 8, array.ndim)) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+        header = bytes((0, 0, 8, array.ndim)) + b"".join(
+            size.to_bytes(4, "big") for size in array.shape
+        )
         (folder / name).write_bytes(header + array.tobytes())
 
 
 def with_data_roots(folder: Path) -> Path:
     """Two machines, each with a worker and data of its own."""
-    machines = "".join(f'[[machine]]\nname = "{name}"\nthreads = 1\ndata = "{folder}/{name}"\n' for name in "ab")
+    machines = "".join(
+        (f'[[machine]]\nname = "{name}"\nthreads = 1\ndata = "{folder}/{name}"\n') for name in "ab"
+    )
     cluster = configure(folder, "sync", workers=2, iterations=2, more=machines)
     idx = '{ format = "idx", images = "images", labels = "labels" }'
     cluster.write_text(cluster.read_text().replace('{ format = "digits", split = "train" }', idx))
@@ -116,7 +124,9 @@ def with_data_roots(folder: Path) -> Path:
 
 @pytest.mark.few("one bit")
 @pytest.mark.parametrize("change", [0, pytest.param(1, id="one bit differs")])
-def test_each_machine_reads_below_its_own_root_and_must_find_the_same_there(tmp_path: Path, change: int) -> None:
+def test_each_machine_reads_below_its_own_root_and_must_find_the_same_there(
+    tmp_path: Path, change: int
+) -> None:
     digits(tmp_path / "a")
     digits(tmp_path / "b", change)
     cluster = with_data_roots(tmp_path)
@@ -127,7 +137,9 @@ def test_each_machine_reads_below_its_own_root_and_must_find_the_same_there(tmp_
         return
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"machine 'b' {HOST} has data of TRAIN 100 samples (1, 28, 28), checksum ")
+    assert line.startswith(
+        f"machine 'b' {HOST} has data of TRAIN 100 samples (1, 28, 28), checksum "
+    )
     assert f"as on machine 'a' {HOST}" in line
     assert line.endswith("give every machine the same data and files")
     assert events(run_directory(cluster), "began") == []

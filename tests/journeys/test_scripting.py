@@ -1,4 +1,5 @@
-"""Runs from Python: launched, heard, changed and ended as scripts do it, in processes and on the script's own loop."""
+"""Runs from Python: launched, heard, changed and ended as scripts do it, in processes and on the
+script's own loop."""
 
 from __future__ import annotations
 
@@ -17,13 +18,17 @@ from tests.journeys.adders import Add, Break, Never, Total, adders
 PLACES = ("one-per-actor", "one", "here")
 
 
-def launched(tmp_path: Path, topology: runtime.Topology | None = None, **settings: Any) -> runtime.Run:
+def launched(
+    tmp_path: Path, topology: runtime.Topology | None = None, **settings: Any
+) -> runtime.Run:
     """A run below the test's folder."""
     return runtime.launch(topology or adders(), directory=tmp_path, **settings)
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_a_run_is_talked_to_while_it_runs_and_sums_itself_up(tmp_path: Path, processes: Any) -> None:
+async def test_a_run_is_talked_to_while_it_runs_and_sums_itself_up(
+    tmp_path: Path, processes: Any
+) -> None:
     names = []
     async with launched(tmp_path, processes=processes) as run:
         assert (await run.ask("one", Add(number=3), Total)).total == 3
@@ -35,13 +40,23 @@ async def test_a_run_is_talked_to_while_it_runs_and_sums_itself_up(tmp_path: Pat
             names.append((event.actor, event.name))
     assert await run.result() == {"total": 10}
     mine = [name for name in names if name[0] != "supervisor"]
-    assert [name for actor, name in mine if actor == "one"] == ["added", "added", "saved", "added", "sum"]
-    journal = [json.loads(line) for line in (run.directory / "events.jsonl").read_text().splitlines()]
+    assert [name for actor, name in mine if actor == "one"] == [
+        "added",
+        "added",
+        "saved",
+        "added",
+        "sum",
+    ]
+    journal = [
+        json.loads(line) for line in (run.directory / "events.jsonl").read_text().splitlines()
+    ]
     assert [(line["actor"], line["event"]) for line in journal] == [*names, ("supervisor", "ended")]
     assert (run.directory / "config.toml").is_file()
 
 
-async def test_every_reader_hears_every_event_at_its_own_pace_and_late_ones_too(tmp_path: Path) -> None:
+async def test_every_reader_hears_every_event_at_its_own_pace_and_late_ones_too(
+    tmp_path: Path,
+) -> None:
     async with launched(tmp_path, processes="here") as run:
         first = [event async for event in until(run, "began")]
         await run.tell("one", Add(number=10))
@@ -86,7 +101,9 @@ async def everything_but_the_error(run: runtime.Run) -> list[runtime.Event]:
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_leaving_the_block_waits_for_the_end_and_raises_what_it_was(tmp_path: Path, processes: Any) -> None:
+async def test_leaving_the_block_waits_for_the_end_and_raises_what_it_was(
+    tmp_path: Path, processes: Any
+) -> None:
     with pytest.raises(ProgramFailed, match="one: there is nothing to add any more"):
         async with launched(tmp_path, processes=processes) as run:
             await run.tell("one", Break())
@@ -99,7 +116,9 @@ async def test_leaving_the_block_waits_for_the_end_and_raises_what_it_was(tmp_pa
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_an_exception_in_the_block_ends_the_run_at_once(tmp_path: Path, processes: Any) -> None:
+async def test_an_exception_in_the_block_ends_the_run_at_once(
+    tmp_path: Path, processes: Any
+) -> None:
     with pytest.raises(KeyError):
         async with launched(tmp_path, processes=processes) as run:
             await run.ask("one", Add(number=1), Total)
@@ -111,7 +130,9 @@ async def test_an_exception_in_the_block_ends_the_run_at_once(tmp_path: Path, pr
 
 
 @pytest.mark.parametrize("processes", PLACES)
-async def test_who_waits_for_an_answer_hears_that_the_run_has_ended(tmp_path: Path, processes: Any) -> None:
+async def test_who_waits_for_an_answer_hears_that_the_run_has_ended(
+    tmp_path: Path, processes: Any
+) -> None:
     async with launched(tmp_path, processes=processes) as run:
         asked = asyncio.create_task(run.ask("one", Never(), Total))
         await run.ask("one", Add(number=1), Total)
@@ -122,7 +143,9 @@ async def test_who_waits_for_an_answer_hears_that_the_run_has_ended(tmp_path: Pa
 @pytest.mark.few("[2-one-per-actor]", "here]")
 @pytest.mark.parametrize("processes", PLACES)
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
-async def test_a_script_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, processes: Any, turns: int) -> None:
+async def test_a_script_that_is_cancelled_leaves_nothing_behind(
+    tmp_path: Path, processes: Any, turns: int
+) -> None:
     async def script() -> None:
         async with launched(tmp_path, processes=processes):
             await asyncio.Event().wait()
@@ -157,8 +180,12 @@ async def test_a_run_is_used_after_its_start_and_started_once(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("processes", ["one", "here"])
-def test_a_role_that_the_program_lacks_is_told_beside_those_it_has(tmp_path: Path, processes: Any) -> None:
-    topology = runtime.Topology("tests.journeys.adders", (runtime.ActorSpec("one", "ader"),), (), "one")
+def test_a_role_that_the_program_lacks_is_told_beside_those_it_has(
+    tmp_path: Path, processes: Any
+) -> None:
+    topology = runtime.Topology(
+        "tests.journeys.adders", (runtime.ActorSpec("one", "ader"),), (), "one"
+    )
     expected = r"actor 'one': the program has no role 'ader'; its roles are adder, broken$"
     with pytest.raises(ConfigError, match=expected):
         launched(tmp_path, topology, processes=processes)
@@ -167,9 +194,17 @@ def test_a_role_that_the_program_lacks_is_told_beside_those_it_has(tmp_path: Pat
 def test_mistakes_in_what_a_script_says_are_told_with_their_keys(tmp_path: Path) -> None:
     machines = [{"name": "a", "cores": 0}, {"name": "a"}]
     with pytest.raises(ConfigError) as caught:
-        launched(tmp_path, machine=machines, links={"transport": "tpc"}, process=({"name": "p", "actors": ("x",)},))
+        launched(
+            tmp_path,
+            machine=machines,
+            links={"transport": "tpc"},
+            process=({"name": "p", "actors": ("x",)},),
+        )
     assert sorted(caught.value.problems) == [
-        "launch(): links.transport: found 'tpc' (string), expected 'auto' or 'ipc' or 'tcp' (did you mean 'tcp'?)",
+        (
+            "launch(): links.transport: found 'tpc' (string), expected 'auto' or 'ipc' or 'tcp' "
+            "(did you mean 'tcp'?)"
+        ),
         "launch(): machine[0].cores: found 0 (integer), expected an integer >= 1",
         "launch(): machine[1].name: a machine named 'a' exists already (launch())",
         "launch(): process[0].machine: no machine is named 'local' (allowed: a)",
@@ -178,15 +213,21 @@ def test_mistakes_in_what_a_script_says_are_told_with_their_keys(tmp_path: Path)
         launched(tmp_path, metric={}, run={"name": "x"})
     assert caught.value.problems[0] == "launch(): metric: unknown key (did you mean 'metrics'?)"
     assert caught.value.problems[1].startswith("launch(): run: unknown key (allowed: ")
-    with pytest.raises(ConfigError, match=r"launch\(\): process\[0\]\.actors: no actor left matches \['x'\]"):
+    with pytest.raises(
+        ConfigError, match=(r"launch\(\): process\[0\]\.actors: no actor left " r"matches \['x'\]")
+    ):
         launched(tmp_path, process=[{"name": "p", "actors": ["x"]}])
 
 
 def test_a_script_says_where_actors_live_as_cluster_toml_does(tmp_path: Path) -> None:
     run = launched(
-        tmp_path, machine=[{"name": "m", "threads": 3}], process=[{"name": "p", "machine": "m", "actors": ["t*"]}]
+        tmp_path,
+        machine=[{"name": "m", "threads": 3}],
+        process=[{"name": "p", "machine": "m", "actors": ["t*"]}],
     )
-    assert [(spec.name, spec.machine, spec.actors, spec.threads) for spec in run.placement.processes] == [
+    assert [
+        (spec.name, spec.machine, spec.actors, spec.threads) for spec in run.placement.processes
+    ] == [
         ("p", "m", ("two",), 3),
         ("one", "m", ("one",), 3),
     ]
@@ -194,9 +235,16 @@ def test_a_script_says_where_actors_live_as_cluster_toml_does(tmp_path: Path) ->
 
 def test_run_returns_the_result_and_calls_back_with_every_event(tmp_path: Path) -> None:
     seen: list[str] = []
-    topology = runtime.Topology("tests.journeys.adders", (runtime.ActorSpec("one", "broken"),), (), "one")
+    topology = runtime.Topology(
+        "tests.journeys.adders", (runtime.ActorSpec("one", "broken"),), (), "one"
+    )
     with pytest.raises(RoleDied, match="no such number"):
-        runtime.run(topology, on_event=lambda event: seen.append(event.name), directory=tmp_path, processes="here")
+        runtime.run(
+            topology,
+            on_event=lambda event: seen.append(event.name),
+            directory=tmp_path,
+            processes="here",
+        )
     assert seen == ["began", "failed"]
     with pytest.raises(ZeroDivisionError):  # the script's own mistake ends the run
         runtime.run(adders(), on_event=lambda event: 1 // 0, directory=tmp_path, processes="one")
@@ -215,7 +263,9 @@ async def test_what_each_actor_does_is_known_while_it_runs(tmp_path: Path, proce
     assert found["two"]["handled"] == 0
 
 
-async def test_a_list_of_metrics_pages_is_served_while_actors_live_in_processes(tmp_path: Path) -> None:
+async def test_a_list_of_metrics_pages_is_served_while_actors_live_in_processes(
+    tmp_path: Path,
+) -> None:
     async with launched(tmp_path, processes="one") as run:
         await run.ask("one", Add(number=1), Total)
         listed = json.loads(await asyncio.to_thread(read, run.metrics_url))
@@ -231,13 +281,16 @@ def read(url: str) -> str:
 
 async def test_run_says_what_to_do_where_an_event_loop_runs_already() -> None:
     with pytest.raises(
-        ConvoyError, match=r"an event loop runs here, as in a notebook: use `async with runtime\.launch"
+        ConvoyError,
+        match=(r"an event loop runs here, as in a notebook: use `async with " r"runtime\.launch"),
     ):
         runtime.run(adders())
 
 
 def test_a_run_is_shown_as_up_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    topology = runtime.Topology("tests.journeys.adders", (runtime.ActorSpec("one", "adder", {"until": 0}),), (), "one")
+    topology = runtime.Topology(
+        "tests.journeys.adders", (runtime.ActorSpec("one", "adder", {"until": 0}),), (), "one"
+    )
 
     async def main() -> None:
         async with launched(tmp_path, topology, processes="here", show=True) as run:

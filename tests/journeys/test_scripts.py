@@ -1,4 +1,5 @@
-"""Scripts as a user runs them: roles and messages of `__main__` in other processes, no module, no cluster.toml."""
+"""Scripts as a user runs them: roles and messages of `__main__` in other processes, no module, no
+cluster.toml."""
 
 from __future__ import annotations
 
@@ -64,7 +65,10 @@ def test_roles_and_messages_of_the_script_itself_live_in_other_processes(tmp_pat
     assert (done.returncode, done.stdout) == (0, "{'squares': 14}\n"), done.stderr
     (directory,) = (tmp_path / "runs").iterdir()
     assert directory.name.endswith("-my-squares")
-    assert sorted(log.name for log in (directory / "logs").iterdir()) == ["asker.log", "squarer.log"]
+    assert sorted(log.name for log in (directory / "logs").iterdir()) == [
+        "asker.log",
+        "squarer.log",
+    ]
 
 
 def test_so_do_those_of_a_module_that_is_run_by_its_name(tmp_path: Path) -> None:
@@ -79,36 +83,57 @@ def test_a_script_that_starts_its_run_when_it_is_loaded_is_told_to_guard_it(tmp_
     (tmp_path / "squares.py").write_text(f"{ROLES}\n{RUN}\n")
     done = script(tmp_path, "squares.py")
     path = tmp_path / "squares.py"
-    expected = f'{path}: starts a run when its roles are loaded: keep that under `if __name__ == "__main__":`'
+    expected = (
+        f"{path}: starts a run when its roles are loaded: keep that under `if "
+        '__name__ == "__main__":`'
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"runtime.errors.LaunchError: {expected}"
-    (tmp_path / "squares.py").write_text(f"{ROLES}\nif __name__ == '__main__':\n    {RUN}\nsys.exit(0)\n")
+    (tmp_path / "squares.py").write_text(
+        f"{ROLES}\nif __name__ == '__main__':\n    {RUN}\nsys.exit(0)\n"
+    )
     done = script(tmp_path, "squares.py")
-    assert f"{path}: ends when its roles are loaded: keep that under" in done.stderr.splitlines()[-1]
+    assert (f"{path}: ends when its roles are loaded: keep that under") in done.stderr.splitlines()[
+        -1
+    ]
 
 
-def test_where_there_is_no_file_actors_live_in_this_process_or_the_way_out_is_told(tmp_path: Path) -> None:
+def test_where_there_is_no_file_actors_live_in_this_process_or_the_way_out_is_told(
+    tmp_path: Path,
+) -> None:
     done = script(tmp_path, "-", text=f'{ROLES}\nprint(runtime.run(TOPOLOGY, processes="here"))\n')
     assert (done.returncode, done.stdout) == (0, "{'squares': 14}\n"), done.stderr
     done = script(tmp_path, "-", text=f"{ROLES}\n{RUN}\n")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "runtime.errors.ConfigError: topology: the topology's program is __main__, which has no file here: its roles "
-        "cannot reach other processes; write them into a module, or run the actors in this process with "
+        "runtime.errors.ConfigError: topology: the topology's program is __main__, which has "
+        "no file here: its roles "
+        "cannot reach other processes; write them into a module, or run the actors in this "
+        "process with "
         "processes='here'"
     )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_winds_a_scripts_run_down_and_then_stops_the_script(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_winds_a_scripts_run_down_and_then_stops_the_script(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     endless = "Topology(__name__, (ActorSpec('one', 'endless'),), (), 'one')"
     told = "lambda event: print(event.name, flush=True)"
     run = f"runtime.run({endless}, on_event={told})\n    print('not reached')"
-    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # a background job ignores it
-    (tmp_path / "endless.py").write_text(f"{ROLES}\n{heard}\nif __name__ == '__main__':\n    {run}\n")
+    # a background job ignores it
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"
+    (tmp_path / "endless.py").write_text(
+        f"{ROLES}\n{heard}\nif __name__ == '__main__':\n    {run}\n"
+    )
     command = [sys.executable, "endless.py"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

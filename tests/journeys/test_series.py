@@ -17,7 +17,9 @@ from runtime.simulation.cluster import Simulation
 from tests.support import configure
 
 MOST = 200
-MORE = 31  # its agent's 19, 6 of the process itself, the build, 5 that a model server shows after 64 iterations
+# its agent's 19, 6 of the process itself, the build, 5 that a model server shows after 64
+# iterations
+MORE = 31
 
 
 @pytest.mark.few("[omnivore]", "[firecaffe]")
@@ -39,7 +41,9 @@ def series_of(cluster: Path) -> dict[str, int]:
         def watch(actor: str, event: str, fields: dict[str, Any]) -> None:
             if event == "finished":
                 for name, (node, _) in simulation.nodes.items():
-                    counts[name] = sum(not line.startswith("#") for line in node.metrics.text().splitlines())
+                    counts[name] = sum(
+                        not line.startswith("#") for line in node.metrics.text().splitlines()
+                    )
 
         simulation = Simulation(placement, directory=cluster.parent, watch=watch)
         await simulation.run(lambda spec: made_of(ROLES, spec))

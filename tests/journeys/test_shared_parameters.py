@@ -32,19 +32,27 @@ def configured(directory: Path, more: str = "") -> Path:
 
 
 @pytest.mark.parametrize("suffix", ["caffemodel", "caffemodel.h5"])
-def test_a_checkpoint_goes_to_caffe_whole_and_starts_a_run_from_there(tmp_path: Path, suffix: str) -> None:
+def test_a_checkpoint_goes_to_caffe_whole_and_starts_a_run_from_there(
+    tmp_path: Path, suffix: str
+) -> None:
     cluster = configured(tmp_path / "a")
     trained = train(cluster).arrays
-    saved, weights = tmp_path / "a" / "checkpoint-0000001.safetensors", tmp_path / f"w.{suffix}"
+    saved = tmp_path / "a" / "checkpoint-0000001.safetensors"
+    weights = tmp_path / f"w.{suffix}"
     assert checkpoint.load(saved)[1]["shares"] == "yes"
     state = tmp_path / "w.solverstate"
-    assert main(["convert", str(saved), str(weights), "--state", str(state), "--file", str(cluster)]) == 0
+    assert (
+        main(["convert", str(saved), str(weights), "--state", str(state), "--file", str(cluster)])
+        == 0
+    )
     if suffix == "caffemodel":
         found = read_caffemodel(weights)
         assert [array.shape for array in found["decode"]] == [(784, 12), (784,)]
         assert np.array_equal(found["decode"][0].reshape(12, 784), trained["encode.0"])
     again = configured(tmp_path / "b", f'weights = "../w.{suffix}"\n')
-    (tmp_path / "b" / "solver.prototxt").write_text('base_lr: 1e-30 lr_policy: "fixed" max_iter: 1 snapshot: 0')
+    (tmp_path / "b" / "solver.prototxt").write_text(
+        'base_lr: 1e-30 lr_policy: "fixed" max_iter: 1 snapshot: 0'
+    )
     kept = train(again).arrays
     for name in ("encode.0", "encode.1", "decode.0"):
         assert np.array_equal(kept[name], trained[name])

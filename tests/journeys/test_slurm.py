@@ -1,4 +1,5 @@
-"""Runs in jobs of a real Slurm, with a slurmd in each of two network namespaces, and what is left of them."""
+"""Runs in jobs of a real Slurm, with a slurmd in each of two network namespaces, and what is left
+of them."""
 
 from __future__ import annotations
 
@@ -93,7 +94,9 @@ def talking(folder: Path, more: str = "") -> Path:
 def submit(cluster: Cluster, file: Path, *options: str) -> str:
     """The number of a job whose script `up` wrote; its output goes to `out` beside cluster.toml."""
     words = runtime_command("up", file.name, "--sbatch", "job.sh")
-    done = subprocess.run(words, cwd=file.parent, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=file.parent, env=environment(), capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "    sbatch job.sh"
     return cluster.run("sbatch", "--parsable", "--output=out", *options, "job.sh", cwd=file.parent)
@@ -121,10 +124,14 @@ def test_a_job_of_two_nodes_learns_the_digits_as_one_process_does_and_leaves_not
     tmp_path: Path, cluster: Cluster
 ) -> None:
     def configured(preset: str, more: str) -> Path:
-        file = configure(tmp_path / preset, preset, workers=2, iterations=150, batch=64, test=True, more=more)
+        file = configure(
+            tmp_path / preset, preset, workers=2, iterations=150, batch=64, test=True, more=more
+        )
         solver = file.parent / "solver.prototxt"
         text = (
-            solver.read_text().replace("0.01 ", "0.03 ").replace("snapshot", "test_iter: 4 test_interval: 150 snapshot")
+            solver.read_text()
+            .replace("0.01 ", "0.03 ")
+            .replace("snapshot", ("test_iter: 4 test_interval: 150 snapshot"))
         )
         solver.write_text(re.sub("lr_policy.*", 'lr_policy: "step" gamma: 0.1 stepsize: 100', text))
         file.write_text(file.read_text() + "reproducible = true\n")
@@ -150,30 +157,44 @@ def test_a_step_has_all_cores_and_cards_of_the_job_on_its_node_and_the_environme
     assert cluster.settled(job) == "COMPLETED 0:0", (tmp_path / "out").read_text()
     found = json.loads((run_directory(file) / "found").read_text())
     cores = len(os.sched_getaffinity(0))
-    expected = {"SLURM_STEP_NODELIST": "n1", "SLURM_GPUS_ON_NODE": "2", "MINE": "a b", "cores": cores}
+    expected = {
+        "SLURM_STEP_NODELIST": "n1",
+        "SLURM_GPUS_ON_NODE": "2",
+        "MINE": "a b",
+        "cores": cores,
+    }
     assert found == expected
     assert nothing_is_left(cluster)
 
 
-def test_a_python_that_is_not_on_one_node_is_told_in_one_line(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_python_that_is_not_on_one_node_is_told_in_one_line(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     file = talking(tmp_path, "python = 'python9'")
     assert cluster.settled(submit(cluster, file)) == "FAILED 3:0"
     assert re.fullmatch(r"machine 'n1': srun n1: .*python9: not found", said(file))
     assert nothing_is_left(cluster)
 
 
-def test_a_step_that_is_cancelled_ends_the_run_with_what_slurm_says(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_step_that_is_cancelled_ends_the_run_with_what_slurm_says(
+    tmp_path: Path, cluster: Cluster
+) -> None:
     file = talking(tmp_path)
     job = staying(cluster, file)
     cluster.run("scancel", f"{job}.1")
     assert cluster.settled(job) == "FAILED 4:0"
     ended = r"(srun n\d|Slurm has ended its step): STEP [0-9.]+ ON n\d CANCELLED AT"
-    assert re.search(rf"is lost with its machine 'n\d': {ended}", said(file)), (tmp_path / "out").read_text()
+    assert re.search((rf"is lost with its machine 'n\d': " rf"{ended}"), said(file)), (
+        tmp_path / "out"
+    ).read_text()
     assert nothing_is_left(cluster)
 
 
-def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(tmp_path: Path, cluster: Cluster) -> None:
-    """`up` gets SIGTERM with all others: it ends well if they still can, else with what Slurm says of their steps."""
+def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    """`up` gets SIGTERM with all others: it ends well if they still can, else with what Slurm says
+    of their steps."""
     job = staying(cluster, talking(tmp_path))
     cluster.run("scancel", job)
     assert cluster.settled(job).startswith("CANCELLED")
@@ -189,7 +210,9 @@ def test_a_killed_srun_ends_the_run_and_its_step(
 ) -> None:
     file = talking(tmp_path)
     job = staying(cluster, file)
-    srun = subprocess.run(["pgrep", "-f", "srun .*--nodelist=n1"], capture_output=True, text=True, check=True)
+    srun = subprocess.run(
+        ["pgrep", "-f", "srun .*--nodelist=n1"], capture_output=True, text=True, check=True
+    )
     os.kill(int(srun.stdout.split()[0]), signal.SIGKILL)
     killed = time.monotonic()
     until(lambda: "is lost with its machine" in said(file))
@@ -202,14 +225,24 @@ def test_a_killed_srun_ends_the_run_and_its_step(
 
 def test_nothing_is_left_of_an_up_that_was_killed(tmp_path: Path, cluster: Cluster) -> None:
     job = staying(cluster, talking(tmp_path))
-    up = subprocess.run(["pgrep", "-f", f"up {tmp_path}/cluster.toml"], capture_output=True, text=True, check=True)
+    up = subprocess.run(
+        ["pgrep", "-f", f"up {tmp_path}/cluster.toml"], capture_output=True, text=True, check=True
+    )
     os.kill(int(up.stdout.split()[0]), signal.SIGKILL)
     assert cluster.settled(job) == "FAILED 0:9"
     assert nothing_is_left(cluster)
 
 
-def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(tmp_path: Path, cluster: Cluster) -> None:
-    file = configure(tmp_path, "sync", workers=2, iterations=10**6, more='[launcher]\nkind = "slurm"\nnodes = 2\n')
+def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    file = configure(
+        tmp_path,
+        "sync",
+        workers=2,
+        iterations=10**6,
+        more=('[launcher]\nkind = "slurm"\nnodes = 2\n'),
+    )
     job = submit(cluster, file)
     until(lambda: (tmp_path / "out").exists() and "iteration 2/" in (tmp_path / "out").read_text())
     cluster.run("scancel", "--batch", "--signal=TERM", job)
@@ -219,9 +252,11 @@ def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(tmp_path:
     assert nothing_is_left(cluster)
 
 
-def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(tmp_path: Path, cluster: Cluster) -> None:
-    """What runs on the node goes on, and Slurm grants all of the job its time to end. The last of this file: the node
-    stays down."""
+def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    """What runs on the node goes on, and Slurm grants all of the job its time to end. The last of
+    this file: the node stays down."""
     job = staying(cluster, talking(tmp_path), "--no-requeue")  # else Slurm would begin it anew
     cluster.slurmd["n1"].kill()
     assert cluster.settled(job).startswith("NODE_FAIL")

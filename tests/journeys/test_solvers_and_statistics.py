@@ -1,4 +1,5 @@
-"""What a solver file asks for reaches a run: solver type, clipping; and so do running statistics."""
+"""What a solver file asks for reaches a run: solver type, clipping; and so do running
+statistics."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm" recu
 """
 
 
-def run(directory: Path, preset: str, *, solver: str = "", batch: int = 8, net: str = "", **options: int) -> Simulated:
+def run(
+    directory: Path, preset: str, *, solver: str = "", batch: int = 8, net: str = "", **options: int
+) -> Simulated:
     """Train LeNet (or `net`) for a few iterations with `solver` added to the solver file."""
     cluster = configure(directory, preset, **{"iterations": 3, "batch": batch, **options})
     file = directory / "solver.prototxt"
@@ -42,7 +45,9 @@ def run(directory: Path, preset: str, *, solver: str = "", batch: int = 8, net: 
     file.write_text(text + solver)
     if net:
         (directory / "own.prototxt").write_text(net)
-        cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1))
+        cluster.write_text(
+            cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
+        )
     return train(cluster)
 
 
@@ -60,9 +65,15 @@ def same(a: Simulated, b: Simulated) -> bool:
 ADAM = 'type: "Adam" momentum: 0.9 momentum2: 0.99'
 
 
-def test_adam_trains_over_workers_as_in_one_process_and_resumes_to_the_last_bit(tmp_path: Path) -> None:
+def test_adam_trains_over_workers_as_in_one_process_and_resumes_to_the_last_bit(
+    tmp_path: Path,
+) -> None:
     whole = run(tmp_path / "whole", "single", solver=ADAM, iterations=4)
-    assert {name for name in whole.arrays if name.startswith("ip1.0")} == {"ip1.0", "ip1.0.history", "ip1.0.history2"}
+    assert {name for name in whole.arrays if name.startswith("ip1.0")} == {
+        "ip1.0",
+        "ip1.0.history",
+        "ip1.0.history2",
+    }
     apart = run(tmp_path / "apart", "sync", workers=2, solver=ADAM, iterations=4)
     assert apart.losses() == pytest.approx(whole.losses(), rel=1e-3)
     run(tmp_path / "half", "single", solver=ADAM, iterations=2)
@@ -74,14 +85,26 @@ def test_adam_trains_over_workers_as_in_one_process_and_resumes_to_the_last_bit(
     assert same(train(cluster), whole)
 
 
-def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(tmp_path: Path) -> None:
+def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(
+    tmp_path: Path,
+) -> None:
     free = run(tmp_path / "free", "single", iterations=1, solver="weight_decay: 0").arrays
-    tight = run(tmp_path / "tight", "single", iterations=1, solver="weight_decay: 0 clip_gradients: 0.25").arrays
-    ratios = [np.linalg.norm(tight[name]) / np.linalg.norm(free[name]) for name in free if name.endswith("0.history")]
+    tight = run(
+        tmp_path / "tight", "single", iterations=1, solver="weight_decay: 0 clip_gradients: 0.25"
+    ).arrays
+    ratios = [
+        np.linalg.norm(tight[name]) / np.linalg.norm(free[name])
+        for name in free
+        if name.endswith("0.history")
+    ]
     assert max(ratios) < 1
     assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-4)
     mults = {"0": 1.0, "1": 2.0}  # LeNet's biases learn twice as fast
-    steps = (array / mults[name.split(".")[1]] for name, array in tight.items() if name.endswith("history"))
+    steps = (
+        array / mults[name.split(".")[1]]
+        for name, array in tight.items()
+        if name.endswith("history")
+    )
     norm = np.sqrt(sum(float((step.astype(float) ** 2).sum()) for step in steps)) / 0.01
     assert norm == pytest.approx(0.25, rel=1e-4)
 
@@ -101,7 +124,8 @@ def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(t
         ),
         (
             {"net": DATA + RECURRENT + DENSE % "lstm"},
-            "train.strategy.preset: found a net with recurrent layers, whose rows are steps of time: "
+            "train.strategy.preset: found a net with recurrent layers, whose rows are steps "
+            "of time: "
             "only preset 'single' trains it",
         ),
     ],
@@ -120,7 +144,9 @@ def test_nets_that_cannot_be_cut_train_in_one_process(tmp_path: Path, net: str) 
     assert len(run(tmp_path, "single", net=net).losses()) == 3
 
 
-def test_replicas_train_a_net_without_a_conv_phase_and_clip_by_the_norm_of_the_whole_batch(tmp_path: Path) -> None:
+def test_replicas_train_a_net_without_a_conv_phase_and_clip_by_the_norm_of_the_whole_batch(
+    tmp_path: Path,
+) -> None:
     options = {"net": DATA + DENSE % "data", "solver": "clip_gradients: 0.05"}
     alone = run(tmp_path / "alone", "single", **options)
     free = run(tmp_path / "free", "single", net=options["net"])

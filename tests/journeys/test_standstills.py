@@ -1,4 +1,5 @@
-"""Runs in which everybody lives and nothing advances end with who waits for whom; idle ones go on."""
+"""Runs in which everybody lives and nothing advances end with who waits for whom; idle ones go
+on."""
 
 from __future__ import annotations
 
@@ -63,13 +64,26 @@ STILL = "the run stands still: "
 @pytest.mark.parametrize(
     ("kind", "code", "told"),
     [
-        ("circle", 4, rf"{STILL}([ab]) \(in Ask\) asked [ab] and [ab] \(in Ask\) asked \1: each waits"),
-        ("still", 4, rf"{STILL}lead has ended no step for \d s, and nobody computes: lead waits for silent"),
+        (
+            "circle",
+            4,
+            (rf"{STILL}([ab]) \(in Ask\) asked [ab] and [ab] \(in Ask\) asked \1: " rf"each waits"),
+        ),
+        (
+            "still",
+            4,
+            (
+                rf"{STILL}lead has ended no step for \d s, and nobody computes: lead "
+                rf"waits for silent"
+            ),
+        ),
         ("idle", 0, r"$"),
     ],
     ids=["circle", "still", "idle"],
 )
-def test_who_waits_for_whom_is_told_when_nothing_advances(tmp_path: Path, kind: str, code: int, told: str) -> None:
+def test_who_waits_for_whom_is_told_when_nothing_advances(
+    tmp_path: Path, kind: str, code: int, told: str
+) -> None:
     (tmp_path / "standing.py").write_text(f"KIND = {kind!r}\n{PROGRAM}")
     cluster = tmp_path / "cluster.toml"
     seconds = 300 if kind == "circle" else 1

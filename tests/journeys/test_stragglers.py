@@ -1,4 +1,5 @@
-"""A worker that is slower than its peers is named within 20 iterations, in the journal and in what `status` knows."""
+"""A worker that is slower than its peers is named within 20 iterations, in the journal and in what
+`status` knows."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.attached.standing import SLOWER, journal
+from runtime.attached.run_status import SLOWER, journal
 from tests.support import Simulated, configure, train
 
 WITHIN = 20  # iterations
@@ -15,7 +16,8 @@ SLOW = {"sync": "conv-0-1", "async": "conv-1-0", "replicas": "replica-1"}
 
 
 def run(folder: Path, preset: str, times: float) -> Simulated:
-    """Three workers, of which one takes so many times as long. Asynchronous ones get iterations as they ask."""
+    """Three workers, of which one takes so many times as long. Asynchronous ones get iterations as
+    they ask."""
     more = 1 + 2 * times if preset == "async" else 1
     cluster = configure(folder, preset, workers=3, iterations=int(WITHIN * more))
 
@@ -42,7 +44,9 @@ def test_of_equals_nobody_is_named(tmp_path: Path, one_thread: None) -> None:
 
 def test_status_shows_who_is_slow_now(tmp_path: Path) -> None:
     lines = [("straggler", "a", 2.0), ("straggler", "b", 3.0), ("caught up", "a", 1.0)]
-    said = [{"t": 0.0, "actor": "coordinator", "event": e, "worker": w, "times": t} for e, w, t in lines]
+    said = [
+        {"t": 0.0, "actor": "coordinator", "event": e, "worker": w, "times": t} for e, w, t in lines
+    ]
     (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in said))
     found = journal(tmp_path)[SLOWER]
     assert {worker for worker, event in found.items() if event["event"] == SLOWER} == {"b"}

@@ -1,5 +1,5 @@
-"""Runs over three or four hosts with two workers each: sums are made on each host, and what crosses the cables is what
-`plan` tells."""
+"""Runs over three or four hosts with two workers each: sums are made on each host, and what crosses
+the cables is what `plan` tells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.machines import Machine
 from roles import Options, forecast, plan
 from roles.messages import Held, Hold, Release, Released
 from runtime.config.file import load_with_program
-from runtime.plan.hosts import hosts_of
+from runtime.plan.host_map import hosts_of
 from runtime.plan.placement import place
 from runtime.runs.run import Run
 from tests.journeys.test_namespaces import MACHINE, carried, three
@@ -38,21 +38,26 @@ PRESETS = {
 
 
 class Trained:
-    """A run over this host and others, held when most of it is over: `iterations` by then; the bytes of arrays that
-    each actor got from each, and what each cable had carried; what was foretold."""
+    """A run over this host and others, held when most of it is over: `iterations` by then; the
+    bytes of arrays that each actor got from each, and what each cable had carried; what was
+    foretold."""
 
     def __init__(self, cluster: Path, others: list[Machine]) -> None:
         loaded = load_with_program(cluster)
         assert isinstance(loaded.options, Options)
-        self._config, self._topology = loaded.config, plan(loaded.config, loaded.options)
-        self._placement, self._others = place(self._topology, loaded.config), others
+        self._config = loaded.config
+        self._topology = plan(loaded.config, loaded.options)
+        self._placement = place(self._topology, loaded.config)
+        self._others = others
         hosts = hosts_of(self._placement, loaded.config)
         self.home = {name: host.name for host in hosts for name in host.actors}
         self.foretold = {
-            link: sum(filter(None, kinds.values())) for link, kinds in forecast(self._topology).traffic.items()
+            link: sum(filter(None, kinds.values()))
+            for link, kinds in forecast(self._topology).traffic.items()
         }
         self.payload = Counter[tuple[str, str]]()
-        self.states = Counter[str]()  # host -> bytes of the model that left it when the run was held
+        # host -> bytes of the model that left it when the run was held
+        self.states = Counter[str]()
         self.iterations = 0
         self.carried: list[list[int]] = []
 
@@ -66,7 +71,10 @@ class Trained:
             self.directory = run.directory
             self.iterations = (await run.ask("coordinator", Hold(), Held)).iteration
             now = [carried(machine) for machine in self._others]
-            self.carried = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(before, now, strict=True)]
+            self.carried = [
+                [b - a for a, b in zip(*pair, strict=True)]
+                for pair in zip(before, now, strict=True)
+            ]
             for entry in json.loads(await asyncio.to_thread(get, run.metrics_url)):
                 page = await asyncio.to_thread(get, f"http://{entry['targets'][0]}/metrics")
                 for receiver, kind, sender, size in PAYLOAD.findall(page):
@@ -79,7 +87,11 @@ class Trained:
 
     def crossing(self, host: str) -> tuple[int, int]:
         """Bytes of arrays that come to a host and leave it in an iteration, as foretold."""
-        far = {link: size for link, size in self.foretold.items() if self.home[link[0]] != self.home[link[1]]}
+        far = {
+            link: size
+            for link, size in self.foretold.items()
+            if self.home[link[0]] != self.home[link[1]]
+        }
         return (
             sum(size for (_, receiver), size in far.items() if self.home[receiver] == host),
             sum(size for (sender, _), size in far.items() if self.home[sender] == host),
@@ -93,21 +105,28 @@ def test_two_workers_on_each_of_several_hosts_send_what_was_foretold_and_learn_w
 ) -> None:
     preset, _, way = case.partition(" ")
     others = three if way == "by halves" else three[:2]
-    machines = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(others)]
+    machines = [
+        MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(others)
+    ]
     more = f'[run]\ndirectory = "{tmp_path}"\n[metrics]\naddress = "machine"\nreaders = ["*"]\n'
     more += "[[machine]]\nthreads = 1\n" + "".join(machines)
-    cluster = configure(tmp_path / "apart", preset, workers=2 * (len(others) + 1), iterations=ITERATIONS, more=more)
+    cluster = configure(
+        tmp_path / "apart", preset, workers=2 * (len(others) + 1), iterations=ITERATIONS, more=more
+    )
     cluster.write_text(cluster.read_text() + PRESETS[case])
     found = Trained(cluster, others)
     asyncio.run(found.go())
     whole = {link: found.iterations * size for link, size in found.foretold.items()}
-    assert {link: size for link, size in found.payload.items() if size} == {k: v for k, v in whole.items() if v}
+    assert {link: size for link, size in found.payload.items() if size} == {
+        k: v for k, v in whole.items() if v
+    }
     for machine, (*grown, within) in zip(others, found.carried, strict=True):
         host = f"namespace {machine.namespace}"
         came, left = found.crossing(host)
         leasts = (found.iterations * came, found.iterations * left + found.states[host])
         for got, least in zip(grown, leasts, strict=True):
-            assert least < got < 1.08 * least + 250_000  # heartbeats, greetings, headers: TCP's and IP's are 4 in 100
+            # heartbeats, greetings, headers: TCP's and IP's are 4 in 100
+            assert least < got < 1.08 * least + 250_000
         assert within < 20_000  # nothing goes round by the network of the host
     if PRESETS[case].startswith("tau"):
         return

@@ -1,4 +1,5 @@
-"""A thousand machines with two processes each: what `up` computes until they begin, without the machines.
+"""A thousand machines with two processes each: what `up` computes until they begin, without the
+machines.
 
 `benchmarks.hosts --parts thousand` says how long that takes.
 """

@@ -20,15 +20,24 @@ def said(preset: str, momentum: float, **strategy: int) -> str:
 
 def test_two_asynchronous_workers_at_momentum_0_9_are_told_what_that_is() -> None:
     assert said("mxnet-async", 0.9, workers=2) == (
-        "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum 0.95, and may diverge; "
+        "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum 0.95, "
+        "and may diverge; "
         "momentum 0.8 keeps the total at 0.9"
     )
-    assert said("omnivore", 0.9, workers=16, groups=16).endswith("; momentum 0, or fewer groups, come nearest to 0.9")
+    assert said("omnivore", 0.9, workers=16, groups=16).endswith(
+        "; momentum 0, or fewer groups, come nearest to 0.9"
+    )
 
 
 @pytest.mark.parametrize(
     ("preset", "momentum", "workers"),
-    [("mxnet-async", 0.8, 2), ("sync", 0.99, 8), ("replicas", 0.99, 8), ("async", 0.6, 4), ("async", 0.0, 32)],
+    [
+        ("mxnet-async", 0.8, 2),
+        ("sync", 0.99, 8),
+        ("replicas", 0.99, 8),
+        ("async", 0.6, 4),
+        ("async", 0.0, 32),
+    ],
 )
 def test_a_total_that_holds_is_not_told(preset: str, momentum: float, workers: int) -> None:
     assert said(preset, momentum, workers=workers) == ""

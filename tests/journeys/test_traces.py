@@ -1,4 +1,5 @@
-"""Traces of runs in processes, on one loop and on virtual time: what Perfetto reads, and what a death leaves of one."""
+"""Traces of runs in processes, on one loop and on virtual time: what Perfetto reads, and what a
+death leaves of one."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ PATIENT = {"missed": 400}
 
 def training(iterations: int) -> Topology:
     strategy = {"preset": "omnivore", "workers": 2}
-    return roles.training({"net": "lenet", "max_iter": iterations, "kernels": "numpy", "strategy": strategy})
+    return roles.training(
+        {"net": "lenet", "max_iter": iterations, "kernels": "numpy", "strategy": strategy}
+    )
 
 
 async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_is_as_the_format_says(
@@ -48,8 +51,12 @@ async def test_a_live_run_is_traced_from_start_to_stop_and_the_file_is_as_the_fo
         check(events)
         spans = [event for event in events if event["ph"] == "X"]
         assert {(span["args"]["actor"], span["cat"]) for span in spans} >= {
-            ("busy", "compute"), ("busy", "wait"), ("busy", "send"), ("deaf", "handle"), ("deaf", "send"),
-        }  # fmt: skip
+            ("busy", "compute"),
+            ("busy", "wait"),
+            ("busy", "send"),
+            ("deaf", "handle"),
+            ("deaf", "send"),
+        }
         _, *grinding = [span for span in spans if span["name"] == "grind"]  # the first began before
         assert all(span["dur"] >= 0.9 * 20_000 for span in grinding), "microseconds"
         numbers = [span["args"]["iteration"] for span in grinding]
@@ -74,7 +81,9 @@ async def written(path: Path, what: bytes) -> None:
     await asyncio.to_thread(look)
 
 
-async def test_of_a_process_that_is_killed_all_is_in_the_trace_that_it_had_written(tmp_path: Path) -> None:
+async def test_of_a_process_that_is_killed_all_is_in_the_trace_that_it_had_written(
+    tmp_path: Path,
+) -> None:
     run = await runtime.launch(watched(), directory=tmp_path).start()
     async with attach(run.directory) as client:
         await client.begin_trace()
@@ -88,18 +97,29 @@ async def test_of_a_process_that_is_killed_all_is_in_the_trace_that_it_had_writt
     assert any(event["ph"] == "f" for event in events)
 
 
-def test_on_virtual_time_the_first_iterations_are_traced_in_virtual_microseconds(tmp_path: Path) -> None:
+def test_on_virtual_time_the_first_iterations_are_traced_in_virtual_microseconds(
+    tmp_path: Path,
+) -> None:
     cluster = configure(
-        tmp_path, "omnivore", workers=2, iterations=6, more='[simulation]\nclock = "virtual"\nlatency = 0.25\n'
+        tmp_path,
+        "omnivore",
+        workers=2,
+        iterations=6,
+        more=('[simulation]\nclock = "virtual"\nlatency = 0.25\n'),
     )
     settings = (f"run.directory={tmp_path / 'runs'}", "run.trace=2", "train.kernels=numpy")
-    assert main(["up", str(cluster), *(word for setting in settings for word in ("--set", setting))]) == 0
+    assert (
+        main(["up", str(cluster), *(word for setting in settings for word in ("--set", setting))])
+        == 0
+    )
     events = closed(run_directory(cluster) / "trace.json")
     check(events)
     waits = [event for event in events if event["cat" if "cat" in event else "ph"] == "wait"]
     assert min(event["dur"] for event in waits) >= 500_000, "an answer takes two latencies"
     iterations = {event["args"].get("iteration") for event in events if event["ph"] == "X"}
-    assert {0, 1} <= iterations and iterations.isdisjoint({4, 5}), "two, and what was under way then"
+    assert {0, 1} <= iterations and iterations.isdisjoint({4, 5}), (
+        "two, and what was under way then"
+    )
 
 
 @pytest.mark.slow
@@ -111,7 +131,14 @@ def test_a_training_run_is_traced_from_its_first_iteration_by_a_key(tmp_path: Pa
     events = closed(run_directory(cluster) / "trace.json")
     check(events)
     computed = Counter(event["args"]["actor"] for event in events if event.get("cat") == "compute")
-    assert computed.keys() >= {"conv-0-0", "conv-0-1", "conv-0-2", "conv_model", "fc_server", "reducer-0"}
+    assert computed.keys() >= {
+        "conv-0-0",
+        "conv-0-1",
+        "conv-0-2",
+        "conv_model",
+        "fc_server",
+        "reducer-0",
+    }
     begins = {
         kind: {
             event["args"]["iteration"]: event["ts"]
@@ -121,7 +148,9 @@ def test_a_training_run_is_traced_from_its_first_iteration_by_a_key(tmp_path: Pa
         for kind in ("forward", "backward")
     }
     both = begins["forward"].keys() & begins["backward"].keys()
-    assert {0, 1, 2} <= both and all(begins["forward"][number] < begins["backward"][number] for number in both)
+    assert {0, 1, 2} <= both and all(
+        begins["forward"][number] < begins["backward"][number] for number in both
+    )
     arrived = [event for event in events if event["ph"] == "X" and event["name"] == "LayerGradient"]
     workers = {"conv-0-0", "conv-0-1", "conv-0-2"}
     assert {event["args"]["peer"] for event in arrived} >= workers | {"reducer-0", "conv_model"}
@@ -132,7 +161,10 @@ def test_a_training_run_is_traced_from_its_first_iteration_by_a_key(tmp_path: Pa
 async def test_a_stopped_process_is_named_and_the_others_are_traced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run, attach(run.directory) as client:
+    async with (
+        runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run,
+        attach(run.directory) as client,
+    ):
         await client.begin_trace()
         await written(part_of(run.directory, "busy", 1), b'"grind"')
         pid = (await client.status()).processes["lead"]["pid"]

@@ -14,7 +14,7 @@ import roles
 from examples.chain import chain
 from roles.base.role import RoleOptions
 from roles.exchange.buckets import BUCKET_BYTES
-from roles.exchange.choice import Chosen
+from roles.exchange.chosen_exchange import Chosen
 from roles.exchange.collective import CollectiveOptions
 from roles.forecasting.traffic import traffic
 from roles.workers.replica import ReplicaOptions
@@ -27,7 +27,10 @@ from runtime.simulation.cluster import simulate
 
 ITERATIONS = 4
 PAYLOAD = re.compile(
-    r'convoy_payload_bytes_received_total\{actor="(.*?)",kind="roles\.(\w+)",peer="(.*?)",role="\w*"\} (\S+)'
+    r'convoy_payload_bytes_received_total\{actor="(.*?)",kind="roles\.(\w+)",peer="(.*?)",role="\w*"\} '
+    r""
+    r""
+    r"(\S+)"
 )
 OPTIONS = {
     "max_iter": ITERATIONS,
@@ -50,7 +53,9 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
     def look(actors: dict[str, Actor]) -> None:
         pages.update({name: actor._node.metrics for name, actor in actors.items()})
 
-    placement = Placement(of, tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in of.actors))
+    placement = Placement(
+        of, tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in of.actors)
+    )
     run_virtual(simulate(placement, roles.ROLES, directory=directory, prepared=look))
     found: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for metrics in pages.values():
@@ -113,7 +118,8 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     said = traffic(of)
     assert said
     assert measured(of, tmp_path) == {
-        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()} for link, kinds in said.items()
+        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()}
+        for link, kinds in said.items()
     }
 
 
@@ -122,7 +128,8 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     "strategy",
     [
         {"preset": "sync", "workers": 5},
-        {"preset": "replicas", "workers": 3},  # sums of 3.2 MB in float32, 6.4 MB in float64: shared from 4 MB on
+        # sums of 3.2 MB in float32, 6.4 MB in float64: shared from 4 MB on
+        {"preset": "replicas", "workers": 3},
         {"preset": "firecaffe", "workers": 3},
         {"preset": "host-accumulate", "workers": 3},
         {"preset": "dl4j", "workers": 3, "tau": 1},
@@ -135,21 +142,33 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
 def test_in_double_precision_each_link_carries_what_was_said_twice_as_much(
     strategy: dict[str, Any], tmp_path: Path
 ) -> None:
-    narrow, of = (roles.training({**OPTIONS, "precision": p, "strategy": strategy}) for p in ("exact", "double"))
+    narrow, of = (
+        roles.training({**OPTIONS, "precision": p, "strategy": strategy})
+        for p in ("exact", "double")
+    )
     said, half = (traffic(topology, shared_memory=False) for topology in (of, narrow))
     assert measured(of, tmp_path) == {
-        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()} for link, kinds in said.items()
+        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()}
+        for link, kinds in said.items()
     }
     if strategy["preset"] != "replicas":  # whose larger sums are made in another way
-        assert said == {link: {kind: 2 * (size or 0) for kind, size in kinds.items()} for link, kinds in half.items()}
+        assert said == {
+            link: {kind: 2 * (size or 0) for kind, size in kinds.items()}
+            for link, kinds in half.items()
+        }
 
 
 @pytest.mark.parametrize("preset", ["omnivore", "singa", "adam"])
-def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(preset: str, tmp_path: Path) -> None:
+def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(
+    preset: str, tmp_path: Path
+) -> None:
     of = topology(preset, workers=5, groups=2)
-    said, found = traffic(of), measured(of, tmp_path)
+    said = traffic(of)
+    found = measured(of, tmp_path)
     assert found.keys() == said.keys()
-    group = {actor.name: actor.name.split("-")[1] for actor in of.actors if actor.role == "conv_compute"}
+    group = {
+        actor.name: actor.name.split("-")[1] for actor in of.actors if actor.role == "conv_compute"
+    }
     for below, above in [link for _ in range(3) for link in said if link[1].startswith("reducer")]:
         if below in group:
             group[above] = group[below]
@@ -166,19 +185,27 @@ def with_three_adders(actor: ActorSpec) -> ActorSpec:
     if not isinstance(actor.options, ReplicaOptions):
         return actor
     three = dataclasses.replace(actor.options.exchange.options, adders=3)
-    return dataclasses.replace(actor, options=dataclasses.replace(actor.options, exchange=Chosen("collective", three)))
+    return dataclasses.replace(
+        actor, options=dataclasses.replace(actor.options, exchange=Chosen("collective", three))
+    )
 
 
 def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CollectiveOptions, "bucket_bytes", BUCKET_BYTES)  # LeNet has a large bucket and a small one
+    # LeNet has a large bucket and a small one
+    monkeypatch.setattr(CollectiveOptions, "bucket_bytes", BUCKET_BYTES)
     of = topology("replicas", workers=5)  # four times 1.6 MB: no longer everybody's own work
     of = dataclasses.replace(of, actors=tuple(map(with_three_adders, of.actors)))
-    found, said = measured(of, tmp_path), traffic(of, shared_memory=False)
-    assert found == {link: {kind: ITERATIONS * (size or 0) for kind, size in of_.items()} for link, of_ in said.items()}
+    found = measured(of, tmp_path)
+    said = traffic(of, shared_memory=False)
+    assert found == {
+        link: {kind: ITERATIONS * (size or 0) for kind, size in of_.items()}
+        for link, of_ in said.items()
+    }
     in_place = traffic(of)
-    small = 4 * (520 + 25_050)  # bytes of the convolutions' gradients, which the first member adds up for all
+    # bytes of the convolutions' gradients, which the first member adds up for all
+    small = 4 * (520 + 25_050)
     for link, told in ((("replica-1", "replica-0"), 0), (("replica-0", "replica-1"), small)):
         assert in_place[link]["SharedSum"] == told
         assert (said[link]["SharedSum"] or 0) > told
@@ -196,7 +223,8 @@ def test_a_role_that_says_nothing_of_itself_sends_and_holds_nothing_that_is_know
     silent = dataclasses.replace(
         of,
         actors=tuple(
-            dataclasses.replace(a, options=plain(a.options)) if a.name == "reducer-0" else a for a in of.actors
+            dataclasses.replace(a, options=plain(a.options)) if a.name == "reducer-0" else a
+            for a in of.actors
         ),
     )
     assert ("reducer-0", "conv_model") in traffic(of)
@@ -206,23 +234,42 @@ def test_a_role_that_says_nothing_of_itself_sends_and_holds_nothing_that_is_know
 def test_every_training_role_that_sends_arrays_says_so_and_every_actor_that_holds_some() -> None:
     says = {name: role.Options for name, role in roles.ROLES.items() if role.Options is not None}
     assert says.keys() == roles.ROLES.keys()
-    assert {name for name, of in says.items() if of.sends is RoleOptions.sends} == {"coordinator", "single", "tuner"}
+    assert {name for name, of in says.items() if of.sends is RoleOptions.sends} == {
+        "coordinator",
+        "single",
+        "tuner",
+    }
     assert {name for name, of in says.items() if of.holds is RoleOptions.holds} == {"coordinator"}
-    for preset in ("single", "sync", "replicas", "host-accumulate", "singa", "local-fc-shards", "one-weird-trick"):
+    for preset in (
+        "single",
+        "sync",
+        "replicas",
+        "host-accumulate",
+        "singa",
+        "local-fc-shards",
+        "one-weird-trick",
+    ):
         held = roles.forecast(topology(preset, workers=2)).memory
-        assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}
+        assert {"coordinator", *held} == {
+            actor.name for actor in topology(preset, workers=2).actors
+        }
         assert all(size > 0 for parts in held.values() for size in parts.values())
 
 
 def test_the_memory_that_is_told_is_that_of_the_nets_parameters_and_plans() -> None:
     held = roles.forecast(topology("sync", workers=3)).memory
-    conv, fc = 25_570, 405_510  # LeNet: 20 * 25 + 20 + 50 * 500 + 50; 500 * 800 + 500 + 10 * 500 + 10
+    conv = 25_570  # LeNet: 20 * 25 + 20 + 50 * 500 + 50; 500 * 800 + 500 + 10 * 500 + 10
+    fc = 405_510
     assert held["conv_model"] == {"parameters": 4 * conv, "history": 4 * conv}
     assert held["fc_server"]["gradients"] == 4 * fc
     assert held["reducer-0"] == {"sums": 4 * conv}
-    shard = roles.forecast(topology("local-fc-shards", workers=2, servers=2, scheme="b")).memory["fc-1"]
+    shard = roles.forecast(topology("local-fc-shards", workers=2, servers=2, scheme="b")).memory[
+        "fc-1"
+    ]
     assert (shard["parameters"], shard["gradients"]) == (4 * fc // 2, 2 * 4 * fc // 2)
-    double = roles.training({**OPTIONS, "precision": "double", "strategy": {"preset": "sync", "workers": 3}})
+    double = roles.training(
+        {**OPTIONS, "precision": "double", "strategy": {"preset": "sync", "workers": 3}}
+    )
     double = roles.forecast(double).memory
     for parts, half in ((double[name], held[name]) for name in ("conv_model", "reducer-0")):
         assert parts == {name: 2 * size for name, size in half.items()}

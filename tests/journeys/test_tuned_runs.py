@@ -1,4 +1,5 @@
-"""Runs in which the tuner chooses: what may be "auto", what is refused, how such a run goes and ends."""
+"""Runs in which the tuner chooses: what may be "auto", what is refused, how such a run goes and
+ends."""
 
 from __future__ import annotations
 
@@ -17,24 +18,41 @@ from runtime import ConfigError, Topology
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
-from tests.support import ROOT, Simulated, configure, environment, events, run_directory, run_up, runtime_command, train
+from tests.support import (
+    ROOT,
+    Simulated,
+    configure,
+    environment,
+    events,
+    run_directory,
+    run_up,
+    runtime_command,
+    train,
+)
 
 EXAMPLE = ROOT / "examples" / "tuned.toml"
 
 
 def service_time(actor: str, label: str) -> float:
-    """Conv workers take longer than the FC phase, so that groups that do not wait for one another are faster."""
+    """Conv workers take longer than the FC phase, so that groups that do not wait for one another
+    are faster."""
     return 0.02 if actor.startswith("conv-") else 0.002 if actor.startswith("fc") else 0.0
 
 
-def tuned(directory: Path, preset: str, *auto: str, workers: int = 4, iterations: int = 120, **tuning: Any) -> Path:
+def tuned(
+    directory: Path, preset: str, *auto: str, workers: int = 4, iterations: int = 120, **tuning: Any
+) -> Path:
     """A cluster.toml in which these keys are "auto"."""
     cluster = configure(directory, preset, workers=workers, iterations=iterations)
     text = cluster.read_text()
     if "groups" in auto:
         text = text.replace("groups = 1", 'groups = "auto"')
-    text = text.replace("[train]\n", "[train]\n" + "".join(f'{key} = "auto"\n' for key in auto if key != "groups"))
-    text += "[train.tuning]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in tuning.items())
+    text = text.replace(
+        "[train]\n", "[train]\n" + "".join(f'{key} = "auto"\n' for key in auto if key != "groups")
+    )
+    text += "[train.tuning]\n" + "".join(
+        f"{key} = {json.dumps(value)}\n" for key, value in tuning.items()
+    )
     cluster.write_text(text)
     return cluster
 
@@ -50,7 +68,10 @@ AUTO = "[train.strategy]\nworkers = 4\ngroups = 'auto'\n"
 BROKEN = {
     "groups of a preset that makes them": (
         "[train.strategy]\npreset = 'sync'\ngroups = 'auto'\n",
-        "cluster.toml:3: train.strategy.groups: found 'auto', but preset 'sync' makes its groups itself",
+        (
+            "cluster.toml:3: train.strategy.groups: found 'auto', but preset 'sync' makes its "
+            "groups itself"
+        ),
     ),
     "groups of one worker": (
         "[train.strategy]\nworkers = 1\ngroups = 'auto'\n",
@@ -58,39 +79,53 @@ BROKEN = {
     ),
     "another word": (
         "[train.strategy]\ngroups = 'automatic'\n",
-        "cluster.toml:2: train.strategy.groups: found 'automatic' (string), expected an integer >= 1, or 'auto' "
+        "cluster.toml:2: train.strategy.groups: found 'automatic' (string), expected an "
+        "integer >= 1, or 'auto' "
         "(did you mean 'auto'?)",
     ),
     "groups that may not change": (
         f"{AUTO}live = false\n",
-        "cluster.toml:4: train.strategy.live: found false, but groups = 'auto' changes groups while the run goes on",
+        (
+            "cluster.toml:4: train.strategy.live: found false, but groups = 'auto' changes "
+            "groups while the run goes on"
+        ),
     ),
     "a pipeline": (
         f"{AUTO}pipeline = 2\n",
-        "cluster.toml:4: train.strategy.pipeline: found 2, but with groups = 'auto' the tuner says how many groups "
+        "cluster.toml:4: train.strategy.pipeline: found 2, but with groups = 'auto' the "
+        "tuner says how many groups "
         "there are",
     ),
     "a run that shall repeat itself": (
         "[train]\nmomentum = 'auto'\n[train.strategy]\nreproducible = true\n",
-        "cluster.toml:2: train.momentum: found 'auto', but what is chosen by measured times does not repeat: "
+        "cluster.toml:2: train.momentum: found 'auto', but what is chosen by measured times "
+        "does not repeat: "
         "reproducible = false",
     ),
     "devices without losses": (
         "[train]\nbase_lr = 'auto'\ndevices = {'*' = 'emulated'}\n",
-        "cluster.toml:2: train.base_lr: found 'auto', but emulated devices have no losses to compare",
+        (
+            "cluster.toml:2: train.base_lr: found 'auto', but emulated devices have no losses to "
+            "compare"
+        ),
     ),
     "a solver without momentum": (
         "[train]\nmomentum = 'auto'\nsolver = 's.prototxt'\nnet = 'lenet'\n",
-        "cluster.toml:2: train.momentum: found 'auto', but this solver has none to choose: s.prototxt:1: ",
+        (
+            "cluster.toml:2: train.momentum: found 'auto', but this solver has none to choose: "
+            "s.prototxt:1: "
+        ),
     ),
     "a budget that pays for no probe": (
         f"[train]\nmax_iter = 99\n{AUTO}",
-        "cluster.toml:1: train.tuning.budget: found 0.1: a probe has 10 iterations, but 0.1 of the 99 that the run has "
+        "cluster.toml:1: train.tuning.budget: found 0.1: a probe has 10 iterations, but 0.1 "
+        "of the 99 that the run has "
         "are 9: raise train.tuning.budget or train.max_iter",
     ),
     "a probe as long as the run": (
         f"{AUTO}[train.tuning]\nprobe_iterations = 300\n",
-        "cluster.toml:5: train.tuning.probe_iterations: found 300: a probe has 300 iterations, but 0.1 of the 300 that "
+        "cluster.toml:5: train.tuning.probe_iterations: found 300: a probe has 300 "
+        "iterations, but 0.1 of the 300 that "
         "the run has are 30: raise train.tuning.budget or train.max_iter",
     ),
     "a budget that is no share": (
@@ -103,11 +138,17 @@ BROKEN = {
     ),
     "a budget for nothing": (
         "[train.tuning]\nbudget = 0.2\n",
-        "cluster.toml:2: train.tuning.budget: found 0.2, but nothing is 'auto', so nothing is tuned",
+        (
+            "cluster.toml:2: train.tuning.budget: found 0.2, but nothing is 'auto', so nothing "
+            "is tuned"
+        ),
     ),
     "more groups than workers at a start": (
         f"{AUTO}[train.tuning]\nstart = 'eight.json'\n",
-        "cluster.toml:5: train.tuning.start: eight.json says 8 groups, expected at most 4, the number of workers",
+        (
+            "cluster.toml:5: train.tuning.start: eight.json says 8 groups, expected at most 4, "
+            "the number of workers"
+        ),
     ),
     "more workers than rows": (
         "[train]\nbatch = 3\n" + AUTO,
@@ -115,7 +156,10 @@ BROKEN = {
     ),
     "a network without a rate": (
         f"[simulation]\nclock = 'virtual'\nbytes_per_second = 0\n{AUTO}",
-        "cluster.toml:3: simulation.bytes_per_second: found 0 (integer), expected a size in bytes >= 1",
+        (
+            "cluster.toml:3: simulation.bytes_per_second: found 0 (integer), expected a size in "
+            "bytes >= 1"
+        ),
     ),
     "a learning rate of nothing": (
         f"[train]\nbase_lr = 0.0\n{AUTO}",
@@ -126,40 +170,62 @@ BROKEN = {
         "cluster.toml:5: train.tuning.momentum_by: found 'closed-loop', but momentum is not 'auto'",
     ),
     "a closed loop without a measurement": (
-        "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nstrategy = {preset = 'replicas'}\n",
-        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but no actor of preset 'replicas' measures the "
+        (
+            "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nstrategy = "
+            "{preset = 'replicas'}\n"
+        ),
+        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but no actor of "
+        "preset 'replicas' measures the "
         "momentum that asynchrony brings along",
     ),
     "a closed loop of another solver": (
-        "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nsolver = 'adam.prototxt'\nnet = 'lenet'\n",
-        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but what asynchrony gives adds up with the "
+        (
+            "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nsolver = "
+            "'adam.prototxt'\nnet = 'lenet'\n"
+        ),
+        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but what asynchrony "
+        "gives adds up with the "
         "momentum of SGD and Nesterov only: this solver is Adam",
     ),
     "a closed loop with a grid": (
         "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop', momenta = [0.5]}\n",
-        "cluster.toml:3: train.tuning.momenta: found [0.5], but nothing is probed: momentum alone is 'auto', and "
+        "cluster.toml:3: train.tuning.momenta: found [0.5], but nothing is probed: momentum "
+        "alone is 'auto', and "
         "follows what is measured",
     ),
     "a closed loop and a batch": (
         "[train]\nmomentum = 'auto'\nbatch = 'auto'\ntuning = {momentum_by = 'closed-loop'}\n"
         "strategy = {workers = 2}\n",
-        "cluster.toml:4: train.tuning.momentum_by: found 'closed-loop', but with it there is one search only, before "
+        "cluster.toml:4: train.tuning.momentum_by: found 'closed-loop', but with it there is "
+        "one search only, before "
         "anybody knows how noisy gradients are, and train.batch is 'auto'",
     ),
     "a closed loop with epochs": (
-        f"[train]\nmomentum = 'auto'\ntuning = {{momentum_by = 'closed-loop', epoch_iterations = 50}}\n{AUTO}",
-        "cluster.toml:3: train.tuning.epoch_iterations: found 50, but with momentum_by = 'closed-loop' there is one "
+        (
+            f"[train]\nmomentum = 'auto'\ntuning = {{momentum_by = 'closed-loop', "
+            f"epoch_iterations = 50}}\n{AUTO}"
+        ),
+        "cluster.toml:3: train.tuning.epoch_iterations: found 50, but with momentum_by = "
+        "'closed-loop' there is one "
         "search only",
     ),
     "a start that is not there": (
         f"{AUTO}[train.tuning]\nstart = 'none.json'\n",
-        "cluster.toml:5: train.tuning.start: {folder}/none.json: found no such file; expected the record of a run ",
+        (
+            "cluster.toml:5: train.tuning.start: {folder}/none.json: found no such file; "
+            "expected the record of a run "
+        ),
     ),
 }
 FILES = {
-    "adam.prototxt": 'type: "Adam" net: "lenet" base_lr: 0.01 momentum: 0.9 max_iter: 1000 lr_policy: "fixed"',
+    "adam.prototxt": (
+        'type: "Adam" net: "lenet" base_lr: 0.01 momentum: 0.9 max_iter: 1000 lr_policy: "fixed"'
+    ),
     "s.prototxt": 'type: "AdaGrad" net: "lenet" base_lr: 0.01 max_iter: 1000 lr_policy: "fixed"',
-    "eight.json": '{"choice": {"groups": 8, "momentum": 0, "base_lr": 1}, "saturated_groups": 8, "next_groups": 8}',
+    "eight.json": (
+        '{"choice": {"groups": 8, "momentum": 0, "base_lr": 1}, '
+        '"saturated_groups": 8, "next_groups": 8}'
+    ),
 }
 
 
@@ -173,7 +239,11 @@ def test_what_cannot_be_chosen_ends_with_its_reason(
         (tmp_path / file).write_text(content)
     assert main(["check", str(tmp_path / "cluster.toml")]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0].replace(f"{tmp_path}/cluster", "cluster").startswith(expected.replace("{folder}", str(tmp_path)))
+    assert (
+        said[0]
+        .replace(f"{tmp_path}/cluster", "cluster")
+        .startswith(expected.replace("{folder}", str(tmp_path)))
+    )
     assert len(said) == 1
 
 
@@ -183,13 +253,18 @@ def test_a_budget_that_pays_for_less_than_a_search_is_warned_of(
     (tmp_path / "cluster.toml").write_text(f"[train]\nmomentum = 'auto'\nbase_lr = 'auto'\n{AUTO}")
     assert main(["check", str(tmp_path / "cluster.toml")]) == 0
     warned = capsys.readouterr().err
-    assert "train.tuning.budget: it pays for 30 iterations of probes, and a whole search has about 20 probes" in warned
+    assert (
+        "train.tuning.budget: it pays for 30 iterations of probes, and a whole search has "
+        "about 20 probes"
+    ) in warned
     assert "it will end early, with the best of what it saw" in warned
 
 
 def planned(preset: str, strategy: dict[str, Any], **train: Any) -> Topology:
     data = {"train": {"format": "digits", "split": "train"}}
-    return training({"kernels": "numpy", "data": data, "strategy": {"preset": preset, **strategy}, **train})
+    return training(
+        {"kernels": "numpy", "data": data, "strategy": {"preset": preset, **strategy}, **train}
+    )
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -203,7 +278,9 @@ def test_groups_can_be_chosen_where_a_preset_has_them_and_rates_everywhere(prese
         tuner = next(actor for actor in made.actors if actor.role == "tuner")
         assert (tuner.options.choices.groups, tuner.options.choices.momenta) == ((1, 2, 4), ())
     else:
-        with pytest.raises(ConfigError, match=f"found 'auto', but preset '{preset}' makes its groups itself"):
+        with pytest.raises(
+            ConfigError, match=(f"found 'auto', but preset '{preset}' makes its groups itself")
+        ):
             planned(preset, {**workers, "groups": "auto"}, max_iter=5000)
 
 
@@ -217,8 +294,12 @@ def test_the_numbers_of_groups_are_doubled_up_to_all_workers_apart() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "where"), [("", "coordinator"), ("[[process]]\nname='t'\nactors=['tuner']\n", "t")])
-def test_the_tuner_lives_with_the_coordinator_unless_it_is_placed(tmp_path: Path, rule: str, where: str) -> None:
+@pytest.mark.parametrize(
+    ("rule", "where"), [("", "coordinator"), ("[[process]]\nname='t'\nactors=['tuner']\n", "t")]
+)
+def test_the_tuner_lives_with_the_coordinator_unless_it_is_placed(
+    tmp_path: Path, rule: str, where: str
+) -> None:
     cluster = tuned(tmp_path, "omnivore", "groups")
     cluster.write_text(rule + cluster.read_text())
     loaded = load_with_program(cluster)
@@ -230,7 +311,9 @@ def test_the_tuner_lives_with_the_coordinator_unless_it_is_placed(tmp_path: Path
 
 
 def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
-    run = train(tuned(tmp_path, "omnivore", "groups", iterations=100, budget=0.5), service_time=service_time)
+    run = train(
+        tuned(tmp_path, "omnivore", "groups", iterations=100, budget=0.5), service_time=service_time
+    )
     tried = [fields["groups"] for fields in run.journal.of("probe")]
     assert tried[:3] == [1, 2, 4]
     chosen = choice_of(run)
@@ -244,8 +327,11 @@ def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
 
 
 def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path) -> None:
-    """All momenta but the solver's own are far worse after so few iterations: the run is that without a tuner."""
-    cluster = tuned(tmp_path / "a", "sync", "momentum", workers=2, iterations=40, momenta=[0.0, 0.9], budget=0.5)
+    """All momenta but the solver's own are far worse after so few iterations: the run is that
+    without a tuner."""
+    cluster = tuned(
+        tmp_path / "a", "sync", "momentum", workers=2, iterations=40, momenta=[0.0, 0.9], budget=0.5
+    )
     run = train(cluster, service_time=service_time)
     assert {fields["groups"] for fields in run.journal.of("probe")} == {1}
     assert {fields["base_lr"] for fields in run.journal.of("probe")} == {0.01}
@@ -261,7 +347,16 @@ def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path
 @pytest.mark.parametrize("preset", ["local-fc-shards", "singa", "replicas", "sparknet"])
 def test_presets_of_every_kind_are_tuned_to_their_end(tmp_path: Path, preset: str) -> None:
     auto = ("groups",) * ("groups" in PRESETS[preset].uses) + ("momentum", "base_lr")
-    cluster = tuned(tmp_path, preset, *auto, workers=2, iterations=60, budget=0.5, momenta=[0.3, 0.9], rates=[1.0])
+    cluster = tuned(
+        tmp_path,
+        preset,
+        *auto,
+        workers=2,
+        iterations=60,
+        budget=0.5,
+        momenta=[0.3, 0.9],
+        rates=[1.0],
+    )
     run = train(cluster, service_time=lambda actor, label: 0.01)
     assert run.journal.of("finished")[0]["iterations"] == 60
     assert choice_of(run)["why"]
@@ -282,7 +377,9 @@ def test_a_learning_rate_that_is_far_too_high_is_mended(tmp_path: Path) -> None:
 # -- in real processes
 
 
-def test_the_example_plans_and_tells_what_it_chooses_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_plans_and_tells_what_it_chooses_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["check", str(EXAMPLE)]) == 0
     assert capsys.readouterr().err == ""
 
@@ -290,7 +387,9 @@ def test_the_example_plans_and_tells_what_it_chooses_from(capsys: pytest.Capture
 @pytest.mark.slow
 def test_the_example_tunes_itself_and_learns(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text(EXAMPLE.read_text("utf-8"))
-    done = run_up(tmp_path / "cluster.toml", "--set", "train.max_iter=300", "--set", "train.tuning.budget=0.5")
+    done = run_up(
+        tmp_path / "cluster.toml", "--set", "train.max_iter=300", "--set", "train.tuning.budget=0.5"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(tmp_path / "cluster.toml")
     assert events(directory, "finished")[0]["accuracy"] > 0.95
@@ -301,24 +400,38 @@ def test_the_example_tunes_itself_and_learns(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) -> None:
-    data = '[train.data]\ntrain = {format = "digits", split = "train"}\ntest = {format = "digits", split = "test"}\n'
+    data = (
+        '[train.data]\ntrain = {format = "digits", split = "train"}\ntest = {format = '
+        '"digits", split = "test"}\n'
+    )
     (tmp_path / "cluster.toml").write_text(data + AUTO)
     done = run_up(tmp_path / "cluster.toml")
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(tmp_path / "cluster.toml")
     (end,) = events(directory, "finished")
     assert end["accuracy"] >= 0.975
-    (chosen,) = (line for line in done.stdout.splitlines() if line.startswith("tuning     iteration 0  groups "))
+    (chosen,) = (
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith("tuning     iteration 0  groups ")
+    )
     assert "  why " in chosen
     assert json.loads((directory / "tuning.json").read_text())["choice"]["momentum"] == 0.9
 
 
 @pytest.mark.slow
 def test_an_interrupt_during_a_probe_ends_the_run_well(tmp_path: Path) -> None:
-    cluster = tuned(tmp_path, "omnivore", "groups", "momentum", iterations=10_000, probe_iterations=100)
+    cluster = tuned(
+        tmp_path, "omnivore", "groups", "momentum", iterations=10_000, probe_iterations=100
+    )
     command = runtime_command("up", cluster.name)
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

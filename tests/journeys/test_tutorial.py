@@ -1,4 +1,5 @@
-"""docs/tutorial.md, typed line by line in one folder; what is printed is compared with what the page shows."""
+"""docs/tutorial.md, typed line by line in one folder; what is printed is compared with what the
+page shows."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tests.support import ROOT
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 # the command as it is installed, whether it is beside this Python or not
-CONVOY = f"#!{sys.executable}\nimport sys\nfrom runtime.__main__ import command\nsys.exit(command())\n"
+CONVOY = (
+    f"#!{sys.executable}\nimport sys\nfrom runtime.__main__ import command\nsys.exit(command())\n"
+)
 SECONDS = 90
 
 
@@ -74,8 +77,11 @@ def test_the_page_names_only_commands_that_there_are() -> None:
 
 @pytest.mark.slow  # all of it: 30 s
 @pytest.mark.timeout(300)
-def test_the_tutorial_can_be_typed_as_it_stands(tmp_path: Path, behind: list[subprocess.Popen[str]]) -> None:
-    commands, folder = tmp_path / "bin", tmp_path / "folder"
+def test_the_tutorial_can_be_typed_as_it_stands(
+    tmp_path: Path, behind: list[subprocess.Popen[str]]
+) -> None:
+    commands = tmp_path / "bin"
+    folder = tmp_path / "folder"
     for made in (commands, folder):
         made.mkdir()
     (commands / "convoy").write_text(CONVOY)
@@ -95,7 +101,8 @@ def test_the_tutorial_can_be_typed_as_it_stands(tmp_path: Path, behind: list[sub
         assert process.stdout is not None
         if step.typed.endswith("&"):
             behind.append(process)
-            came, end = "", time.monotonic() + SECONDS
+            came = ""
+            end = time.monotonic() + SECONDS
             while not fits(step.shown, came):  # each line is waited for
                 line = process.stdout.readline()
                 came += line

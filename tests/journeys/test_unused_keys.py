@@ -1,4 +1,5 @@
-"""A key that says something and does nothing is refused: every preset, every key of [train.strategy]."""
+"""A key that says something and does nothing is refused: every preset, every key of
+[train.strategy]."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def topology(preset: str, **strategy: Any) -> str:
     said: dict[str, Any] = {"preset": preset, **strategy}
     if preset != "single":
         said.setdefault("workers", 4)
-    planned = training({"kernels": "numpy", "data": {"train": {"format": "digits"}}, "strategy": said})
+    planned = training(
+        {"kernels": "numpy", "data": {"train": {"format": "digits"}}, "strategy": said}
+    )
     return repr(planned)
 
 
@@ -54,7 +57,9 @@ def test_a_key_changes_the_topology_or_is_refused(preset: str) -> None:
             assert f"train.strategy.{key}: found" in str(error)
             assert key not in PRESETS[preset].uses or key == "fan_in", str(error)
         else:
-            assert changed, f"{key} = {value!r} says nothing to preset '{preset}', and is not refused"
+            assert changed, (
+                f"{key} = {value!r} says nothing to preset '{preset}', and is not refused"
+            )
             assert key in PRESETS[preset].uses
 
 

@@ -1,4 +1,5 @@
-"""With a variable batch the FC phase is updated after each part of a batch (One weird trick, section 4.2)."""
+"""With a variable batch the FC phase is updated after each part of a batch (One weird trick,
+section 4.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import ops
 from nets import Net, load_net, load_solver
 from nets.definition.spec import ZOO
 from roles import Options, plan
-from roles.fc.batches import fc_batches
+from roles.fc.fc_batches import fc_batches
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from runtime.config.file import load_with_program
@@ -22,32 +23,51 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize(
-    ("preset", "scheme"), [("one-weird-trick", "b"), ("one-weird-trick", "c"), ("local-fc-shards", "b")]
+    ("preset", "scheme"),
+    [("one-weird-trick", "b"), ("one-weird-trick", "c"), ("local-fc-shards", "b")],
 )
 def test_with_a_variable_batch_the_fc_phase_is_updated_after_each_part_and_the_conv_phase_once(
     tmp_path: Path, preset: str, scheme: str
 ) -> None:
-    workers, batch, iterations = 3, 10, 4
+    workers = 3
+    batch = 10
+    iterations = 4
     strategy = f'scheme = "{scheme}"\nvariable_batch = true\n'
-    options: dict[str, Any] = {"workers": workers, "batch": batch, "iterations": iterations, "strategy": strategy}
+    options: dict[str, Any] = {
+        "workers": workers,
+        "batch": batch,
+        "iterations": iterations,
+        "strategy": strategy,
+    }
     found = run(tmp_path / "many", preset, net=lenet_with_dropout(), **options).arrays
     expected = by_hand(tmp_path / "many", scheme, (0, 4, 7, 10), batch, iterations)
     for name, array in expected.items():
         assert np.abs(found[name] - array).max() <= 1e-5 * np.abs(array).max(), name
 
 
-def by_hand(directory: Path, scheme: str, cuts: tuple[int, ...], batch: int, iterations: int) -> dict[str, Any]:
-    """One weird trick, section 4.2, on one machine: the two phases as nets, each with its own updates."""
-    backend, spec = ops.get_backend("numpy"), load_net(directory / "own.prototxt")
+def by_hand(
+    directory: Path, scheme: str, cuts: tuple[int, ...], batch: int, iterations: int
+) -> dict[str, Any]:
+    """One weird trick, section 4.2, on one machine: the two phases as nets, each with its own
+    updates."""
+    backend = ops.get_backend("numpy")
+    spec = load_net(directory / "own.prototxt")
     solver = load_solver(directory / "solver.prototxt")
     loaded = load_with_program(directory / "cluster.toml")
     assert isinstance(loaded.options, Options)
     job: Job = plan(loaded.config, loaded.options).actors[0].options.job
     source = job.source("TRAIN")
     batches = job.batches("TRAIN", source)
-    common: dict[str, Any] = {"ops": backend, "batch": batch, "input_shape": source.shape, "seed": job.seed}
+    common: dict[str, Any] = {
+        "ops": backend,
+        "batch": batch,
+        "input_shape": source.shape,
+        "seed": job.seed,
+    }
     conv, fc = (Net(spec, "TRAIN", part=part, **common) for part in ("conv", "fc"))
-    stores = {net: ParameterStore(net.params, net.initial_blobs(), solver, backend) for net in (conv, fc)}
+    stores = {
+        net: ParameterStore(net.params, net.initial_blobs(), solver, backend) for net in (conv, fc)
+    }
 
     def backward(net: Net) -> dict[str, Any]:
         found = {stage.layer: net.backward(stage) for stage in reversed(net.stages)}
@@ -55,7 +75,11 @@ def by_hand(directory: Path, scheme: str, cuts: tuple[int, ...], batch: int, ite
 
     for step in range(iterations):
         data, labels = batches.read(step, 0, batch)
-        conv.run({"data": data, "label": labels}, {layer: stores[conv].read(layer) for layer in conv.params}, step)
+        conv.run(
+            {"data": data, "label": labels},
+            {layer: stores[conv].read(layer) for layer in conv.params},
+            step,
+        )
         crossed = {name: conv.blob(name) for name in conv.boundary}
         back = np.zeros_like(crossed["pool2"])
         parts = fc_batches(scheme, cuts)
@@ -80,10 +104,18 @@ def by_hand(directory: Path, scheme: str, cuts: tuple[int, ...], batch: int, ite
     return stores[conv].state() | stores[fc].state()
 
 
-def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(tmp_path: Path) -> None:
+def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(
+    tmp_path: Path,
+) -> None:
     text = (ZOO / "lenet.prototxt").read_text()
-    sums = text.replace('type: "SoftmaxWithLoss"', 'type: "SoftmaxWithLoss" loss_param { normalization: NONE }')
+    sums = text.replace(
+        'type: "SoftmaxWithLoss"', ('type: "SoftmaxWithLoss" loss_param { normalization: NONE }')
+    )
     assert sums != text
     strategy = 'scheme = "b"\nvariable_batch = true\n'
-    said = problems_of(configured(tmp_path, "one-weird-trick", workers=2, net=sums, strategy=strategy))
-    assert "train.strategy.variable_batch: found true with a loss whose normalization is NONE" in said
+    said = problems_of(
+        configured(tmp_path, "one-weird-trick", workers=2, net=sums, strategy=strategy)
+    )
+    assert (
+        "train.strategy.variable_batch: found true with a loss whose normalization is NONE"
+    ) in said

@@ -75,7 +75,9 @@ def test_a_run_of_an_hour_is_over_at_once_and_leaves_a_run_directory(tmp_path: P
     assert {"config.toml", "versions.json", "plan.json", "events.jsonl", "convoy.log"} <= {
         path.name for path in directory.iterdir()
     }
-    assert events(directory, "opened") == [{"t": 0.0, "actor": "clerk", "event": "opened", "at": 0.0}]
+    assert events(directory, "opened") == [
+        {"t": 0.0, "actor": "clerk", "event": "opened", "at": 0.0}
+    ]
     assert json.loads((directory / "plan.json").read_text())["clock"] == "virtual"
 
 
@@ -87,7 +89,9 @@ def test_a_run_of_an_hour_is_over_at_once_and_leaves_a_run_directory(tmp_path: P
         ("hang", 1, "every actor waits and no event is due\n"),
     ],
 )
-def test_a_run_that_goes_wrong_ends_in_words_with_its_exit_code(tmp_path: Path, end: str, code: int, said: str) -> None:
+def test_a_run_that_goes_wrong_ends_in_words_with_its_exit_code(
+    tmp_path: Path, end: str, code: int, said: str
+) -> None:
     cluster = office(tmp_path, end)
     done = run_up(cluster)
     assert done.returncode == code
@@ -102,7 +106,9 @@ def test_a_run_that_goes_wrong_ends_in_words_with_its_exit_code(tmp_path: Path, 
 def in_its_virtual_years(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """`up` of a run without end that has begun; it is waited for."""
     command = runtime_command("up", office(folder, "never").name)
-    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         while not process.stdout.readline().startswith("progress"):
             pass
@@ -111,7 +117,9 @@ def in_its_virtual_years(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with in_its_virtual_years(tmp_path) as process:
         process.send_signal(number)
     assert process.returncode == 128 + number
@@ -134,20 +142,30 @@ def test_a_script_runs_on_virtual_time_and_talks_to_its_actors(tmp_path: Path) -
     far = {"clock": "virtual", "latency": 1.0}
     made = launch(adders(), directory=tmp_path, simulation=far)
     with asyncio.Runner(loop_factory=made.loop_factory) as runner:
-        assert runner.run(main()) == (103, 0.0)  # who is outside the cluster waits for no road of it
+        # who is outside the cluster waits for no road of it
+        assert runner.run(main()) == (103, 0.0)
     assert [event["total"] for event in events(made.directory, "sum")] == [10]
 
 
-def test_a_run_on_virtual_time_in_a_script_needs_no_loop_of_its_own_and_fails_like_any(tmp_path: Path) -> None:
+def test_a_run_on_virtual_time_in_a_script_needs_no_loop_of_its_own_and_fails_like_any(
+    tmp_path: Path,
+) -> None:
     topology = Topology("tests.journeys.adders", (ActorSpec("one", "broken"),), (), "one")
     seen: list[str] = []
     with pytest.raises(RoleDied, match=r"one failed: ValueError: no such number: 7\n  its log: "):
-        run(topology, on_event=lambda event: seen.append(event.name), directory=tmp_path, simulation=VIRTUAL)
+        run(
+            topology,
+            on_event=lambda event: seen.append(event.name),
+            directory=tmp_path,
+            simulation=VIRTUAL,
+        )
     assert seen == ["failed"]
 
 
 @pytest.mark.parametrize(("clock", "loop"), [("virtual", "real"), ("real", "virtual")])
-def test_a_run_on_a_loop_with_another_kind_of_time_is_told_so(tmp_path: Path, clock: str, loop: str) -> None:
+def test_a_run_on_a_loop_with_another_kind_of_time_is_told_so(
+    tmp_path: Path, clock: str, loop: str
+) -> None:
     made = launch(adders(), directory=tmp_path, simulation={"clock": clock}, processes="here")
     factory = VirtualTimeLoop if loop == "virtual" else asyncio.new_event_loop
     said = f"simulation.clock is '{clock}', but this event loop has {loop} time"

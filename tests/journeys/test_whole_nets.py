@@ -1,4 +1,5 @@
-"""Presets whose workers hold the whole net: sums by a tree and at an accumulator, and parameters that are averaged."""
+"""Presets whose workers hold the whole net: sums by a tree and at an accumulator, and parameters
+that are averaged."""
 
 from __future__ import annotations
 
@@ -37,11 +38,19 @@ def relative_difference(a: Array, b: Array) -> float:
 
 
 def same_bits(a: dict[str, Array], b: dict[str, Array]) -> bool:
-    return a.keys() == b.keys() and all(a[name].tobytes() == array.tobytes() for name, array in b.items())
+    return a.keys() == b.keys() and all(
+        a[name].tobytes() == array.tobytes() for name, array in b.items()
+    )
 
 
 def averaging(
-    directory: Path, preset: str, tau: int, *, momentum: float = 0.9, solver: str = "", **options: Any
+    directory: Path,
+    preset: str,
+    tau: int,
+    *,
+    momentum: float = 0.9,
+    solver: str = "",
+    **options: Any,
 ) -> Path:
     """A configuration with `tau`, this momentum and lines added to the solver."""
     cluster = configure(directory, preset, **options)
@@ -83,13 +92,17 @@ def test_they_equal_single_on_cifar10_full_with_its_normalisation_across_channel
     found = []
     for name, workers in (("single", 1), (preset, 3)):
         cluster = configure(tmp_path / name, name, workers=workers, iterations=3, batch=12)
-        solver, text = cluster.with_name("solver.prototxt"), cluster.read_text()
-        solver.write_text(solver.read_text().replace("lenet.prototxt", "cifar10_full").replace("0.01", "0.001"))
+        solver = cluster.with_name("solver.prototxt")
+        text = cluster.read_text()
+        solver.write_text(
+            solver.read_text().replace("lenet.prototxt", "cifar10_full").replace("0.01", "0.001")
+        )
         data = f'format = "cifar10", files = ["{shared_data}/cifar10/test_batch_1000.bin.gz"]'
         text = text.replace('format = "digits", split = "train"', data)
         cluster.write_text(text.replace("[train]\n", '[train]\nnet = "cifar10_full"\n', 1))
         found.append(train(cluster))
-    expected, arrays = found[0].arrays, found[1].arrays
+    expected = found[0].arrays
+    arrays = found[1].arrays
     assert arrays.keys() == expected.keys()
     for name, array in expected.items():
         assert relative_difference(arrays[name], array) <= 1e-5, name
@@ -97,7 +110,9 @@ def test_they_equal_single_on_cifar10_full_with_its_normalisation_across_channel
 
 @pytest.mark.few("[firecaffe]")
 @pytest.mark.parametrize("preset", SUMMING + AVERAGING)
-def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(tmp_path: Path, preset: str) -> None:
+def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(
+    tmp_path: Path, preset: str
+) -> None:
     delays = np.random.default_rng(0)
     first = train(averaging(tmp_path / "a", preset, 2, workers=3, iterations=5))
     second = train(
@@ -114,10 +129,13 @@ def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(tmp_path: Pa
 def test_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
 ) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")  # as the processes below: sums depend on how they are shared out
+    # as the processes below: sums depend on how they are shared out
+    monkeypatch.setenv("CONVOY_THREADS", "1")
     simulated = train(averaging(tmp_path / "sim", preset, 2, workers=3, iterations=5, test=True))
     one_thread = "[[machine]]\nthreads = 1\n"
-    cluster = averaging(tmp_path / "up", preset, 2, workers=3, iterations=5, test=True, more=one_thread)
+    cluster = averaging(
+        tmp_path / "up", preset, 2, workers=3, iterations=5, test=True, more=one_thread
+    )
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
@@ -129,14 +147,17 @@ CLIP = "clip_gradients: 0.5"
 
 
 @pytest.mark.parametrize("preset", SUMMING)
-def test_gradients_are_clipped_by_the_norm_of_the_whole_batch(tmp_path: Path, single: Simulated, preset: str) -> None:
+def test_gradients_are_clipped_by_the_norm_of_the_whole_batch(
+    tmp_path: Path, single: Simulated, preset: str
+) -> None:
     options = {"solver": CLIP, "iterations": 3}
     alone = train(averaging(tmp_path / "alone", "single", 1, **options))
     three = train(averaging(tmp_path / "three", preset, 1, workers=3, **options))
     for name, expected in alone.arrays.items():
         assert relative_difference(three.arrays[name], expected) <= 1e-5, name
     free = train(averaging(tmp_path / "free", "single", 1, iterations=3))
-    assert not same_bits(alone.arrays, free.arrays)  # the norm was above the limit: the comparison means something
+    # the norm was above the limit: the comparison means something
+    assert not same_bits(alone.arrays, free.arrays)
 
 
 @pytest.mark.parametrize("preset", AVERAGING)
@@ -153,7 +174,8 @@ def test_replicas_that_are_averaged_clip_each_its_own_gradient(tmp_path: Path, p
 def test_an_average_after_every_iteration_equals_single(
     tmp_path: Path, preset: str, momentum: float, kept: int
 ) -> None:
-    """Parameters of SparkNet without momentum, whose histories are each worker's own; all of DL4J's."""
+    """Parameters of SparkNet without momentum, whose histories are each worker's own; all of
+    DL4J's."""
     options: dict[str, Any] = {"momentum": momentum, "iterations": 5}
     alone = train(averaging(tmp_path / "single", "single", 1, **options)).arrays
     three = train(averaging(tmp_path / preset, preset, 1, workers=3, **options)).arrays
@@ -189,7 +211,10 @@ def test_replicas_differ_between_two_averages_and_agree_after_one_and_in_a_test_
 ) -> None:
     run = train(averaging(tmp_path, preset, 3, workers=3, iterations=7, test=True))
     kinds = {
-        what: [len({bits for entry in seen if entry[:2] == (number, what) for bits in entry[2:]}) for number in PASSES]
+        what: [
+            len({bits for entry in seen if entry[:2] == (number, what) for bits in entry[2:]})
+            for number in PASSES
+        ]
         for what in ("ip1.0", "ip1.0.history")
     }
     assert kinds["ip1.0"] == [3, 3, 1, 3, 3, 1, 3, 1]
@@ -203,7 +228,11 @@ def test_a_checkpoint_between_two_averages_holds_the_mean_of_all_replicas(
     tmp_path: Path, preset: str, seen: list[tuple[int, str, Any]]
 ) -> None:
     run = train(averaging(tmp_path, preset, 5, workers=3, iterations=2))
-    last = [np.frombuffer(bits, np.float32) for number, what, bits in seen if (number, what) == (1, "ip1.0")]
+    last = [
+        np.frombuffer(bits, np.float32)
+        for number, what, bits in seen
+        if (number, what) == (1, "ip1.0")
+    ]
     expected = np.mean(np.array(last, np.float64), axis=0)
     np.testing.assert_allclose(run.arrays["ip1.0"].ravel(), expected, rtol=1e-6, atol=1e-9)
 
@@ -229,10 +258,14 @@ def test_running_statistics_are_averaged_too(tmp_path: Path) -> None:
     for preset, workers in (("single", 1), ("sparknet", 2)):
         cluster = averaging(tmp_path / preset, preset, 2, workers=workers, iterations=4)
         cluster.with_name("own.prototxt").write_text(net.replace(marker, bn + marker, 1))
-        cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1))
+        cluster.write_text(
+            cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
+        )
         found[preset] = train(cluster).arrays
     np.testing.assert_allclose(found["sparknet"]["bn.2"], found["single"]["bn.2"], rtol=1e-6)
-    np.testing.assert_allclose(found["sparknet"]["bn.0"], found["single"]["bn.0"], rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(
+        found["sparknet"]["bn.0"], found["single"]["bn.0"], rtol=0.05, atol=0.05
+    )
 
 
 @pytest.mark.few("[dl4j-Contribution]", "[firecaffe-SharedSum]")
@@ -242,7 +275,8 @@ def test_a_run_in_which_every_part_of_a_sum_is_sent_twice_gives_the_same_numbers
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, kind: type[Message]
 ) -> None:
     clean = train(averaging(tmp_path / "clean", preset, 1, workers=3, iterations=2))
-    send, reject = Router.send, Router.reject
+    send = Router.send
+    reject = Router.reject
     reasons: list[str] = []
 
     async def twice(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
@@ -277,7 +311,9 @@ def test_workers_may_be_devices_whose_arrays_are_not_in_host_memory(
     cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\n{devices}\n", 1))
     real = ops.get_backend
 
-    def chosen(name: str, b_p: int | None = None, device: int = 0, **options: object) -> ops.Backend:
+    def chosen(
+        name: str, b_p: int | None = None, device: int = 0, **options: object
+    ) -> ops.Backend:
         return CupyBackend(b_p, xp=double) if name == "cupy" else real(name, b_p=b_p, **options)
 
     monkeypatch.setattr(ops, "get_backend", chosen)
@@ -289,8 +325,8 @@ def test_workers_may_be_devices_whose_arrays_are_not_in_host_memory(
 
 
 def test_sums_travel_while_the_backward_pass_goes_on(tmp_path: Path) -> None:
-    """On devices that take a second for each of LeNet's two buckets, over links of a second for each message, the sum
-    of the last bucket alone adds to an iteration: up the tree, and down."""
+    """On devices that take a second for each of LeNet's two buckets, over links of a second for
+    each message, the sum of the last bucket alone adds to an iteration: up the tree, and down."""
     cluster = configure(tmp_path, "firecaffe", workers=2, iterations=1)
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
@@ -300,9 +336,14 @@ def test_sums_travel_while_the_backward_pass_goes_on(tmp_path: Path) -> None:
         return 1.0 if label in ("forward", "backward") else 0.0
 
     network = InprocNetwork(latency=1.0)
-    journal = run_virtual(simulate(placement, ROLES, service_time=service, network=network, directory=tmp_path))
+    journal = run_virtual(
+        simulate(placement, ROLES, service_time=service, network=network, directory=tmp_path)
+    )
     (reported,) = [time for time, _, event, _ in journal.entries if event == "progress"]
-    ticket, buckets, last_sum, report = 2.0, 2.0, 2.0, 1.0
+    ticket = 2.0
+    buckets = 2.0
+    last_sum = 2.0
+    report = 1.0
     assert reported == pytest.approx(ticket + buckets + last_sum + report)
 
 
@@ -310,8 +351,12 @@ def with_test_batch(cluster: Path, rows: int) -> Path:
     """The same run, tested by so many images at a time."""
     net = (Path(ops.__file__).parents[1] / "nets" / "zoo" / "lenet.prototxt").read_text()
     assert net.count("batch_size: 100") == 1
-    cluster.with_name("own.prototxt").write_text(net.replace("batch_size: 100", f"batch_size: {rows}"))
-    cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1))
+    cluster.with_name("own.prototxt").write_text(
+        net.replace("batch_size: 100", f"batch_size: {rows}")
+    )
+    cluster.write_text(
+        cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
+    )
     return cluster
 
 
@@ -324,7 +369,12 @@ def test_a_last_batch_of_a_test_with_fewer_images_than_workers_does_not_hold_up_
     assert 0 < tested["accuracy"] < 1
 
 
-def test_a_test_in_which_not_all_workers_that_are_averaged_would_meet_is_refused(tmp_path: Path) -> None:
+def test_a_test_in_which_not_all_workers_that_are_averaged_would_meet_is_refused(
+    tmp_path: Path,
+) -> None:
     cluster = with_test_batch(averaging(tmp_path, "dl4j", 5, workers=3, iterations=1, test=True), 2)
-    with pytest.raises(ConfigError, match=r"workers: found 3, but they meet in the first batch .* which has 2 images"):
+    with pytest.raises(
+        ConfigError,
+        match=(r"workers: found 3, but they meet in the first " r"batch .* which has 2 images"),
+    ):
         train(cluster)

@@ -1,4 +1,5 @@
-"""Runs whose gradients have formats: what is said on which link, what is learnt, what is refused."""
+"""Runs whose gradients have formats: what is said on which link, what is learnt, what is
+refused."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from nets.files import checkpoint
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.wire_formats import Wire
 from roles.messages import LayerGradient
 from runtime import MessageError, ProgramFailed
@@ -46,27 +47,43 @@ BROKEN = {
     "a link that is none": (
         f"{GRADIENTS}links = {{ 'conv-*' = 'float16' }}\n",
         [
-            "cluster.toml:2: train.gradients.links.'conv-*': expected a link as 'SENDER -> RECEIVER', "
+            "cluster.toml:2: train.gradients.links.'conv-*': expected a link as 'SENDER -> "
+            "RECEIVER', "
             "such as 'conv-* -> reducer-*'"
         ],
     ),
     "a link that nobody has": (
         f"{GRADIENTS}links = {{ 'conv-* -> reducer-*' = 'float16' }}\n",
         [
-            "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link that gradients travel; "
+            "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link that "
+            "gradients travel; "
             f"those are {LINKS}"
         ],
     ),
     "a block that is no multiple of 32": (
         f"{GRADIENTS}block = 100\n",
-        ["cluster.toml:2: train.gradients.block: found 100 (integer), expected a multiple of 32 from 32 to 1048576"],
+        [
+            (
+                "cluster.toml:2: train.gradients.block: found 100 (integer), expected a "
+                "multiple of "
+                "32 from 32 to 1048576"
+            )
+        ],
     ),
     "a threshold of nothing": (
         f"{GRADIENTS}tau = 0.0\n",
-        ["cluster.toml:2: train.gradients.tau: found 0.0 (float), expected a number from 1e-30 to 1e30"],
+        [
+            (
+                "cluster.toml:2: train.gradients.tau: found 0.0 (float), expected a number from "
+                "1e-30 to 1e30"
+            )
+        ],
     ),
     "formats without links": (
-        f"[train.strategy]\npreset = 'single'\n{GRADIENTS}format = 'float16'\nlinks = {{ 'a -> b' = 'float32' }}\n",
+        (
+            f"[train.strategy]\npreset = 'single'\n{GRADIENTS}format = 'float16'\nlinks = {{ 'a "
+            f"-> b' = 'float32' }}\n"
+        ),
         [
             "cluster.toml:4: train.gradients.format: found 'float16', "
             "but no gradients have a format of their own with preset 'single'",
@@ -121,14 +138,18 @@ def test_each_link_has_the_format_that_is_written_for_it(tmp_path: Path, told: A
     }
 
 
-def test_without_reducers_the_format_is_that_of_the_link_to_the_model(tmp_path: Path, told: Any) -> None:
+def test_without_reducers_the_format_is_that_of_the_link_to_the_model(
+    tmp_path: Path, told: Any
+) -> None:
     train(configure(tmp_path, "async", workers=2, iterations=4, more=gradients("threshold")))
     assert told == {("conv_compute", "conv_model"): {("threshold", "threshold")}}
 
 
 def test_float32_is_the_default_to_the_last_bit(tmp_path: Path, told: Any) -> None:
     plain = train(configure(tmp_path / "plain", "sync", workers=2, iterations=3))
-    named = train(configure(tmp_path / "named", "sync", workers=2, iterations=3, more=gradients("float32")))
+    named = train(
+        configure(tmp_path / "named", "sync", workers=2, iterations=3, more=gradients("float32"))
+    )
     assert set().union(*told.values()) == {("float32", "float32")}
     for name, expected in plain.arrays.items():
         assert named.arrays[name].tobytes() == expected.tobytes(), name
@@ -138,7 +159,15 @@ def test_float32_is_the_default_to_the_last_bit(tmp_path: Path, told: Any) -> No
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_every_format_learns_and_repeats_itself(tmp_path: Path, name: str) -> None:
     run, again = (
-        train(configure(tmp_path / f"{iterations}", "sync", workers=2, iterations=iterations, more=gradients(name)))
+        train(
+            configure(
+                tmp_path / f"{iterations}",
+                "sync",
+                workers=2,
+                iterations=iterations,
+                more=gradients(name),
+            )
+        )
         for iterations in (60, 12)
     )
     losses = run.losses()
@@ -146,12 +175,16 @@ def test_every_format_learns_and_repeats_itself(tmp_path: Path, name: str) -> No
     assert again.losses() == losses[:12]
 
 
-def test_arrays_are_coded_as_work_of_the_device_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_are_coded_as_work_of_the_device_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside: list[bool] = []
     coded: list[bool] = []
     run = InlineCompute.run
 
-    async def marked(compute: InlineCompute, actor: str, label: str, work: Callable[..., Any], *args: Any) -> Any:
+    async def marked(
+        compute: InlineCompute, actor: str, label: str, work: Callable[..., Any], *args: Any
+    ) -> Any:
         def at_work(*given: Any) -> Any:
             inside.append(True)
             try:
@@ -172,7 +205,8 @@ def test_arrays_are_coded_as_work_of_the_device_only(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Wire, "encode", watched(Wire.encode))
     monkeypatch.setattr(Wire, "decode", watched(Wire.decode))
     train(configure(tmp_path, "sync", workers=3, iterations=2, more=gradients("one-bit")))
-    # 2 layers of 2 iterations: 3 workers and a reducer encode, the reducer and the model decode 2 each
+    # 2 layers of 2 iterations: 3 workers and a reducer encode, the reducer and the model decode 2
+    # each
     assert coded == [True] * 32
 
 
@@ -180,7 +214,9 @@ SPOILED: dict[str, Callable[[LayerGradient], LayerGradient]] = {
     "another layer": lambda said: dataclasses.replace(said, layer="ip1"),
     "a format that is none": lambda said: dataclasses.replace(said, formats=("float8",) * 2),
     "an array less": lambda said: dataclasses.replace(said, blobs=said.blobs[:-1]),
-    "arrays of the other blob": lambda said: dataclasses.replace(said, blobs=said.blobs[2:] + said.blobs[:2]),
+    "arrays of the other blob": lambda said: dataclasses.replace(
+        said, blobs=said.blobs[2:] + said.blobs[:2]
+    ),
     "a place that is none": lambda said: dataclasses.replace(
         said, blobs=(np.full(1, 2**32 - 1, np.uint32), *said.blobs[1:]), formats=("threshold",) * 2
     ),
@@ -194,9 +230,12 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
     more = gradients("threshold" if "place" in how else "one-bit")
     clean = train(configure(tmp_path / "clean", "sync", workers=2, iterations=3, more=more))
     reasons: list[str] = []
-    deliver, reject = Router.deliver, Router.reject
+    deliver = Router.deliver
+    reject = Router.reject
 
-    def spoiled_first(router: Router, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
+    def spoiled_first(
+        router: Router, envelope: Envelope, size: int, release: Callable[[], None]
+    ) -> None:
         said = envelope.message
         if type(said) is LayerGradient:
             deliver(router, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
@@ -236,8 +275,11 @@ def test_a_gradient_of_no_number_ends_the_run_whatever_the_format(
 def test_real_processes_give_the_bits_of_the_simulation_in_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")  # as the processes below: sums depend on how they are shared out
-    more = "[[machine]]\nthreads = 1\n" + gradients("bfloat16", conv_reducer="one-bit", reducer_model="threshold")
+    # as the processes below: sums depend on how they are shared out
+    monkeypatch.setenv("CONVOY_THREADS", "1")
+    more = "[[machine]]\nthreads = 1\n" + gradients(
+        "bfloat16", conv_reducer="one-bit", reducer_model="threshold"
+    )
     simulated = train(configure(tmp_path / "sim", "sync", workers=3, iterations=5, more=more))
     cluster = configure(tmp_path / "real", "sync", workers=3, iterations=5, more=more)
     done = run_up(cluster)

@@ -1,4 +1,5 @@
-"""A machine on which the compiler of the kernels cannot be imported: training goes on with plain NumPy, and says so."""
+"""A machine on which the compiler of the kernels cannot be imported: training goes on with plain
+NumPy, and says so."""
 
 from __future__ import annotations
 
@@ -19,14 +20,18 @@ from tests.support import ROOT, configure, environment, events, run_directory, r
 def without_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every process started from here finds a numba that does not load, and no compiled kernel."""
     (tmp_path / "numba").mkdir()
-    (tmp_path / "numba" / "__init__.py").write_text('raise ImportError("no numba for this machine")')
+    (tmp_path / "numba" / "__init__.py").write_text(
+        'raise ImportError("no numba for this machine")'
+    )
     found = environment()
     found["PYTHONPATH"] = os.pathsep.join([str(tmp_path), found["PYTHONPATH"]])
     found["CONVOY_KERNEL_CACHE"] = str(tmp_path / "kernels")
     monkeypatch.setattr("tests.support.environment", lambda: found)
 
 
-def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(without_numba, tmp_path):
+def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
+    without_numba, tmp_path
+):
     cluster = configure(tmp_path / "run", "sync", workers=2, iterations=3)
     done = run_up(cluster)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,7 +40,8 @@ def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
     logged = "".join(path.read_text() for path in directory.rglob("*.log"))
     told = "numba cannot be imported here (no numba for this machine); computing with plain NumPy"
     assert told in logged
-    assert done.stdout.count(told) == 1  # where `up` was typed, and once, whatever the number of processes
+    # where `up` was typed, and once, whatever the number of processes
+    assert done.stdout.count(told) == 1
 
 
 def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch, tmp_path):
@@ -65,5 +71,8 @@ def test_what_was_compiled_before_needs_no_numba_and_what_was_not_says_so(withou
     whole = {**broken, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", COMPUTES]
     assert subprocess.check_output(command, env=whole, text=True) == "64.0\n"
-    why = "kernel 'drop' is not compiled yet, and numba cannot be imported here (no numba for this machine)"
+    why = (
+        "kernel 'drop' is not compiled yet, and numba cannot be imported here (no numba "
+        "for this machine)"
+    )
     assert subprocess.check_output([*command, "drop"], env=broken, text=True) == f"64.0\n{why}\n"

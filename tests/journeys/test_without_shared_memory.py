@@ -1,4 +1,5 @@
-"""Replicas in processes that do not read one another's memory compute the same bits as those that do."""
+"""Replicas in processes that do not read one another's memory compute the same bits as those that
+do."""
 
 from __future__ import annotations
 
@@ -15,8 +16,13 @@ from ops import Array
 
 
 def trained(directory: Path, *, shared_memory: bool) -> dict[str, Array]:
-    """The parameters after three iterations; five times LeNet's gradients are too much for each to add up alone."""
-    options = {"max_iter": 3, "kernels": "numpy", "data": {"train": {"format": "digits", "split": "train"}}}
+    """The parameters after three iterations; five times LeNet's gradients are too much for each to
+    add up alone."""
+    options = {
+        "max_iter": 3,
+        "kernels": "numpy",
+        "data": {"train": {"format": "digits", "split": "train"}},
+    }
     topology = roles.training({**options, "strategy": {"preset": "replicas", "workers": 5}})
     settings = {"machine": [{"threads": 1}], "links": {"shared_memory": shared_memory}}
     run = runtime.launch(topology, directory=directory, **settings)

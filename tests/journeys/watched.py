@@ -27,7 +27,8 @@ class Block(Message):
 
 @message
 class Hold(Message):
-    """Keep the interpreter's lock until somebody writes into this pipe, which has a name in the file system."""
+    """Keep the interpreter's lock until somebody writes into this pipe, which has a name in the
+    file system."""
 
     pipe: str
 
@@ -120,7 +121,8 @@ def stuck_here() -> None:
 
 def hold_here(pipe: str) -> None:
     end = os.open(pipe, os.O_RDWR)
-    ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1)  # as a library that never lets the lock go
+    # as a library that never lets the lock go
+    ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1)
     os.close(end)
 
 
@@ -130,4 +132,6 @@ ROLES = {"lead": Lead, "busy": Busy, "asker": Asker, "deaf": Deaf, "stuck": Stuc
 def watched() -> Topology:
     """Each talks with the deaf; the lead waits for the end."""
     actors = tuple(ActorSpec(role, role) for role in ROLES)
-    return Topology(__name__, actors, (("busy", "deaf"), ("asker", "deaf"), ("lead", "stuck")), "lead")
+    return Topology(
+        __name__, actors, (("busy", "deaf"), ("asker", "deaf"), ("lead", "stuck")), "lead"
+    )

@@ -12,7 +12,9 @@ BEGAN = 1_700_000_000.0
 Said = tuple[float, str, str, dict[str, Any]]  # t, actor, event, fields
 
 
-def run(directory: Path, said: Iterable[Said], usage: Iterable[Mapping[str, Any]] = (), end: str = "") -> Path:
+def run(
+    directory: Path, said: Iterable[Said], usage: Iterable[Mapping[str, Any]] = (), end: str = ""
+) -> Path:
     """A run directory with this journal, and after it the text `end`."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = [
@@ -26,17 +28,33 @@ def run(directory: Path, said: Iterable[Said], usage: Iterable[Mapping[str, Any]
 
 
 def progress(t: float, iteration: int, loss: float, **more: Any) -> Said:
-    fields = {"iteration": iteration, "max_iter": 100, "loss": loss, "learning_rate": 0.1, "images_per_second": 64.0}
+    fields = {
+        "iteration": iteration,
+        "max_iter": 100,
+        "loss": loss,
+        "learning_rate": 0.1,
+        "images_per_second": 64.0,
+    }
     return t, "coordinator", "progress", {**fields, **more}
 
 
 def a_test(t: float, iteration: int, accuracy: float) -> Said:
-    return t, "coordinator", "test", {"iteration": iteration, "accuracy": accuracy, "loss": 1 - accuracy}
+    return (
+        t,
+        "coordinator",
+        "test",
+        {"iteration": iteration, "accuracy": accuracy, "loss": 1 - accuracy},
+    )
 
 
 BEGUN: Said = (0.1, "supervisor", "began", {"processes": 2})
 ENDED: Said = (9.0, "supervisor", "ended", {})
-FAILED: Said = (9.0, "supervisor", "failed", {"error": "conv-0 (process conv-0) was killed by SIGKILL", "exit_code": 4})
+FAILED: Said = (
+    9.0,
+    "supervisor",
+    "failed",
+    {"error": ("conv-0 (process conv-0) was killed by SIGKILL"), "exit_code": 4},
+)
 
 
 def usage(t: float, process: str, **actors: Mapping[str, Any]) -> dict[str, Any]:

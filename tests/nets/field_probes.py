@@ -1,4 +1,5 @@
-"""What `test_fields` sets each field of the schema to, and in which net: the tables behind the walk."""
+"""What `test_fields` sets each field of the schema to, and in which net: the tables behind the
+walk."""
 
 from __future__ import annotations
 
@@ -69,9 +70,15 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "ConcatParameter.concat_dim": "concat_dim: 2",
     "ConvolutionParameter.dilation": SHAPE + "kernel_size: 3 dilation: 2",
     "ConvolutionParameter.group": SHAPE + "kernel_size: 3 group: 3",
-    "ConvolutionParameter.kernel_h": (SHAPE + "kernel_h: 3 kernel_w: 3", SHAPE + "kernel_h: 2 kernel_w: 3"),
+    "ConvolutionParameter.kernel_h": (
+        SHAPE + "kernel_h: 3 kernel_w: 3",
+        SHAPE + "kernel_h: 2 kernel_w: 3",
+    ),
     "ConvolutionParameter.kernel_size": SHAPE + "kernel_size: 2",
-    "ConvolutionParameter.kernel_w": (SHAPE + "kernel_h: 3 kernel_w: 3", SHAPE + "kernel_h: 3 kernel_w: 2"),
+    "ConvolutionParameter.kernel_w": (
+        SHAPE + "kernel_h: 3 kernel_w: 3",
+        SHAPE + "kernel_h: 3 kernel_w: 2",
+    ),
     "ConvolutionParameter.pad": SHAPE + "kernel_size: 3 pad: 1",
     "ConvolutionParameter.stride": SHAPE + "kernel_size: 3 stride: 2",
     "ConvolutionParameter.stride_h": SHAPE + "kernel_size: 3 stride_h: 2 stride_w: 1",
@@ -85,13 +92,18 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "DataParameter.source": 'batch_size: 4 source: "elsewhere"',
     "DropoutParameter.dropout_ratio": "dropout_ratio: 0.25",
     "DummyDataParameter.channels": "num: 4 channels: 2 height: 2 width: 2",
-    "DummyDataParameter.data_filler": "num: 4 channels: 3 height: 2 width: 2 data_filler { value: 3 }",
+    "DummyDataParameter.data_filler": (
+        "num: 4 channels: 3 height: 2 width: 2 data_filler { value: 3 }"
+    ),
     "DummyDataParameter.height": "num: 4 channels: 3 height: 1 width: 2",
     "DummyDataParameter.num": ("shape { dim: 4 }", "num: 4 channels: 3 height: 2 width: 2"),
     "DummyDataParameter.shape": "shape { dim: 4 dim: 3 }",
     "DummyDataParameter.width": "num: 4 channels: 3 height: 2 width: 1",
     "EltwiseParameter.coeff": "coeff: 1 coeff: -1",
-    "EltwiseParameter.stable_prod_grad": ("operation: PROD", "operation: PROD stable_prod_grad: false"),
+    "EltwiseParameter.stable_prod_grad": (
+        "operation: PROD",
+        ("operation: PROD stable_prod_grad: false"),
+    ),
     "ExpParameter.base": "base: 2",
     "FlattenParameter.end_axis": "end_axis: 2",
     "HDF5DataParameter.source": 'batch_size: 4 source: "elsewhere"',
@@ -135,7 +147,7 @@ INSTEAD: dict[str, str | tuple[str, str]] = {
     "TransformationParameter.mean_file": 'mean_file: "mean.binaryproto"',
     "TransformationParameter.mean_value": "mean_value: 3",
     "TransformationParameter.scale": "scale: 0.5",
-}  # fmt: skip
+}
 
 FILLERS = {
     "type": ('type: "constant"', 'type: "xavier"'),
@@ -148,24 +160,46 @@ FILLERS = {
     "variance_norm": ('type: "xavier"', 'type: "xavier" variance_norm: FAN_OUT'),
 }
 
-X = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 dim: 6 } } }\n'
+X = (
+    'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 3 dim: 6 '
+    "dim: 6 } } }\n"
+)
 Z = X.replace('"x"', '"z"').replace("dim: 6", "dim: 2")
-IP = 'layer { name: "%s" type: "InnerProduct" bottom: "x" top: "%s" %s inner_product_param { %s } loss_weight: 1 }\n'
+IP = (
+    'layer { name: "%s" type: "InnerProduct" bottom: "x" top: "%s" %s inner_product_param { '
+    "%s } loss_weight: 1 }\n"
+)
 CUT = IP % ("i", "i", "%s", "num_output: 3 weight_filler { value: 1 }")
-DATA = 'layer { name: "%s" type: "Data" top: "data" top: "label" %s data_param { batch_size: %d } }\n'
+DATA = (
+    'layer { name: "%s" type: "Data" top: "data" top: "label" %s data_param { batch_size: %d } }\n'
+)
 OLD = 'layers { name: "%s" type: POWER bottom: "x" top: "%s" power_param { scale: 2 } }\n'
-INPUT = 'input: "x" %s layer { name: "p" type: "Power" bottom: "x" top: "p" power_param { scale: 2 } }'
-TIED = CUT % 'param { name: "w" }' + IP % ("j", "j", 'param { name: "%s" %s }', "%s weight_filler { value: 3 }")
-INFOGAIN = X.replace(" dim: 6 dim: 6", "") + 'layer { name: "y" type: "DummyData" top: "y" dummy_data_param { shape { '
+INPUT = (
+    'input: "x" %s layer { name: "p" type: "Power" bottom: "x" top: "p" power_param { scale: 2 } }'
+)
+TIED = CUT % 'param { name: "w" }' + IP % (
+    "j",
+    "j",
+    'param { name: "%s" %s }',
+    "%s weight_filler { value: 3 }",
+)
+INFOGAIN = X.replace(" dim: 6 dim: 6", "") + (
+    'layer { name: "y" type: "DummyData" top: "y" dummy_data_param { shape { '
+)
 INFOGAIN += (
-    'dim: 4 } } } layer { name: "l" type: "InfogainLoss" bottom: "x" bottom: "y" top: "l" infogain_loss_param { '
+    'dim: 4 } } } layer { name: "l" type: "InfogainLoss" bottom: "x" bottom: "y" top: "l" '
+    "infogain_loss_param { "
 )
 INFOGAIN += 'source: "%s.binaryproto" } }'
 
 
 def ruled(rule: str) -> str:
     """A net whose second layer has an include rule."""
-    return X + CUT % "" + IP % ("j", "j", f"include {{ {rule} }}", "num_output: 2 weight_filler { value: 1 }")
+    return (
+        X
+        + CUT % ""
+        + IP % ("j", "j", f"include {{ {rule} }}", ("num_output: 2 weight_filler { value: 1 }"))
+    )
 
 
 # message.field -> the net at first, and the net with the field
@@ -176,9 +210,18 @@ NETS: dict[str, tuple[str, str]] = {
         'input: "x" input_dim: [4, 3, 6, 6]' + OLD % ("a", "b") + OLD % ("c", "d"),
     ),
     "NetParameter.layer": (X + CUT % "", X + CUT % "" + IP % ("j", "j", "", "num_output: 2")),
-    "NetParameter.input": (INPUT % "input_dim: [4, 3, 6, 6]", INPUT.replace('"x"', '"y"') % "input_dim: [4, 3, 6, 6]"),
-    "NetParameter.input_dim": (INPUT % "input_dim: [4, 3, 6, 6]", INPUT % "input_dim: [4, 3, 6, 5]"),
-    "NetParameter.input_shape": (INPUT % "input_shape { dim: [4, 3] }", INPUT % "input_shape { dim: [4, 2] }"),
+    "NetParameter.input": (
+        INPUT % "input_dim: [4, 3, 6, 6]",
+        INPUT.replace('"x"', '"y"') % "input_dim: [4, 3, 6, 6]",
+    ),
+    "NetParameter.input_dim": (
+        INPUT % "input_dim: [4, 3, 6, 6]",
+        INPUT % "input_dim: [4, 3, 6, 5]",
+    ),
+    "NetParameter.input_shape": (
+        INPUT % "input_shape { dim: [4, 3] }",
+        INPUT % "input_shape { dim: [4, 2] }",
+    ),
     "NetParameter.force_backward": (X + CUT % "", "force_backward: true " + X + CUT % ""),
     "NetParameter.state": (ruled('stage: "a"'), 'state { stage: "a" }' + ruled('stage: "a"')),
     "NetParameter.debug_info": (X + CUT % "", "debug_info: true " + X + CUT % ""),
@@ -189,11 +232,23 @@ NETS: dict[str, tuple[str, str]] = {
     "NetStateRule.min_level": (ruled(""), ruled("min_level: 1")),
     "NetStateRule.max_level": (ruled(""), ruled("max_level: -1")),
     "NetStateRule.stage": (ruled(""), ruled('stage: "a"')),
-    "NetStateRule.not_stage": ('state { stage: "a" }' + ruled(""), 'state { stage: "a" }' + ruled('not_stage: "a"')),
-    "ParamSpec.name": (X + TIED % ("v", "", "num_output: 3"), X + TIED % ("w", "", "num_output: 3")),
+    "NetStateRule.not_stage": (
+        'state { stage: "a" }' + ruled(""),
+        'state { stage: "a" }' + ruled('not_stage: "a"'),
+    ),
+    "ParamSpec.name": (
+        X + TIED % ("v", "", "num_output: 3"),
+        X + TIED % ("w", "", "num_output: 3"),
+    ),
     "ParamSpec.share_mode": (
         X + TIED % ("w", "", "num_output: 108 axis: 0 transpose: true bias_term: false"),
-        X + TIED % ("w", "share_mode: PERMISSIVE", "num_output: 108 axis: 0 transpose: true bias_term: false"),
+        X
+        + TIED
+        % (
+            "w",
+            "share_mode: PERMISSIVE",
+            ("num_output: 108 axis: 0 transpose: true bias_term: false"),
+        ),
     ),
     "ParamSpec.lr_mult": (X + CUT % "", X + CUT % "param { lr_mult: 2 }"),
     "ParamSpec.decay_mult": (X + CUT % "", X + CUT % "param { decay_mult: 2 }"),
@@ -204,7 +259,10 @@ NETS: dict[str, tuple[str, str]] = {
     ),
     "LayerParameter.bottom": (X + Z + CUT % "", X + Z + (CUT % "").replace('m: "x"', 'm: "z"')),
     "LayerParameter.top": (X + CUT % "", X + (CUT % "").replace('top: "i"', 'top: "k"')),
-    "LayerParameter.loss_weight": (X + CUT % "", X + (CUT % "").replace("loss_weight: 1", "loss_weight: 2")),
+    "LayerParameter.loss_weight": (
+        X + CUT % "",
+        X + (CUT % "").replace("loss_weight: 1", "loss_weight: 2"),
+    ),
     "LayerParameter.param": (X + CUT % "", X + CUT % "param { lr_mult: 0 }"),
     "LayerParameter.blobs": (X + CUT % "", X + CUT % "blobs { data: 1 }"),
     "LayerParameter.include": (X + CUT % "", X + CUT % "include { phase: TEST }"),
@@ -214,24 +272,44 @@ NETS: dict[str, tuple[str, str]] = {
         X + 'layer { name: "r" type: "Dropout" bottom: "x" top: "r" phase: TEST }',
     ),
     "LayerParameter.propagate_down": (X + CUT % "", X + CUT % "propagate_down: true"),
-    "LayerParameter.hdf5_output_param": (X + CUT % "", X + CUT % 'hdf5_output_param { file_name: "f" }'),
+    "LayerParameter.hdf5_output_param": (
+        X + CUT % "",
+        X + CUT % 'hdf5_output_param { file_name: "f" }',
+    ),
     "InfogainLossParameter.source": (INFOGAIN % "one", INFOGAIN % "two"),
-    "LayerParameter.window_data_param": (X + CUT % "", X + CUT % 'window_data_param { source: "f" }'),
-}  # fmt: skip
+    "LayerParameter.window_data_param": (
+        X + CUT % "",
+        X + CUT % 'window_data_param { source: "f" }',
+    ),
+}
 
 NET = {"net": '"a.prototxt"'}
 BASE = {
-    "base_lr": "0.5", "max_iter": "20", "momentum": "0.5", "weight_decay": "0.1", "lr_policy": '"fixed"',
-    "test_iter": "1", "test_interval": "5", **NET,
-}  # fmt: skip
+    "base_lr": "0.5",
+    "max_iter": "20",
+    "momentum": "0.5",
+    "weight_decay": "0.1",
+    "lr_policy": '"fixed"',
+    "test_iter": "1",
+    "test_interval": "5",
+    **NET,
+}
 OWN_NETS = {"train_net": '"a.prototxt"', "test_net": '"a.prototxt"', "net": None}
-INLINE = '{ name: "%s" layer { name: "d" type: "Data" top: "x" data_param { batch_size: 2 } } layer { name: "i"'
-INLINE += ' type: "InnerProduct" bottom: "x" top: "i" inner_product_param { num_output: 2 } loss_weight: 1 } }'
+INLINE = (
+    '{ name: "%s" layer { name: "d" type: "Data" top: "x" data_param { batch_size: 2 } '
+    '} layer { name: "i"'
+)
+INLINE += (
+    ' type: "InnerProduct" bottom: "x" top: "i" inner_product_param { num_output: 2 } '
+    "loss_weight: 1 } }"
+)
 
 
 def solver(changes: dict[str, str | None]) -> str:
     """The text of a solver that says BASE, with changes; None: not said."""
-    return "".join(f"{key}: {value}\n" for key, value in (BASE | changes).items() if value is not None)
+    return "".join(
+        f"{key}: {value}\n" for key, value in (BASE | changes).items() if value is not None
+    )
 
 
 # field of SolverParameter -> what is said at first, and what with the field
@@ -240,7 +318,10 @@ SOLVERS: dict[str, tuple[dict[str, str | None], dict[str, str | None]]] = {
     "test_net": (OWN_NETS, OWN_NETS | {"test_net": '"b.prototxt"'}),
     "net": ({}, {"net": '"b.prototxt"'}),
     "net_param": ({}, {"net": None, "net_param": INLINE % "other"}),
-    "train_net_param": (OWN_NETS, OWN_NETS | {"train_net": None, "train_net_param": INLINE % "other"}),
+    "train_net_param": (
+        OWN_NETS,
+        OWN_NETS | {"train_net": None, "train_net_param": INLINE % "other"},
+    ),
     "test_net_param": (OWN_NETS, OWN_NETS | {"test_net": None, "test_net_param": INLINE % "other"}),
     "train_state": ({}, {"train_state": '{ stage: "wide" }'}),
     "test_state": ({}, {"test_state": '{ stage: "wide" }'}),
@@ -257,7 +338,10 @@ SOLVERS: dict[str, tuple[dict[str, str | None], dict[str, str | None]]] = {
         {"lr_policy": '"multistep"', "gamma": "0.5", "stepvalue": "5"},
     ),
     "momentum2": ({"type": '"Adam"'}, {"type": '"Adam"', "momentum2": "0.5"}),
-    "rms_decay": ({"type": '"RMSProp"', "momentum": "0"}, {"type": '"RMSProp"', "momentum": "0", "rms_decay": "0.5"}),
+    "rms_decay": (
+        {"type": '"RMSProp"', "momentum": "0"},
+        {"type": '"RMSProp"', "momentum": "0", "rms_decay": "0.5"},
+    ),
     "delta": ({"type": '"AdaDelta"'}, {"type": '"AdaDelta"', "delta": "0.5"}),
     "regularization_type": ({}, {"regularization_type": '"L1"'}),
     "clip_gradients": ({}, {"clip_gradients": "0.1"}),
@@ -268,4 +352,4 @@ SOLVERS: dict[str, tuple[dict[str, str | None], dict[str, str | None]]] = {
     "max_iter": ({}, {"max_iter": "30"}),
     "momentum": ({}, {"momentum": "0.25"}),
     "snapshot_prefix": ({}, {"snapshot_prefix": '"here"'}),
-}  # fmt: skip
+}

@@ -1,6 +1,8 @@
-"""Reads mutated files in a process of its own: prints a line per kind, or what went wrong, and exits with 1.
+"""Reads mutated files in a process of its own: prints a line per kind, or what went wrong, and
+exits with 1.
 
-Run as `python -m tests.nets.mutate DIRECTORY KIND COUNT`: the directory holds an intact file per kind.
+Run as `python -m tests.nets.mutate DIRECTORY KIND COUNT`: the directory holds an intact file per
+kind.
 """
 
 import faulthandler
@@ -18,7 +20,8 @@ from nets.files.solverstate import read_solverstate
 from nets.files.weights import read_weights
 
 MEMORY = 3 << 30  # bytes of address space, the interpreter and its libraries included
-KINDS = (0.4, 0.1, 0.1, 0.15, 0.2, 0.05)  # how often each kind of change is made; a cut leaves little to read
+# how often each kind of change is made; a cut leaves little to read
+KINDS = (0.4, 0.1, 0.1, 0.15, 0.2, 0.05)
 SLOW = 10.0  # seconds for one small file: a hang, not a measurement
 
 
@@ -49,12 +52,14 @@ READERS = {
 
 
 def mutated(data, rng):
-    """One to four changes: a byte, a run of bytes, a cut, a copy of another place, a large number."""
+    """One to four changes: a byte, a run of bytes, a cut, a copy of another place, a large
+    number."""
     changed = bytearray(data)
     for _ in range(rng.integers(1, 5)):
         if not changed:
             break
-        at, length = int(rng.integers(len(changed))), int(rng.integers(1, 33))
+        at = int(rng.integers(len(changed)))
+        length = int(rng.integers(1, 33))
         match int(rng.choice(6, p=KINDS)):
             case 0:
                 changed[at] ^= int(rng.integers(1, 256))
@@ -66,7 +71,9 @@ def mutated(data, rng):
                 other = int(rng.integers(len(changed)))
                 changed[at : at + length] = changed[other : other + length]
             case 4:
-                changed[at : at + 4] = int(rng.choice([0, 2**31 - 1, 2**32 - 1, 2**30])).to_bytes(4, "little")
+                changed[at : at + 4] = int(rng.choice([0, 2**31 - 1, 2**32 - 1, 2**30])).to_bytes(
+                    4, "little"
+                )
             case 5:
                 del changed[at:]
     return bytes(changed)

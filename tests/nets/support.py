@@ -1,4 +1,5 @@
-"""Small helpers of the net tests: writing a prototxt, making a net from it, where the shared files are."""
+"""Small helpers of the net tests: writing a prototxt, making a net from it, where the shared files
+are."""
 
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from ops import get_backend
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 MODELS = SHARED / "caffe" / "models"
-needs_shared = pytest.mark.skipif(not MODELS.is_dir(), reason="the shared data is not beside this checkout")
+needs_shared = pytest.mark.skipif(
+    not MODELS.is_dir(), reason=("the shared data is not beside this checkout")
+)
 
 
 def spec_of(tmp_path: Path, text: str) -> NetSpec:
@@ -26,7 +29,9 @@ def lenet(phase="TRAIN", **options) -> Net:
 
 def images_and_labels(count, shape=(1, 28, 28), classes=10, seed=1, dtype=np.float32):
     random = np.random.default_rng(seed)
-    return random.random((count, *shape)).astype(dtype), random.integers(0, classes, count).astype(dtype)
+    return random.random((count, *shape)).astype(dtype), random.integers(0, classes, count).astype(
+        dtype
+    )
 
 
 def backward(net) -> dict:
@@ -41,7 +46,8 @@ def backward(net) -> dict:
 
 def some_values(net: Net, seed: int = 1) -> dict:
     """First values of every layer, with biases that count and statistics as of a trained net."""
-    random, found = np.random.default_rng(seed), {}
+    random = np.random.default_rng(seed)
+    found = {}
     for layer, params in net.params.items():
         arrays = [np.array(blob) for blob in net.initial_blobs([layer])[layer]]
         for param, array in zip(params, arrays, strict=True):

@@ -1,4 +1,5 @@
-"""Changes of images by chance: torchvision's formulas written once more, and numbers that belong to a sample alone."""
+"""Changes of images by chance: torchvision's formulas written once more, and numbers that belong to
+a sample alone."""
 
 import colorsys
 import math
@@ -40,8 +41,12 @@ def test_each_colour_is_changed_as_pillow_does_by_the_factor_of_its_sample(name,
     found = transformed(Augment(**{name: 0.8}, order="rgb"))
     for at, image in enumerate(IMAGES):
         pixels = Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
-        expected = np.asarray(enhancer(pixels).enhance(factor(lane, 0.8, at)), float).transpose(2, 0, 1)
-        assert np.abs(found[at] - expected).max() <= 2.0, "Pillow rounds the grey image and the result"
+        expected = np.asarray(enhancer(pixels).enhance(factor(lane, 0.8, at)), float).transpose(
+            2, 0, 1
+        )
+        assert np.abs(found[at] - expected).max() <= 2.0, (
+            "Pillow rounds the grey image and the result"
+        )
         assert np.abs(found[at] - expected).mean() < 1
 
 
@@ -79,15 +84,20 @@ def test_the_three_are_applied_in_an_order_that_is_drawn_too():
 
 
 def test_light_is_alexnets_noise_along_the_components_of_colours():
-    """Krizhevsky et al. 2012: one number for each plane of an image; its covariance is that of the components."""
+    """Krizhevsky et al. 2012: one number for each plane of an image; its covariance is that of the
+    components."""
     grey = np.full((4000, 3, 1, 1), 128, np.uint8)
     added = transformed(Augment(lighting=0.1, order="rgb"), grey, np.arange(4000))[:, :, 0, 0] - 128
-    vectors = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
+    vectors = np.array(
+        [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]]
+    )
     expected = vectors @ np.diag(np.array([0.2175, 0.0188, 0.0045]) * 0.1 * 255) ** 2 @ vectors.T
     assert np.abs(np.cov(added.T) / expected - 1).max() < 0.15
     whole = transformed(Augment(lighting=0.1, order="rgb"))
     for at in range(6):
-        assert np.ptp((whole[at] - IMAGES[at]).reshape(3, -1), axis=1).max() < 1e-3, "the same for every pixel"
+        assert np.ptp((whole[at] - IMAGES[at]).reshape(3, -1), axis=1).max() < 1e-3, (
+            "the same for every pixel"
+        )
 
 
 def test_boxes_have_areas_and_ratios_within_their_bounds_and_lie_everywhere():
@@ -98,18 +108,24 @@ def test_boxes_have_areas_and_ratios_within_their_bounds_and_lie_everywhere():
     assert (left >= 0).all()
     assert (top + high <= 250).all()
     assert (left + wide <= 250).all()
-    share, ratio = high * wide / 62500, wide / high
+    share = high * wide / 62500
+    ratio = wide / high
     assert share.min() == pytest.approx(0.08, abs=0.005)
     assert share.max() > 0.8
     assert ratio.min() == pytest.approx(3 / 4, abs=0.02)
     assert ratio.max() == pytest.approx(4 / 3, abs=0.03)
-    assert np.median(np.log(ratio)) == pytest.approx(0, abs=0.02), "ratios are drawn evenly on a logarithmic scale"
+    assert np.median(np.log(ratio)) == pytest.approx(0, abs=0.02), (
+        "ratios are drawn evenly on a logarithmic scale"
+    )
     assert top.min() == left.min() == 0
 
 
-@pytest.mark.parametrize(("sides", "expected"), [((10, 100), (10, 13)), ((100, 10), (13, 10)), ((10, 11), (10, 11))])
+@pytest.mark.parametrize(
+    ("sides", "expected"), [((10, 100), (10, 13)), ((100, 10), (13, 10)), ((10, 11), (10, 11))]
+)
 def test_where_no_box_fits_the_largest_allowed_one_is_taken(sides, expected):
-    """All of the area, in no ratio that the image has, fits never; torchvision then takes what fits."""
+    """All of the area, in no ratio that the image has, fits never; torchvision then takes what
+    fits."""
     found = Augment(scale=(1.0, 1.0)).boxes(sides, np.arange(300), 1)
     assert expected in {tuple(box[2:]) for box in found}
     if sides[0] != 10 or sides[1] != 11:
@@ -128,31 +144,42 @@ def test_what_is_cut_out_is_resized_to_the_crop_or_to_what_it_was():
             if high >= size[0] or wide >= size[1]:
                 continue  # Pillow averages when it shrinks
             theirs = np.stack(
-                [np.asarray(plane.resize(size[::-1], Image.Resampling.BILINEAR, box)) for plane in planes]
+                [
+                    np.asarray(plane.resize(size[::-1], Image.Resampling.BILINEAR, box))
+                    for plane in planes
+                ]
             )
             assert np.abs(found[at] - theirs).max() <= 0.51, "bytes are rounded"
 
 
 def test_a_mean_image_is_cut_and_resized_as_the_image_is():
     same = np.broadcast_to(IMAGES[0].astype("f4"), (3, 20, 30))
-    found = transformed(Augment(scale=(0.1, 0.9)), np.repeat(IMAGES[:1], 6, 0), crop=8, mean_image=same)
+    found = transformed(
+        Augment(scale=(0.1, 0.9)), np.repeat(IMAGES[:1], 6, 0), crop=8, mean_image=same
+    )
     assert np.abs(found).max() <= 0.51
 
 
 def test_who_reads_a_sample_and_beside_which_makes_no_difference():
     source = MemorySource("memory", IMAGES, np.arange(6))
-    batches = Batches(source, Transform(augment=ALL, crop=8, mirror=True), 6, shuffle=True, seed=3, train=True)
+    batches = Batches(
+        source, Transform(augment=ALL, crop=8, mirror=True), 6, shuffle=True, seed=3, train=True
+    )
     whole = batches.read(2, 0, 6)[0]
     parts = [batches.read(2, low, high)[0] for low, high in ((4, 6), (0, 1), (1, 4))]
     assert (np.concatenate([parts[1], parts[2], parts[0]]) == whole).all()
-    again = Batches(source, Transform(augment=ALL, crop=8, mirror=True), 6, shuffle=True, seed=3, train=True)
+    again = Batches(
+        source, Transform(augment=ALL, crop=8, mirror=True), 6, shuffle=True, seed=3, train=True
+    )
     assert (again.read(2, 0, 6)[0] == whole).all()
     assert not np.allclose(batches.read(3, 0, 6)[0], whole)
 
 
 def test_tests_see_images_as_they_are_and_so_does_training_where_nothing_is_said():
     assert (transformed(ALL, train=False, crop=8) == transformed(None, train=False, crop=8)).all()
-    assert (transformed(None, crop=8) == Transform(crop=8)(IMAGES, PLACES, seed=1, train=True)).all()
+    assert (
+        transformed(None, crop=8) == Transform(crop=8)(IMAGES, PLACES, seed=1, train=True)
+    ).all()
     assert not Augment()
 
 
@@ -186,22 +213,35 @@ def test_colours_of_grey_images_cannot_be_changed(name):
 def test_of_two_data_layers_none_is_changed_alone(tmp_path):
     text = (
         "".join(
-            f'layer {{ name: "{name}" type: "Data" top: "{name}" data_param {{ batch_size: 2 }} }}' for name in "ab"
+            (
+                f'layer {{ name: "{name}" type: "Data" top: "{name}" data_param {{ batch_size: 2 '
+                f"}} }}"
+            )
+            for name in "ab"
         )
         + 'layer { name: "l" type: "EuclideanLoss" bottom: "a" bottom: "b" top: "l" }'
     )
     one = {"format": "synthetic", "shape": [1, 8, 8], "size": 4}
     job = Job(
-        net=str(spec_of(tmp_path, text).path), solver="lenet_solver", data={TRAIN: {"a": one, "b": one}}, seed=1,
-        batch=2, test_batches=(), base_directory=".", augment=Augment(brightness=0.1),
-    )  # fmt: skip
-    with pytest.raises(NetError, match="augment: found 2 data layers that read images, expected one"):
+        net=str(spec_of(tmp_path, text).path),
+        solver="lenet_solver",
+        data={TRAIN: {"a": one, "b": one}},
+        seed=1,
+        batch=2,
+        test_batches=(),
+        base_directory=".",
+        augment=Augment(brightness=0.1),
+    )
+    with pytest.raises(
+        NetError, match=("augment: found 2 data layers that read images, expected one")
+    ):
         job.batches(TRAIN, job.source(TRAIN))
 
 
 def test_numbers_are_even_and_normal_and_of_each_lane_their_own():
     places = np.arange(20000)
-    even, bell = uniform(1, places, 3), normal(1, places, 5)
+    even = uniform(1, places, 3)
+    bell = normal(1, places, 5)
     assert 0 <= even.min() < even.max() < 1
     assert even.mean() == pytest.approx(0.5, abs=0.01)
     assert bell.mean() == pytest.approx(0, abs=0.03)

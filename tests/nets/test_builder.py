@@ -1,4 +1,5 @@
-"""Nets written in Python: the same as those of prototxt files, with mistakes at the line of the script."""
+"""Nets written in Python: the same as those of prototxt files, with mistakes at the line of the
+script."""
 
 from __future__ import annotations
 
@@ -25,22 +26,40 @@ FILE = Path(__file__).name
 def alexnet() -> NetBuilder:
     """BVLC's AlexNet."""
     net = NetBuilder("AlexNet")
-    learn: dict[str, Any] = {"param": [{"lr_mult": 1, "decay_mult": 1}, {"lr_mult": 2, "decay_mult": 0}]}
+    learn: dict[str, Any] = {
+        "param": [{"lr_mult": 1, "decay_mult": 1}, {"lr_mult": 2, "decay_mult": 0}]
+    }
     mean = {"crop_size": 227, "mean_value": [104, 117, 123]}
     for phase, batch, more in (("TRAIN", 256, {"mirror": True}), ("TEST", 50, {})):
         data, label = net.Data(
-            "data", tops=["data", "label"], include={"phase": phase}, batch_size=batch, transform_param=mean | more
+            "data",
+            tops=["data", "label"],
+            include={"phase": phase},
+            batch_size=batch,
+            transform_param=mean | more,
         )
 
     def filled(std: float, bias: float) -> dict[str, Any]:
         fillers: dict[str, Any] = {"weight_filler": {"type": "gaussian", "std": std}}
-        return fillers | ({"bias_filler": {"type": "constant", "value": bias}} if bias else {}) | learn
+        return (
+            fillers | ({"bias_filler": {"type": "constant", "value": bias}} if bias else {}) | learn
+        )
 
-    x, sizes = data, [(96, 11, 4, 0, 1, 0.0), (256, 5, 1, 2, 2, 0.1), (384, 3, 1, 1, 1, 0.0), (384, 3, 1, 1, 2, 0.1)]
-    for n, (outputs, kernel, stride, pad, group, bias) in enumerate([*sizes, (256, 3, 1, 1, 2, 0.1)], 1):
+    x = data
+    sizes = [
+        (96, 11, 4, 0, 1, 0.0),
+        (256, 5, 1, 2, 2, 0.1),
+        (384, 3, 1, 1, 1, 0.0),
+        (384, 3, 1, 1, 2, 0.1),
+    ]
+    for n, (outputs, kernel, stride, pad, group, bias) in enumerate(
+        [*sizes, (256, 3, 1, 1, 2, 0.1)], 1
+    ):
         said = {"stride": (stride, 1), "pad": (pad, 0), "group": (group, 1)}
         odd = {key: value for key, (value, usual) in said.items() if value != usual}
-        x = net.Convolution(f"conv{n}", x, num_output=outputs, kernel_size=kernel, **odd, **filled(0.01, bias))
+        x = net.Convolution(
+            f"conv{n}", x, num_output=outputs, kernel_size=kernel, **odd, **filled(0.01, bias)
+        )
         x = net.ReLU(f"relu{n}", x, in_place=True)
         if n <= 2:
             x = net.LRN(f"norm{n}", x, local_size=5, alpha=0.0001, beta=0.75)
@@ -65,8 +84,11 @@ def line_here(back: int = 0) -> int:
 
 
 @pytest.mark.parametrize(("build", "name"), [(lenet, "lenet"), (alexnet, "alexnet")])
-def test_a_net_written_in_python_is_the_zoos_field_for_field(build: Callable[[], NetBuilder], name: str) -> None:
-    ours, zoo = build(), load_net(name)
+def test_a_net_written_in_python_is_the_zoos_field_for_field(
+    build: Callable[[], NetBuilder], name: str
+) -> None:
+    ours = build()
+    zoo = load_net(name)
     assert ours.proto() == zoo.proto
     assert load_net(str(ours)).proto == zoo.proto
     assert len(ours.spec().for_phase("TEST").layers) == len(zoo.for_phase("TEST").layers)
@@ -78,7 +100,9 @@ def test_it_computes_what_the_zoos_computes() -> None:
         for spec in (lenet().spec(), load_net("lenet"))
     ]
     x = np.random.default_rng(0).random((3, 1, 28, 28), np.float32)
-    losses = [net.run({"data": x, "label": np.zeros(3, np.float32)}, net.initial_blobs()) for net in made]
+    losses = [
+        net.run({"data": x, "label": np.zeros(3, np.float32)}, net.initial_blobs()) for net in made
+    ]
     assert losses[0] == losses[1] != {}
 
 
@@ -105,7 +129,10 @@ def test_a_layer_of_another_package_is_added_by_its_type() -> None:
 MISTAKES: dict[str, tuple[Callable[[NetBuilder], object], str]] = {
     "field": (
         lambda net: net.Convolution("c", "data", kernel_sise=5),
-        "key 'kernel_sise': a layer of type 'Convolution' has no such field (did you mean 'kernel_size'?)",
+        (
+            "key 'kernel_sise': a layer of type 'Convolution' has no such field (did you mean "
+            "'kernel_size'?)"
+        ),
     ),
     "other layer's field": (
         lambda net: net.ReLU("c", "data", num_output=5),
@@ -119,9 +146,18 @@ MISTAKES: dict[str, tuple[Callable[[NetBuilder], object], str]] = {
         lambda net: net.Pooling("c", "data", kernel_size=True),
         "key 'kernel_size': found True, expected an integer >= 0",
     ),
-    "number as truth": (lambda net: net.Convolution("c", "data", bias_term=1), "key 'bias_term': found 1, expected"),
-    "too large": (lambda net: net.Convolution("c", "data", num_output=2**40), "key 'num_output': found 1099511627776"),
-    "list for one": (lambda net: net.Convolution("c", "data", num_output=[1, 2]), "key 'num_output': found [1, 2]"),
+    "number as truth": (
+        lambda net: net.Convolution("c", "data", bias_term=1),
+        "key 'bias_term': found 1, expected",
+    ),
+    "too large": (
+        lambda net: net.Convolution("c", "data", num_output=2**40),
+        "key 'num_output': found 1099511627776",
+    ),
+    "list for one": (
+        lambda net: net.Convolution("c", "data", num_output=[1, 2]),
+        "key 'num_output': found [1, 2]",
+    ),
     "no dict": (
         lambda net: net.Convolution("c", "data", weight_filler="xavier"),
         "key 'weight_filler': found 'xavier', expected a dict of the fields of FillerParameter",
@@ -131,9 +167,18 @@ MISTAKES: dict[str, tuple[Callable[[NetBuilder], object], str]] = {
         "key 'weight_filler.tipe': unknown key 'tipe' in FillerParameter (did you mean 'type'?)",
     ),
     "bottom": (lambda net: net.ReLU("c", 3), "key 'bottom': found 3, expected the name of a blob"),
-    "several tops as one bottom": (lambda net: net.ReLU("c", ("a", "b")), "key 'bottom': found ('a', 'b')"),
-    "in place of nothing": (lambda net: net.ReLU("c", in_place=True), "in_place: found 0 bottoms, expected one"),
-    "top as field": (lambda net: net.ReLU("c", "data", top="x"), "key 'top': is said by the arguments before"),
+    "several tops as one bottom": (
+        lambda net: net.ReLU("c", ("a", "b")),
+        "key 'bottom': found ('a', 'b')",
+    ),
+    "in place of nothing": (
+        lambda net: net.ReLU("c", in_place=True),
+        ("in_place: found 0 bottoms, expected one"),
+    ),
+    "top as field": (
+        lambda net: net.ReLU("c", "data", top="x"),
+        ("key 'top': is said by the arguments before"),
+    ),
 }
 
 
@@ -160,7 +205,10 @@ def test_all_mistakes_of_a_call_are_told_at_once_and_nothing_is_added() -> None:
 
 
 def test_an_unknown_type_is_told_with_the_nearest() -> None:
-    with pytest.raises(AttributeError, match=r"'Convolutoin' is no layer type of Caffe .did you mean 'Convolution'"):
+    with pytest.raises(
+        AttributeError,
+        match=(r"'Convolutoin' is no layer type of Caffe .did " r"you mean 'Convolution'"),
+    ):
         NetBuilder().Convolutoin("c", "data")
 
 
@@ -178,13 +226,22 @@ def test_what_is_found_when_the_net_is_planned_names_the_line_of_the_script() ->
 
 
 def test_a_net_that_cannot_be_read_is_refused_before_anything_is_planned() -> None:
-    with pytest.raises(ConfigError, match=rf"training\(\): train.net: {FILE}:{line_here() + 1}: the net has no layer"):
+    with pytest.raises(
+        ConfigError,
+        match=(rf"training\(\): train.net: " rf"{FILE}:{line_here() + 1}: the net has no layer"),
+    ):
         roles.training({"net": NetBuilder("empty")})
 
 
-@pytest.mark.parametrize("processes", ["here", pytest.param("one-per-actor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "processes", ["here", pytest.param("one-per-actor", marks=pytest.mark.slow)]
+)
 def test_it_trains_to_the_numbers_of_the_zoos(tmp_path: Path, processes: str) -> None:
-    said: dict[str, Any] = {"max_iter": 3, "precision": "exact", "strategy": {"preset": "sync", "workers": 2}}
+    said: dict[str, Any] = {
+        "max_iter": 3,
+        "precision": "exact",
+        "strategy": {"preset": "sync", "workers": 2},
+    }
     results = []
     for net in (lenet(), "lenet"):
         topology = roles.training(said | {"net": net})

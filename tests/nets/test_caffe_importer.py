@@ -1,4 +1,5 @@
-"""An independent importer of Caffe's files, OpenCV's dnn, computes from a written .caffemodel what this project does.
+"""An independent importer of Caffe's files, OpenCV's dnn, computes from a written .caffemodel what
+this project does.
 
 It cannot run `char_lstm`, for it has no layer Embed. It runs all other nets of the zoo.
 """
@@ -23,9 +24,13 @@ if not hasattr(cv2.dnn, "readNetFromCaffe"):
     pytest.skip("needs an OpenCV below 5, which reads Caffe's files", allow_module_level=True)
 
 IMAGES = {
-    "lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "cifar10_full": (3, 32, 32), "resnet20": (3, 32, 32),
-    "caffenet": (3, 227, 227), "alexnet": (3, 227, 227),
-}  # fmt: skip
+    "lenet": (1, 28, 28),
+    "cifar10_quick": (3, 32, 32),
+    "cifar10_full": (3, 32, 32),
+    "resnet20": (3, 32, 32),
+    "caffenet": (3, 227, 227),
+    "alexnet": (3, 227, 227),
+}
 SMALL = ["lenet", "cifar10_quick", "cifar10_full", "resnet20"]
 NOT_READ = {"char_lstm": ("embed", "Embed")}  # its layer that is unknown there, and the type
 NAMES = sorted(path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver"))
@@ -54,9 +59,16 @@ def agree(tmp_path: Path, proto: caffe.NetParameter) -> None:
     write_weights(tmp_path / "w.caffemodel", blobs, net.spec)
     images = np.random.default_rng(2).standard_normal(net.input_shapes["data"]).astype(np.float32)
     net.run({"data": images}, blobs)
-    theirs = cv2.dnn.readNetFromCaffe(str(tmp_path / "net.prototxt"), str(tmp_path / "w.caffemodel"))
+    theirs = cv2.dnn.readNetFromCaffe(
+        str(tmp_path / "net.prototxt"), str(tmp_path / "w.caffemodel")
+    )
     theirs.setInput(images, "data")
-    made = {top: node.layer.name for stage in net.stages for node in stage.nodes for top in node.layer.proto.top}
+    made = {
+        top: node.layer.name
+        for stage in net.stages
+        for node in stage.nodes
+        for top in node.layer.proto.top
+    }
     for name in net.outputs:
         expected = np.asarray(net.blob(name))
         found = theirs.forward(made[name]).reshape(expected.shape)
@@ -76,7 +88,8 @@ def test_a_net_of_the_zoo_gives_the_same_outputs_there(tmp_path, name):
 @pytest.mark.parametrize("name", NOT_READ)
 def test_what_it_does_not_run_is_named_here(tmp_path, name):
     shape = "shape { dim: 64 dim: 64 }"
-    text = (ZOO / f"{name}.prototxt").read_text().replace(shape, 3 * shape)  # it wants one for each top
+    # it wants one for each top
+    text = (ZOO / f"{name}.prototxt").read_text().replace(shape, 3 * shape)
     (tmp_path / "net.prototxt").write_text(text)
     theirs = cv2.dnn.readNetFromCaffe(str(tmp_path / "net.prototxt"))
     layer, kind = NOT_READ[name]
@@ -88,7 +101,13 @@ def test_layers_that_share_parameters_find_them_in_the_file(tmp_path):
     twins = [
         f"""layer {{ name: "ip{at}" type: "InnerProduct" bottom: "{bottom}" top: "y{at}" param {{ name: "w" }}
           {bias} inner_product_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}"""
-        for at, bottom, bias in ((0, "data", 'param { name: "b" }'), (1, "y0", 'param { name: "b" }'), (2, "y1", ""))
+        for at, bottom, bias in (
+            (0, "data", 'param { name: "b" }'),
+            (1, "y0", 'param { name: "b" }'),
+            (2, "y1", ""),
+        )
     ]
-    entry = 'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 3 dim: 5 } } }'
+    entry = (
+        'layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 3 dim: 5 } } }'
+    )
     agree(tmp_path, text_format.Parse(entry + "".join(twins), caffe.NetParameter()))

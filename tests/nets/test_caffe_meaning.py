@@ -1,4 +1,5 @@
-"""What Caffe's files say is done as Caffe does it, or told: phases, gradients, older formats, comments, rates, data."""
+"""What Caffe's files say is done as Caffe does it, or told: phases, gradients, older formats,
+comments, rates, data."""
 
 from __future__ import annotations
 
@@ -17,11 +18,20 @@ from nets.schema.layer_types import LAYER_TYPES
 from ops import get_backend
 from tests.nets.support import spec_of
 
-X = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 dim: 4 dim: 4 } } }\n'
+X = (
+    'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 dim: 4 '
+    "dim: 4 } } }\n"
+)
 LABELS = 'layer { name: "y" type: "Input" top: "y" input_param { shape { dim: 2 } } }\n'
-IP = 'layer { name: "i" type: "InnerProduct" bottom: "x" top: "i" inner_product_param { num_output: 3 } %s }\n'
+IP = (
+    'layer { name: "i" type: "InnerProduct" bottom: "x" top: "i" inner_product_param { '
+    "num_output: 3 } %s }\n"
+)
 LOSS = 'layer { name: "s" type: "SoftmaxWithLoss" bottom: "i" bottom: "y" top: "s"\n %s }\n'
-CONV = 'layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 1 %s } }\n'
+CONV = (
+    'layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { '
+    "num_output: 1 %s } }\n"
+)
 CONV %= "kernel_size: 3 %s"
 
 
@@ -39,12 +49,15 @@ def test_the_tables_of_fields_in_the_docs_are_those_of_the_declaration():
 
 
 def test_every_field_of_a_v1_layer_reaches_the_layer_of_today_or_is_refused(tmp_path):
-    renamed = {"type", "blobs_lr", "weight_decay", "param", "blob_share_mode", "layer"}  # see test_upgrade
+    # see test_upgrade
+    renamed = {"type", "blobs_lr", "weight_decay", "param", "blob_share_mode", "layer"}
     values = {"bottom": '"x"', "top": '"z"', "name": '"z"', "loss_weight": "2"}
     for field in caffe.V1LayerParameter.DESCRIPTOR.fields:
         if field.name in renamed:
             continue
-        said = f"{field.name}: {values[field.name]}" if field.name in values else f"{field.name} {{ }}"
+        said = (
+            f"{field.name}: {values[field.name]}" if field.name in values else f"{field.name} {{ }}"
+        )
         name = "" if field.name == "name" else 'name: "l"'
         text = f"layers {{ {name} type: POWER {said} }}"
         if field.name in FIELDS["LayerParameter"].refused:
@@ -57,26 +70,41 @@ def test_every_field_of_a_v1_layer_reaches_the_layer_of_today_or_is_refused(tmp_
 
 
 def test_every_field_of_a_v0_layer_reaches_the_layer_of_today_or_is_refused_by_name(tmp_path):
-    values = {"name": '"other"', "source": '"f"', "meanfile": '"f"', "det_crop_mode": '"square"', "pool": "AVE"}
+    values = {
+        "name": '"other"',
+        "source": '"f"',
+        "meanfile": '"f"',
+        "det_crop_mode": '"square"',
+        "pool": "AVE",
+    }
     blocks = {"weight_filler", "bias_filler", "blobs", "hdf5_output_param"}
     for field in caffe.V0LayerParameter.DESCRIPTOR.fields:
         if field.name == "type":
             continue
-        said = f"{field.name} {{ }}" if field.name in blocks else f"{field.name}: {values.get(field.name, '1')}"
+        said = (
+            f"{field.name} {{ }}"
+            if field.name in blocks
+            else (f"{field.name}: {values.get(field.name, '1')}")
+        )
         taken = 0
         for kind in TYPES:
             name = "" if field.name == "name" else 'name: "l"'
             try:
-                with_it = spec_of(tmp_path, f'layers {{ layer {{ {name} type: "{kind}" {said} }} }}').proto
+                with_it = spec_of(
+                    tmp_path, (f'layers {{ layer {{ {name} type: "{kind}" {said} }} }}')
+                ).proto
             except PrototxtError as error:
-                assert f"key 'layer.{field.name}': means nothing to" in str(error) or "not supported" in str(error)
+                assert (f"key 'layer.{field.name}': means nothing to") in str(
+                    error
+                ) or "not supported" in str(error)
                 continue
             without = spec_of(tmp_path, f'layers {{ layer {{ name: "l" type: "{kind}" }} }}').proto
             assert with_it != without, (field.name, kind)
             taken += 1
         assert (
             taken
-            or field.name in {"blobs", "hdf5_output_param", *(f"new_{n}" for n in ("num", "channels"))}
+            or field.name
+            in {"blobs", "hdf5_output_param", *(f"new_{n}" for n in ("num", "channels"))}
             or field.name.startswith("det_")
         ), field.name
 
@@ -87,7 +115,9 @@ def test_what_stands_beside_a_v0_layer_and_caffe_drops_is_refused(tmp_path):
 
 
 def test_sizes_of_inputs_without_their_names_are_refused(tmp_path):
-    with pytest.raises(PrototxtError, match=r"net.prototxt:1: key 'input_dim': given without 'input'"):
+    with pytest.raises(
+        PrototxtError, match=(r"net.prototxt:1: key 'input_dim': given without " r"'input'")
+    ):
         spec_of(tmp_path, "input_dim: [1, 2, 3, 4]\n" + X)
 
 
@@ -106,15 +136,22 @@ def test_options_of_another_type_are_told_of(tmp_path, kind):
 
 
 def test_one_line_tells_of_all_layers_and_keys_that_are_ignored_for_one_reason(tmp_path):
-    text = 'layer { name: "%s" type: "Data"\n data_param { source: "a" backend: LMDB batch_size: 1 } }\n'
+    text = (
+        'layer { name: "%s" type: "Data"\n data_param { source: "a" backend: LMDB '
+        "batch_size: 1 } }\n"
+    )
     assert spec_of(tmp_path, text % "a" + text % "b" + text % "c").warnings == (
         "net.prototxt:2: layer 'a': key 'data_param.source': not used (also 'data_param.backend'): "
-        "[train.data] in cluster.toml says where data comes from, unless its format is 'net'; 2 more layers like this",
+        "[train.data] in cluster.toml says where data comes from, unless its format is "
+        "'net'; 2 more layers like this",
     )
 
 
 def test_a_layer_of_another_package_may_read_any_options(tmp_path):
-    assert spec_of(tmp_path, 'layer { name: "l" type: "Softsign" elu_param { alpha: 2 } }').warnings == ()
+    assert (
+        spec_of(tmp_path, ('layer { name: "l" type: "Softsign" elu_param { alpha: 2 } }')).warnings
+        == ()
+    )
 
 
 # -- phases and gradients
@@ -131,7 +168,11 @@ def test_a_layers_own_phase_counts_instead_of_the_nets(tmp_path):
                 net.run({"x": x}, {})
                 found[own, phase, memory] = bool((net.blob("d") == 0).any())
     drops = {key for key, dropped in found.items() if dropped}
-    assert drops == {(own, phase, memory) for own, phase, memory in found if "TRAIN" in (own.split()[-1:] or [phase])}
+    assert drops == {
+        (own, phase, memory)
+        for own, phase, memory in found
+        if "TRAIN" in (own.split()[-1:] or [phase])
+    }
 
 
 @pytest.mark.parametrize("memory", ["kept", "reused"])
@@ -139,11 +180,15 @@ def test_gradients_flow_through_a_dropout_that_always_tests(tmp_path, memory):
     first = CONV.replace('"x"', '"x"') % ""
     drop = 'layer { name: "d" type: "Dropout" bottom: "c" top: "d" phase: TEST }\n'
     rest = (IP % "").replace('"x"', '"%s"') + LOSS % ""
-    grads, sizes = {}, {}
+    grads = {}
+    sizes = {}
     for name, text in (("with", first + drop + rest % "d"), ("without", first + rest % "c")):
         net = net_of(tmp_path, X + LABELS + text, memory=memory, seed=5)
         blobs = {
-            layer: tuple(np.full_like(b, 0.1) + np.arange(b.size, dtype=b.dtype).reshape(b.shape) / 50 for b in of)
+            layer: tuple(
+                np.full_like(b, 0.1) + np.arange(b.size, dtype=b.dtype).reshape(b.shape) / 50
+                for b in of
+            )
             for layer, of in net.initial_blobs().items()
         }
         net.run({"x": np.random.default_rng(1).random((2, 3, 4, 4)), "y": np.array([0, 2])}, blobs)
@@ -158,18 +203,23 @@ def test_a_data_layers_own_phase_decides_about_random_crops(tmp_path):
     text = 'layer { name: "d" type: "Data" top: "d" phase: TEST transform_param { crop_size: 2 } }'
     transform = Transform.of_net(spec_of(tmp_path, text), "TRAIN")
     images = np.arange(8 * 16, dtype=np.float32).reshape(8, 1, 4, 4)
-    assert np.array_equal(transform(images, np.arange(8), seed=1, train=True), images[:, :, 1:3, 1:3])
+    assert np.array_equal(
+        transform(images, np.arange(8), seed=1, train=True), images[:, :, 1:3, 1:3]
+    )
 
 
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
 def test_force_backward_gives_the_gradients_of_inputs_but_not_of_labels(tmp_path, backend):
     text = X + LABELS + CONV % "pad: 1" + (IP % "").replace('"x"', '"c"') + LOSS % ""
-    x, y = np.random.default_rng(1).random((2, 3, 4, 4)).astype(np.float32), np.array([0, 2], np.float32)
+    x = np.random.default_rng(1).random((2, 3, 4, 4)).astype(np.float32)
+    y = np.array([0, 2], np.float32)
 
     def gradient(text, name="x"):
         net = net_of(tmp_path, text, backend=backend)
         blobs = {
-            layer: tuple(b + 0.1 * np.cos(np.arange(b.size)).reshape(b.shape).astype(b.dtype) for b in of)
+            layer: tuple(
+                b + 0.1 * np.cos(np.arange(b.size)).reshape(b.shape).astype(b.dtype) for b in of
+            )
             for layer, of in net.initial_blobs().items()
         }
         net.run({"x": x, "y": y}, blobs)
@@ -208,7 +258,8 @@ def test_a_net_that_says_its_phase_is_no_net_for_the_other_one(tmp_path):
     spec = spec_of(tmp_path, "state {\n phase: TEST }\n" + X)
     assert spec.for_phase("TEST").layers
     with pytest.raises(
-        PrototxtError, match=r"net.prototxt:2: key 'state.phase': found TEST, but the net is wanted for"
+        PrototxtError,
+        match=(r"net.prototxt:2: key 'state.phase': found TEST, but the net is " r"wanted for"),
     ):
         spec.for_phase("TRAIN")
 
@@ -216,12 +267,16 @@ def test_a_net_that_says_its_phase_is_no_net_for_the_other_one(tmp_path):
 # -- as Caffe takes them
 
 
-@pytest.mark.parametrize(("said", "shape"), [("pad_h: 2", (2, 1, 6, 2)), ("pad_w: 1", (2, 1, 2, 4))])
+@pytest.mark.parametrize(
+    ("said", "shape"), [("pad_h: 2", (2, 1, 6, 2)), ("pad_w: 1", (2, 1, 2, 4))]
+)
 def test_a_convolution_takes_one_pad_alone_and_the_other_is_zero(tmp_path, said, shape):
     assert net_of(tmp_path, X + CONV % said).shape("c") == shape
 
 
-@pytest.mark.parametrize("line", ["# M\xfcller's net", "name: 'a' # 'M\xfcller", 'name: "a#\\"" # \xfc\xff'])
+@pytest.mark.parametrize(
+    "line", ["# M\xfcller's net", "name: 'a' # 'M\xfcller", 'name: "a#\\"" # \xfc\xff']
+)
 def test_comments_may_be_in_any_encoding(tmp_path, line):
     file = tmp_path / "net.prototxt"
     file.write_bytes(line.encode("latin-1") + b"\n" + X.encode())
@@ -232,28 +287,33 @@ def test_comments_may_be_in_any_encoding(tmp_path, line):
 def test_other_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path, line):
     file = tmp_path / "net.prototxt"
     file.write_bytes(X.encode() + line.encode("latin-1"))
-    with pytest.raises(PrototxtError, match=r"^net.prototxt:2: found bytes that are not UTF-8, expected text$"):
+    with pytest.raises(
+        PrototxtError,
+        match=(r"^net.prototxt:2: found bytes that are not " r"UTF-8, expected text$"),
+    ):
         load_net(file)
 
 
 def solver(tmp_path, text):
-    (tmp_path / "s.prototxt").write_text(f"base_lr: 0.5 max_iter: 100 momentum: 0\n{text}\n", "utf-8")
+    (tmp_path / "s.prototxt").write_text(
+        (f"base_lr: 0.5 max_iter: 100 momentum: 0\n{text}\n"), "utf-8"
+    )
     return load_solver(tmp_path / "s.prototxt")
 
 
 @pytest.mark.parametrize(
     ("text", "rates", "told"),
     [
-        ('lr_policy: "step" stepsize: 10', {9: 0.5, 10: 0}, "'step' without 'gamma': the rate is 0 from iteration 10"),
-        ('lr_policy: "exp"', {0: 0.5, 1: 0}, "'exp' without 'gamma': the rate is 0 from iteration 1 on"),
-        ('lr_policy: "multistep" stepvalue: 7', {6: 0.5, 7: 0}, "'multistep' without 'gamma': the rate is 0 from iter"),
-        ('lr_policy: "multistep" gamma: 0.1', {0: 0.5, 99: 0.5}, "'multistep' without 'stepvalue': the rate never"),
-        ('lr_policy: "inv" gamma: 0.1', {0: 0.5, 99: 0.5}, "'inv' without 'power': the rate never changes"),
-        ('lr_policy: "inv" power: 0.1', {0: 0.5, 99: 0.5}, "'inv' without 'gamma': the rate never changes"),
+        ('lr_policy: "step" stepsize: 10', {9: 0.5, 10: 0}, ("'step' without 'gamma': the " "rate is 0 from iteration 10")),
+        ('lr_policy: "exp"', {0: 0.5, 1: 0}, ("'exp' without 'gamma': the rate is 0 from " "" "" "iteration 1 on")),
+        ('lr_policy: "multistep" stepvalue: 7', {6: 0.5, 7: 0}, ("'multistep' without " "'gamma': the rate is 0 from iter")),
+        ('lr_policy: "multistep" gamma: 0.1', {0: 0.5, 99: 0.5}, ("'multistep' without " "'stepvalue': the rate never")),
+        ('lr_policy: "inv" gamma: 0.1', {0: 0.5, 99: 0.5}, ("'inv' without 'power': the rate " "never changes")),
+        ('lr_policy: "inv" power: 0.1', {0: 0.5, 99: 0.5}, ("'inv' without 'gamma': the rate " "never changes")),
         ('lr_policy: "poly"', {0: 0.5, 99: 0.5}, "'poly' without 'power': the rate never changes"),
-        ('lr_policy: "sigmoid" stepsize: 3', {0: 0.25, 99: 0.25}, "'sigmoid' without 'gamma': the rate is half of"),
-        ('lr_policy: "fixed" power: 2', {0: 0.5, 99: 0.5}, "key 'power': not used: lr_policy 'fixed' does not take it"),
-        ('lr_policy: "fixed" delta: 2', {0: 0.5}, "key 'delta': not used: solver type 'SGD' does not take it"),
+        ('lr_policy: "sigmoid" stepsize: 3', {0: 0.25, 99: 0.25}, ("'sigmoid' without 'gamma': " "the rate is half of")),
+        ('lr_policy: "fixed" power: 2', {0: 0.5, 99: 0.5}, ("key 'power': not used: lr_policy " "'fixed' does not take it")),
+        ('lr_policy: "fixed" delta: 2', {0: 0.5}, ("key 'delta': not used: solver type 'SGD' " "" "" "does not take it")),
     ],
 )  # fmt: skip
 def test_rates_are_caffes_and_what_is_surely_not_meant_is_told(tmp_path, text, rates, told):
@@ -267,15 +327,15 @@ def test_rates_are_caffes_and_what_is_surely_not_meant_is_told(tmp_path, text, r
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('lr_policy: "sigmoid" gamma: -0.5 stepsize: 1', "key 'gamma': found -0.5, expected a number >= 0"),
+        (('lr_policy: "sigmoid" gamma: -0.5 stepsize: ' '' '' '1'), "key 'gamma': found -0.5, expected a number >= 0"),
         ('lr_policy: "exp" gamma: nan', "key 'gamma': found nan, expected a number >= 0"),
-        ('lr_policy: "step" gamma: 0.5', "key 'stepsize': missing, expected an integer >= 1 for lr_policy 'step'"),
-        ('lr_policy: "fixed" type: "Adam" solver_type: SGD', "key 'solver_type': given besides type 'Adam'"),
-        ('lr_policy: "fixed" average_loss: 0', "key 'average_loss': found 0, expected an integer >= 1"),
-        ('lr_policy: "fixed" net: "a" train_net: "b"', "key 'train_net': given besides 'net', expected only one"),
-        ('lr_policy: "fixed" train_net: "a" test_net: "b"', "key 'test_iter': found 0, expected 1, one per test net"),
-        ('lr_policy: "fixed" net: "a" test_iter: 1 test_iter: 2 test_state { stage: "a" }', "key 'test_state': fou"),
-        ('lr_policy: "fixed" train_state { phase: TEST }', "key 'train_state.phase': found another phase than TRAIN"),
+        ('lr_policy: "step" gamma: 0.5', ("key 'stepsize': missing, expected an integer >= 1 " "" "" "for lr_policy 'step'")),
+        (('lr_policy: "fixed" type: "Adam" solver_type: ' '' '' 'SGD'), "key 'solver_type': given besides type 'Adam'"),
+        ('lr_policy: "fixed" average_loss: 0', ("key 'average_loss': found 0, expected an " "" "" "integer >= 1")),
+        (('lr_policy: "fixed" net: "a" train_net: ' '' '' '"b"'), "key 'train_net': given besides 'net', expected only one"),
+        (('lr_policy: "fixed" train_net: "a" test_net: ' '' '' '"b"'), "key 'test_iter': found 0, expected 1, one per test net"),
+        (('lr_policy: "fixed" net: "a" test_iter: 1 test_iter: 2 test_state { stage: "a" ' '' '' '}'), "key 'test_state': fou"),
+        (('lr_policy: "fixed" train_state { phase: TEST ' '' '' '}'), "key 'train_state.phase': found another phase than TRAIN"),
     ],
 )  # fmt: skip
 def test_what_caffe_refuses_in_a_solver_is_refused(tmp_path, text, message):
@@ -287,9 +347,14 @@ def test_what_caffe_refuses_in_a_solver_is_refused(tmp_path, text, message):
 def test_a_rand_skip_beyond_the_data_is_refused():
     source = open_source({"format": "synthetic", "size": 20}, Path())
     options = {"shuffle": False, "seed": 1, "train": True}
-    with pytest.raises(DataError, match=r"rand_skip: found 21, expected at most 20, the samples there are"):
+    with pytest.raises(
+        DataError, match=(r"rand_skip: found 21, expected at most 20, the " r"samples there are")
+    ):
         Batches(source, Transform(), 2, rand_skip=21, **options)
-    drawn = [Batches(source, Transform(), 2, rand_skip=20, **(options | {"seed": seed})) for seed in range(9)]
+    drawn = [
+        Batches(source, Transform(), 2, rand_skip=20, **(options | {"seed": seed}))
+        for seed in range(9)
+    ]
     first = {int(batches.indices(0, 1)[0]) for batches in drawn}
     assert len(first) > 4
 

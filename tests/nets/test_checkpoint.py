@@ -41,7 +41,10 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path):
 
 def test_foreign_and_missing_files_are_refused(tmp_path):
     save_file({"w": np.arange(9.0)}, tmp_path / "other.safetensors")
-    with pytest.raises(CheckpointError, match=r"other.safetensors: found convoy_checkpoint version none, expected '2'"):
+    with pytest.raises(
+        CheckpointError,
+        match=(r"other.safetensors: found convoy_checkpoint " r"version none, expected '2'"),
+    ):
         load(tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         load(tmp_path / "absent")
@@ -51,7 +54,9 @@ def test_metadata_nested_without_end_are_refused_in_words(tmp_path):
     path = tmp_path / "deep.safetensors"
     save_file({"w": np.zeros(1)}, path, {KEY: "[" * 100_000})
     for read in (load, verify, metadata):
-        with pytest.raises(CheckpointError, match=r"^deep\.safetensors: found convoy_checkpoint version none"):
+        with pytest.raises(
+            CheckpointError, match=(r"^deep\.safetensors: found " r"convoy_checkpoint version none")
+        ):
             read(path)
 
 
@@ -84,7 +89,8 @@ def test_a_checkpoint_for_which_the_disk_has_no_room_is_an_oserror_and_leaves_th
 
 
 def test_a_checkpoint_is_written_from_the_arrays_own_memory(tmp_path):
-    """The former way made the whole file as Python's bytes first, and nothing else of the process ran meanwhile."""
+    """The former way made the whole file as Python's bytes first, and nothing else of the process
+    ran meanwhile."""
     array = np.ones(1 << 20)
     tracemalloc.start()
     save(tmp_path / "a.safetensors", {"w": array}, {})
@@ -97,7 +103,8 @@ def test_a_flipped_bit_anywhere_is_refused_by_name_or_changes_nothing(tmp_path):
     file = tmp_path / "a.safetensors"
     arrays = {"w": np.arange(9.0), "b": np.arange(3, dtype=np.float32)}
     save(file, arrays, {"iteration": "7"})
-    data, refused = file.read_bytes(), 0
+    data = file.read_bytes()
+    refused = 0
     for place in range(len(data)):
         file.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
         try:
@@ -116,12 +123,18 @@ def test_a_zeroed_half_is_refused_by_name(tmp_path):
     save(file, {"w": np.arange(1, 1000.0)}, {})
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
-    with pytest.raises(CheckpointError, match=r"a.safetensors: damaged: its content does not fit its SHA-256"):
+    with pytest.raises(
+        CheckpointError, match=(r"a.safetensors: damaged: its content does not " r"fit its SHA-256")
+    ):
         load(file)
 
 
 def test_a_checkpoint_of_the_time_before_checksums_is_read(tmp_path):
-    save_file({"w": np.arange(9.0)}, tmp_path / "old.safetensors", {KEY: '{"iteration": "7", "version": "1"}'})
+    save_file(
+        {"w": np.arange(9.0)},
+        tmp_path / "old.safetensors",
+        {KEY: '{"iteration": "7", "version": "1"}'},
+    )
     arrays, metadata = load(tmp_path / "old.safetensors")
     assert metadata == {"iteration": "7"}
     assert (arrays["w"] == np.arange(9.0)).all()
@@ -129,6 +142,10 @@ def test_a_checkpoint_of_the_time_before_checksums_is_read(tmp_path):
 
 def test_equal_checkpoints_are_equal_files_which_any_reader_of_safetensors_reads(tmp_path):
     for name in "ab":
-        save(tmp_path / name, {"w": np.arange(9.0), "b": np.zeros((0, 2))}, {"iteration": "7", "net": "x"})
+        save(
+            tmp_path / name,
+            {"w": np.arange(9.0), "b": np.zeros((0, 2))},
+            {"iteration": "7", "net": "x"},
+        )
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert (load_file(tmp_path / "a")["w"] == np.arange(9.0)).all()

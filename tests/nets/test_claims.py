@@ -1,4 +1,5 @@
-"""Files whose parts claim more together than the file can hold: refused before memory is taken for them."""
+"""Files whose parts claim more together than the file can hold: refused before memory is taken for
+them."""
 
 import struct
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ def read(monkeypatch):
 
 
 def claims(group, names, numbers=1 << 20):
-    """Datasets of zeros that are not stored: each is less than the file may hold, and nearly nothing in it."""
+    """Datasets of zeros that are not stored: each is less than the file may hold, and nearly
+    nothing in it."""
     for name in names:
         group.create_dataset(name, shape=(numbers,), dtype="f4", chunks=(1024,), fillvalue=0)
 
@@ -49,7 +51,9 @@ def test_weights_whose_arrays_are_too_large_together_are_refused_before_any_is_r
     one = 4 << 20
     assert one < hdf5.RATIO * path.stat().st_size < 80 * one
     for reader in (hdf5.read_weights, lambda path: read_each([path], {})):
-        with pytest.raises(NetError, match=rf"w\.caffemodel\.h5: found \d+ datasets or more that {TOGETHER}"):
+        with pytest.raises(
+            NetError, match=(rf"w\.caffemodel\.h5: found \d+ datasets or more " rf"that {TOGETHER}")
+        ):
             reader(path)
     assert read == []
 
@@ -58,7 +62,9 @@ def test_many_names_of_one_array_count_each(tmp_path, read):
     path = tmp_path / "w.caffemodel.h5"
     with h5py.File(path, "w") as file:
         data = file.create_group("data")
-        zipped = data.create_dataset("a/0", data=np.zeros(1 << 20, np.float32), compression="gzip", chunks=(1 << 20,))
+        zipped = data.create_dataset(
+            "a/0", data=np.zeros(1 << 20, np.float32), compression="gzip", chunks=(1 << 20,)
+        )
         for layer in range(100):
             data[f"l{layer}/0"] = zipped
     with pytest.raises(NetError, match=TOGETHER):
@@ -77,10 +83,13 @@ def test_the_history_of_a_solver_is_refused_before_any_of_it_is_read(tmp_path, r
 
 
 def test_the_tops_of_hdf5_data_are_refused_when_they_are_too_large_together(tmp_path, read):
-    path, tops = tmp_path / "d.h5", [f"t{at}" for at in range(80)]
+    path = tmp_path / "d.h5"
+    tops = [f"t{at}" for at in range(80)]
     with h5py.File(path, "w") as file:
         for top in tops:
-            file.create_dataset(top, shape=(1 << 10, 1 << 10), dtype="f4", chunks=(64, 64), fillvalue=0)
+            file.create_dataset(
+                top, shape=(1 << 10, 1 << 10), dtype="f4", chunks=(64, 64), fillvalue=0
+            )
     with pytest.raises(DataError, match=TOGETHER):
         open_source({"format": "hdf5", "source": "d.h5", "tops": tops}, tmp_path)
     assert read == []
@@ -89,8 +98,12 @@ def test_the_tops_of_hdf5_data_are_refused_when_they_are_too_large_together(tmp_
 def test_a_chunk_that_is_larger_than_the_file_can_hold_is_refused(tmp_path, read):
     path = tmp_path / "w.caffemodel.h5"
     with h5py.File(path, "w") as file:
-        file.create_group("data/ip").create_dataset("0", (1,), "f4", maxshape=(None,), chunks=(1 << 28,))
-    with pytest.raises(NetError, match=r"found chunks of shape \(268435456,\), too large for a file of"):
+        file.create_group("data/ip").create_dataset(
+            "0", (1,), "f4", maxshape=(None,), chunks=(1 << 28,)
+        )
+    with pytest.raises(
+        NetError, match=(r"found chunks of shape \(268435456,\), too large for " r"a file of")
+    ):
         hdf5.read_weights(path)
     assert read == []
 
@@ -113,7 +126,9 @@ def test_the_name_of_a_net_is_one_string_of_this_file(tmp_path, read):
     (tmp_path / "secret").write_text("secret" * 99)
     odd = {
         "numbers": lambda file: claims(file, ["learned_net"], 1 << 40),
-        "many": lambda file: file.create_dataset("learned_net", (1 << 40,), h5py.string_dtype(), chunks=(1024,)),
+        "many": lambda file: file.create_dataset(
+            "learned_net", (1 << 40,), h5py.string_dtype(), chunks=(1024,)
+        ),
         "long": lambda file: file.create_dataset("learned_net", (), "S1000000"),
         "elsewhere": lambda file: file.create_dataset(
             "learned_net", (1,), "S99", external=[(str(tmp_path / "secret"), 0, 99)]
@@ -148,13 +163,17 @@ def test_images_are_decoded_until_the_first_of_another_shape():
             decoded.append(at)
             yield np.zeros((1, 1 + at, 1), np.uint8)
 
-    with pytest.raises(DataError, match=r"1: found an image of shape \(1, 2, 1\), expected \(1, 1, 1\)"):
+    with pytest.raises(
+        DataError, match=(r"1: found an image of shape \(1, 2, 1\), expected " r"\(1, 1, 1\)")
+    ):
         stacked(images(), [str(at) for at in range(1000)], (1, 1, 1))
     assert decoded == [0, 1]
 
 
 @pytest.mark.parametrize("kind", ["images", "lmdb"])
-def test_a_batch_of_a_source_is_decoded_until_the_first_of_another_shape(tmp_path, monkeypatch, kind):
+def test_a_batch_of_a_source_is_decoded_until_the_first_of_another_shape(
+    tmp_path, monkeypatch, kind
+):
     pillow = pytest.importorskip("PIL.Image")
     from nets.data import datum, decode
 
@@ -167,10 +186,14 @@ def test_a_batch_of_a_source_is_decoded_until_the_first_of_another_shape(tmp_pat
         source = open_source({"format": "images", "source": "list"}, tmp_path)
     else:
         pytest.importorskip("lmdb")
-        records = [(b"%02d" % at, caffe.Datum(encoded=True, data=file.read_bytes())) for at, file in enumerate(files)]
+        records = [
+            (b"%02d" % at, caffe.Datum(encoded=True, data=file.read_bytes()))
+            for at, file in enumerate(files)
+        ]
         write_lmdb(tmp_path / "db", [(key, record.SerializeToString()) for key, record in records])
         source = open_source({"format": "lmdb", "source": "db"}, tmp_path)
-    count, image = [], decode.image
+    count = []
+    image = decode.image
     monkeypatch.setattr(decode, "image", lambda *arguments: count.append(1) or image(*arguments))
     assert datum.decode is decode
     with pytest.raises(DataError, match=r"expected .* like the first"):
@@ -179,8 +202,8 @@ def test_a_batch_of_a_source_is_decoded_until_the_first_of_another_shape(tmp_pat
 
 
 def value_pages(data: bytearray) -> Iterator[int]:
-    """Where in an LMDB file the nodes of its leaves name the first page of a large value. What else lies in a page is
-    whatever was in memory."""
+    """Where in an LMDB file the nodes of its leaves name the first page of a large value. What else
+    lies in a page is whatever was in memory."""
     for page in range(2 * 4096, len(data), 4096):
         flags, lower = struct.unpack_from("<HH", data, page + 10)
         if flags != 0x02:  # no leaf
@@ -206,7 +229,11 @@ def test_records_of_a_database_that_overlap_are_refused(tmp_path):
     del data[max(pages[0] + 5, min(pages) + 5) * 4096 :]
     file.write_bytes(data + bytes(-len(data) % 4096))
     with pytest.raises(
-        DataError, match=r"db: damaged LMDB file: its records have \d+ bytes together, more than the file of \d+"
+        DataError,
+        match=(
+            r"db: damaged LMDB file: its records have \d+ bytes together, more "
+            r"than the file of \d+"
+        ),
     ):
         open_mdb(tmp_path / "db")
 

@@ -34,25 +34,41 @@ def test_a_source_and_the_database_made_of_it_hold_the_same(tmp_path):
     digits = open_source({"format": "digits", "split": "test"}, tmp_path)
     assert source_to_lmdb(digits, tmp_path / "db") == 359
     database = open_source({"format": "lmdb", "source": "db"}, tmp_path)
-    for found, expected in zip(database.read(np.arange(359)), digits.read(np.arange(359)), strict=True):
+    for found, expected in zip(
+        database.read(np.arange(359)), digits.read(np.arange(359)), strict=True
+    ):
         assert np.array_equal(found, expected)
 
 
 def test_images_of_a_list_become_records_under_caffes_keys(tmp_path):
     for at in range(3):
-        pillow.fromarray(RNG.integers(0, 256, (4, 4, 3), dtype=np.uint8)).save(tmp_path / f"{at}.png")
+        pillow.fromarray(RNG.integers(0, 256, (4, 4, 3), dtype=np.uint8)).save(
+            tmp_path / f"{at}.png"
+        )
     (tmp_path / "list.txt").write_text("0.png 5\n1.png 6\n2.png 7\n")
     assert images_to_lmdb(tmp_path / "list.txt", tmp_path / "db", new_height=2, new_width=3) == 3
-    with lmdb.open(str(tmp_path / "db"), readonly=True, lock=False) as env, env.begin() as transaction:
-        assert [key for key, _ in transaction.cursor()] == [b"00000000_0.png", b"00000001_1.png", b"00000002_2.png"]
+    with (
+        lmdb.open(str(tmp_path / "db"), readonly=True, lock=False) as env,
+        env.begin() as transaction,
+    ):
+        assert [key for key, _ in transaction.cursor()] == [
+            b"00000000_0.png",
+            b"00000001_1.png",
+            b"00000002_2.png",
+        ]
     assert open_source({"format": "lmdb", "source": "db"}, tmp_path).shape == (3, 2, 3)
     for name in ("mixed", "again"):
         images_to_lmdb(tmp_path / "list.txt", tmp_path / name, shuffle_seed=4)
-    labels = [open_source({"format": "lmdb", "source": n}, tmp_path).read(np.arange(3))[1] for n in ("mixed", "again")]
+    labels = [
+        open_source({"format": "lmdb", "source": n}, tmp_path).read(np.arange(3))[1]
+        for n in ("mixed", "again")
+    ]
     assert labels[0].tolist() == labels[1].tolist() != [5, 6, 7]
     assert sorted(labels[0]) == [5, 6, 7]
     with pytest.raises(DataError, match="encoded images are stored as they are"):
-        images_to_lmdb(tmp_path / "list.txt", tmp_path / "x", new_height=2, new_width=3, encoded=True)
+        images_to_lmdb(
+            tmp_path / "list.txt", tmp_path / "x", new_height=2, new_width=3, encoded=True
+        )
 
 
 def test_the_mean_is_every_pixels_mean(tmp_path):
@@ -66,7 +82,8 @@ def test_the_mean_is_every_pixels_mean(tmp_path):
 def test_the_mean_of_real_cifar10_images_is_near_caffes():
     files = [f"cifar10/data_batch_{at}.bin.gz" for at in (1, 2, 3)]
     found = mean_of(open_source({"format": "cifar10", "files": files}, SHARED))
-    known = read_mean(SHARED / "caffe" / "means" / "cifar10_mean.binaryproto")  # of 50 000 images, not 30 000
+    # of 50 000 images, not 30 000
+    known = read_mean(SHARED / "caffe" / "means" / "cifar10_mean.binaryproto")
     assert np.abs(found - known).max() < 3
     assert np.abs(found.mean((1, 2)) - known.mean((1, 2))).max() < 0.5
 
@@ -76,10 +93,16 @@ def test_the_mean_of_real_cifar10_images_is_near_caffes():
 def test_weights_survive_any_conversion_and_the_way_back(tmp_path, first, second):
     weights = some_weights()
     write_weights(tmp_path / first, weights)
-    assert set(convert_weights(tmp_path / first, tmp_path / second, load_net("lenet"))) == set(weights)
+    assert set(convert_weights(tmp_path / first, tmp_path / second, load_net("lenet"))) == set(
+        weights
+    )
     convert_weights(tmp_path / second, tmp_path / f"c{first}")
     found = read_weights(tmp_path / f"c{first}")
-    assert all(np.array_equal(a, b) for layer in weights for a, b in zip(found[layer], weights[layer], strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for layer in weights
+        for a, b in zip(found[layer], weights[layer], strict=True)
+    )
 
 
 def test_weights_of_a_layer_the_net_lacks_are_refused(tmp_path):
@@ -98,9 +121,11 @@ def test_solver_states_survive_the_other_format(tmp_path):
 
 
 def test_a_checkpoint_of_caffes_snapshot_goes_back_to_the_same_snapshot(tmp_path):
-    params, weights = lenet().params, some_weights()
+    params = lenet().params
+    weights = some_weights()
     history = tuple(
-        np.full(array.shape, at, np.float32) for at, array in enumerate(a for b in weights.values() for a in b)
+        np.full(array.shape, at, np.float32)
+        for at, array in enumerate(a for b in weights.values() for a in b)
     )
     write_weights(tmp_path / "a.caffemodel", weights)
     write_solverstate(tmp_path / "a.solverstate", SolverState(500, history))
@@ -120,13 +145,23 @@ def test_a_checkpoint_of_caffes_snapshot_goes_back_to_the_same_snapshot(tmp_path
 
 
 def test_a_checkpoint_needs_weights_for_every_layer(tmp_path):
-    params, weights = lenet().params, some_weights()
+    params = lenet().params
+    weights = some_weights()
     write_weights(tmp_path / "a.caffemodel", {"conv1": weights["conv1"]})
-    with pytest.raises(CheckpointError, match="found no weights for conv2, ip1, ip2, expected all layers"):
-        checkpoint_from_caffe(tmp_path / "a.caffemodel", tmp_path / "x.safetensors", params, solver="SGD")
+    with pytest.raises(
+        CheckpointError, match=("found no weights for conv2, ip1, ip2, expected all layers")
+    ):
+        checkpoint_from_caffe(
+            tmp_path / "a.caffemodel", tmp_path / "x.safetensors", params, solver="SGD"
+        )
     write_weights(tmp_path / "b.safetensors", weights)
     with pytest.raises(CheckpointError, match=r"'conv1.0.history': missing"):
-        checkpoint_to_caffe(tmp_path / "b.safetensors", *(tmp_path / f"x.{s}" for s in SNAPSHOT), params, solver="SGD")
+        checkpoint_to_caffe(
+            tmp_path / "b.safetensors",
+            *(tmp_path / f"x.{s}" for s in SNAPSHOT),
+            params,
+            solver="SGD",
+        )
 
 
 @pytest.mark.parametrize("other", ["Nesterov", "AdaGrad", "Adam"])
@@ -134,20 +169,33 @@ def test_a_checkpoint_of_another_type_of_solver_becomes_no_snapshot(tmp_path, ot
     """Of Adam's two histories SGD's snapshot would have the first alone."""
     params = lenet().params
     write_weights(tmp_path / "a.caffemodel", some_weights())
-    checkpoint_from_caffe(tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, solver=other)
+    checkpoint_from_caffe(
+        tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, solver=other
+    )
     files = [tmp_path / f"b.{suffix}" for suffix in SNAPSHOT]
-    with pytest.raises(CheckpointError, match=f"^a.safetensors: it is of {other}, the solver is SGD: "):
+    with pytest.raises(
+        CheckpointError, match=(f"^a.safetensors: it is of {other}, the solver is SGD: ")
+    ):
         checkpoint_to_caffe(tmp_path / "a.safetensors", *files, params, solver="SGD")
     assert not any(file.exists() for file in files)
 
 
 def test_a_solver_state_with_too_few_arrays_is_of_another_type_of_solver(tmp_path):
-    params, weights = lenet().params, some_weights()
+    params = lenet().params
+    weights = some_weights()
     write_weights(tmp_path / "a.caffemodel", weights)
     history = tuple(array for blobs in weights.values() for array in blobs)
     write_solverstate(tmp_path / "a.solverstate", SolverState(500, history))
-    files = tmp_path / "a.caffemodel", tmp_path / "a.safetensors", params, tmp_path / "a.solverstate"
-    text = "^a.solverstate: found 1 arrays of history for each blob, but Adam has 2: it is of another type of solver$"
+    files = (
+        tmp_path / "a.caffemodel",
+        tmp_path / "a.safetensors",
+        params,
+        tmp_path / "a.solverstate",
+    )
+    text = (
+        "^a.solverstate: found 1 arrays of history for each blob, but Adam has 2: it is "
+        "of another type of solver$"
+    )
     with pytest.raises(CheckpointError, match=text):
         checkpoint_from_caffe(*files, solver="Adam")
 
@@ -156,7 +204,10 @@ def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
     """BatchNorm's running statistics have a history in Caffe and none here; Adam has two a blob."""
     net = Net(load_net("resnet20"), "TRAIN", ops=get_backend(), input_shape=(3, 32, 32))
     flat = [param for blobs in net.params.values() for param in blobs]
-    initial = {layer: tuple(np.asarray(blob) for blob in blobs) for layer, blobs in net.initial_blobs().items()}
+    initial = {
+        layer: tuple(np.asarray(blob) for blob in blobs)
+        for layer, blobs in net.initial_blobs().items()
+    }
     for kind, histories in (("SGD", 1), ("Adam", 2)):
         arrays = tuple(np.full(p.shape, at, np.float32) for at, p in enumerate(flat * histories))
         write_weights(tmp_path / "a.caffemodel", initial)
@@ -164,7 +215,9 @@ def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
         target = tmp_path / f"{kind}.safetensors"
         files = tmp_path / "a.caffemodel", target, net.params, tmp_path / "a.solverstate"
         assert checkpoint_from_caffe(*files, solver=kind) == 640
-        (tmp_path / "s.prototxt").write_text(f'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "{kind}"')
+        (tmp_path / "s.prototxt").write_text(
+            f'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "{kind}"'
+        )
         solver = load_solver(tmp_path / "s.prototxt")
         store = ParameterStore(net.params, net.initial_blobs(), solver, get_backend())
         store.restore(checkpoint.load(target)[0], 640)
@@ -177,4 +230,6 @@ def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
         found = read_solverstate(tmp_path / "b.solverstate").history
         kept = [param.keep is None for param in flat * histories]
         assert [bool(a.any()) for a in found[1:]] == kept[1:]
-        assert all(np.array_equal(a, b) for a, b, keep in zip(found, arrays, kept, strict=True) if keep)
+        assert all(
+            np.array_equal(a, b) for a, b, keep in zip(found, arrays, kept, strict=True) if keep
+        )

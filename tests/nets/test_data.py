@@ -1,4 +1,5 @@
-"""Sources read what is in the file or say what is wrong; batches give every sample once per epoch."""
+"""Sources read what is in the file or say what is wrong; batches give every sample once per
+epoch."""
 
 import gzip
 import hashlib
@@ -68,7 +69,9 @@ def test_every_fifth_digit_is_for_testing(tmp_path):
     train = open_source({"format": "digits"}, tmp_path)
     test = open_source({"format": "digits", "split": "test"}, tmp_path)
     assert (len(train), len(test), train.shape, train.num_classes) == (1438, 359, (1, 28, 28), 10)
-    rows = np.loadtxt(gzip.decompress(FILE.read_bytes()).decode().splitlines(), delimiter=",", dtype=int)
+    rows = np.loadtxt(
+        gzip.decompress(FILE.read_bytes()).decode().splitlines(), delimiter=",", dtype=int
+    )
     assert np.array_equal(test.labels, rows[4::5, 64])
     assert train.images.dtype == np.uint8
     assert train.images.max() == 255
@@ -80,8 +83,10 @@ def test_enlarging_is_bilinear_between_pixel_centres():
     for i in range(20):
         for j in range(20):
             y, x = (min(max((k + 0.5) * 8 / 20 - 0.5, 0.0), 7.0) for k in (i, j))
-            y0, x0 = min(int(y), 6), min(int(x), 6)
-            fy, fx = y - y0, x - x0
+            y0 = min(int(y), 6)
+            x0 = min(int(x), 6)
+            fy = y - y0
+            fx = x - x0
             top = images[:, y0, x0] * (1 - fx) + images[:, y0, x0 + 1] * fx
             bottom = images[:, y0 + 1, x0] * (1 - fx) + images[:, y0 + 1, x0 + 1] * fx
             expected[:, i, j] = top * (1 - fy) + bottom * fy
@@ -134,33 +139,41 @@ def test_a_header_that_promises_terabytes_is_refused_without_reading_them(tmp_pa
     header = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**32 - 1, 2**16, 2**16)
     (tmp_path / "images").write_bytes(gzip.compress(header + bytes(10)))
     (tmp_path / "labels").write_bytes(b"")
-    with pytest.raises(DataError, match=r"found shape \(4294967295, 65536, 65536\), expected at most \d+ bytes"):
+    with pytest.raises(
+        DataError,
+        match=(r"found shape \(4294967295, 65536, 65536\), expected " r"at most \d+ bytes"),
+    ):
         open_source(IDX, tmp_path)
 
 
 @pytest.mark.parametrize("squeeze", [bytes, gzip.compress])
 def test_a_header_of_no_images_of_terabytes_is_refused(tmp_path, squeeze):
-    (tmp_path / "images").write_bytes(squeeze(bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 2**32 - 1, 2**32 - 1)))
+    (tmp_path / "images").write_bytes(
+        squeeze(bytes([0, 0, 8, 3]) + struct.pack(">3I", 0, 2**32 - 1, 2**32 - 1))
+    )
     (tmp_path / "labels").write_bytes(b"")
-    with pytest.raises(DataError, match=r"found shape \(0, 4294967295, 4294967295\), expected at most \d+ bytes"):
+    with pytest.raises(
+        DataError,
+        match=(r"found shape \(0, 4294967295, 4294967295\), " r"expected at most \d+ bytes"),
+    ):
         open_source(IDX, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "format: found None, expected one of blank, cifar10, digits, hdf5, idx, images, lmdb, synthetic, text"),
+        ({}, ("format: found None, expected one of blank, cifar10, digits, hdf5, idx, " "" "images, " "lmdb, synthetic, text")),
         ({"format": "digit"},
-         "format: found 'digit', expected one of blank, cifar10, digits, hdf5, idx, images, lmdb, synthetic, text "
+         "format: found 'digit', expected one of blank, cifar10, digits, hdf5, idx, images, " "" "" "lmdb, synthetic, text "
          "(did you mean 'digits'?)"),
         ({"format": "digits", "splt": "x"}, "digits: splt: unknown key (did you mean 'split'?)"),
         ({"format": "digits", "split": 3}, "digits: split: found 3, expected a string"),
-        ({"format": "digits", "split": "val"}, "digits: split: found 'val', expected 'train' or 'test'"),
+        ({"format": "digits", "split": "val"}, ("digits: split: found 'val', expected " "'train' " "or 'test'")),
         ({"format": "idx", "images": "a"}, "idx: labels: missing, expected a string"),
         ({"format": "synthetic", "shape": [1, 2]},
          "synthetic: shape: found [1, 2], expected three integers >= 1 (C, H, W)"),
         ({"format": "synthetic", "size": 0}, "synthetic: size: found 0, expected an integer >= 1"),
-        ({"format": "synthetic", "classes": "2"}, "synthetic: classes: found '2', expected an integer"),
+        ({"format": "synthetic", "classes": "2"}, ("synthetic: classes: found '2', expected " "" "" "an integer")),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_source_are_one_readable_line(tmp_path, config, message):
@@ -174,7 +187,9 @@ def test_files_that_do_not_fit_each_other_are_refused(pair):
     write_idx(directory / "labels", np.zeros(4, np.uint8))
     with pytest.raises(DataError, match="images has 5 images but labels has 4 labels"):
         open_source(IDX, directory)
-    with pytest.raises(DataError, match=r"images: found magic number 0000 08 03, expected 0000 08 01"):
+    with pytest.raises(
+        DataError, match=(r"images: found magic number 0000 08 03, expected " r"0000 08 01")
+    ):
         open_source({**IDX, "labels": "images"}, directory)
     with pytest.raises(DataError, match="no such file"):
         open_source({**IDX, "labels": "absent"}, directory)
@@ -183,11 +198,26 @@ def test_files_that_do_not_fit_each_other_are_refused(pair):
 @needs_shared
 def test_mnist_reads_whole():
     source = open_source(
-        {"format": "idx", "images": "t10k-images-idx3-ubyte.gz", "labels": "t10k-labels-idx1-ubyte.gz"},
+        {
+            "format": "idx",
+            "images": "t10k-images-idx3-ubyte.gz",
+            "labels": "t10k-labels-idx1-ubyte.gz",
+        },
         SHARED / "mnist",
     )
     assert (len(source), source.shape, source.num_classes) == (10000, (1, 28, 28), 10)
-    assert np.bincount(source.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(source.labels).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
 
 
 def test_synthetic_images_share_their_patterns_between_training_and_test(tmp_path):
@@ -227,14 +257,20 @@ def test_in_training_every_crop_and_both_mirrorings_happen_and_are_exact():
     seen = set()
     for image, result in zip(images, found, strict=True):
         choices = [(top, left, m) for top in range(3) for left in range(2) for m in (False, True)]
-        fits = [c for c in choices if np.allclose(naive(image, c[0], c[1], 5, c[2], (4, 4), 0.5), result)]
+        fits = [
+            c
+            for c in choices
+            if np.allclose(naive(image, c[0], c[1], 5, c[2], (4, 4), 0.5), result)
+        ]
         assert len(fits) == 1
         seen.add(fits[0])
     assert len(seen) == 12
 
 
 def test_a_sample_is_transformed_the_same_whoever_reads_it():
-    source = MemorySource("x", np.random.default_rng(0).integers(0, 256, (50, 1, 9, 9), dtype=np.uint8), np.arange(50))
+    source = MemorySource(
+        "x", np.random.default_rng(0).integers(0, 256, (50, 1, 9, 9), dtype=np.uint8), np.arange(50)
+    )
     batches = Batches(source, Transform(crop=6, mirror=True), 20, shuffle=True, seed=4, train=True)
     whole = batches.read(3, 0, 20)
     parts = [batches.read(3, low, high) for low, high in ((0, 7), (7, 8), (8, 20))]
@@ -247,14 +283,20 @@ def test_a_sample_is_transformed_the_same_whoever_reads_it():
     samples=st.integers(1, 60), batch=st.integers(1, 70), workers=st.integers(1, 5), seed=st.integers(0, 9),
     shuffle=st.booleans(),
 )  # fmt: skip
-def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(samples, batch, workers, seed, shuffle):
+def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(
+    samples, batch, workers, seed, shuffle
+):
     source = MemorySource("x", np.zeros((samples, 1, 1, 1), np.uint8), np.arange(samples))
     batches = Batches(source, Transform(), batch, shuffle=shuffle, seed=seed, train=True)
     cuts = np.linspace(0, batch, workers + 1).astype(int)
     tickets = -(-3 * samples // batch)
-    order = np.concatenate([
-        batches.read(t, low, high)[1] for t in range(tickets) for low, high in itertools.pairwise(cuts)
-    ])  # fmt: skip
+    order = np.concatenate(
+        [
+            batches.read(t, low, high)[1]
+            for t in range(tickets)
+            for low, high in itertools.pairwise(cuts)
+        ]
+    )
     for epoch in range(3):
         assert sorted(order[epoch * samples : (epoch + 1) * samples]) == list(range(samples))
 
@@ -264,7 +306,7 @@ def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(samples,
     [
         ({"mean_file": "absent"},
          "mean_file': found 'absent', but there is no such file here or beside the net"),
-        ({"mean_file": "m", "mean_value": [3]}, "mean_file': given besides 'mean_value', expected only one of the two"),
+        ({"mean_file": "m", "mean_value": [3]}, ("mean_file': given besides 'mean_value', " "" "" "expected only one of the two")),
         ({"force_color": True, "force_gray": True},
          "force_gray': given besides 'force_color', expected only one of the two"),
     ],
@@ -282,7 +324,9 @@ def test_a_transform_that_does_not_fit_the_images_is_refused():
         Batches(source, Transform(crop=5), 1, shuffle=False, seed=0, train=True)
     with pytest.raises(PrototxtError, match="mean_value: found 2, expected 1 or 3"):
         Batches(source, Transform(mean=(1.0, 2.0)), 1, shuffle=False, seed=0, train=True)
-    with pytest.raises(DataError, match=r"found batch 0, rows \[0, 2\), expected a part of \[0, 1\)"):
+    with pytest.raises(
+        DataError, match=(r"found batch 0, rows \[0, 2\), expected a part of " r"\[0, 1\)")
+    ):
         Batches(source, Transform(), 1, shuffle=False, seed=0, train=True).read(0, 0, 2)
 
 
@@ -290,5 +334,8 @@ def test_bytes_after_the_end_of_an_idx_file_are_refused(pair):
     directory, _ = pair
     data = (directory / "images").read_bytes()
     (directory / "images").write_bytes(data + b"\0")
-    with pytest.raises(DataError, match=r"images: found more bytes of data, expected 60 for shape \(5, 3, 4\)"):
+    with pytest.raises(
+        DataError,
+        match=(r"images: found more bytes of data, expected 60 for " r"shape \(5, 3, 4\)"),
+    ):
         open_source(IDX, directory)

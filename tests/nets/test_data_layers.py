@@ -29,7 +29,9 @@ def layers_of(tmp_path: Path, text: str):
 
 def numbered(count: int) -> MemorySource:
     """Image n is full of n, and its label is n."""
-    images = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 1, 2, 2))
+    images = np.broadcast_to(
+        np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 1, 2, 2)
+    )
     return MemorySource("numbered", images.copy(), np.arange(count))
 
 
@@ -48,7 +50,9 @@ def lmdb_at(path: Path, count: int) -> None:
 
 def test_rows_of_joined_sources_stay_in_step_when_they_are_shuffled() -> None:
     joined = JoinedSource({"a": (numbered(50), 1), "b": (numbered(50), 2)})
-    batches = Batches(joined, [Transform(), Transform(scale=0.5)], 20, shuffle=True, seed=3, train=True)
+    batches = Batches(
+        joined, [Transform(), Transform(scale=0.5)], 20, shuffle=True, seed=3, train=True
+    )
     order = []
     for ticket in range(5):  # two epochs
         a, b, label = batches.read(ticket, 0, 20)
@@ -59,20 +63,30 @@ def test_rows_of_joined_sources_stay_in_step_when_they_are_shuffled() -> None:
     assert order[:50] != order[50:]
 
 
-def test_sources_of_other_lengths_and_too_few_arrays_are_refused_by_the_names_of_their_layers() -> None:
+def test_sources_of_other_lengths_and_too_few_arrays_are_refused_by_the_names_of_their_layers() -> (
+    None
+):
     with pytest.raises(DataError) as caught:
         JoinedSource({"a": (numbered(50), 1), "b": (numbered(49), 3)})
     assert caught.value.problems == [
-        "layer 'b': found 49 samples, but layer 'a' has 50 samples: the rows of all data layers stay in step",
+        (
+            "layer 'b': found 49 samples, but layer 'a' has 50 samples: the rows of all data "
+            "layers stay in step"
+        ),
         "layer 'b': found 2 arrays a sample (numbered), expected 3, one for each top",
     ]
 
 
-def test_a_table_names_the_source_of_each_layer_and_datasets_are_called_as_the_tops(tmp_path: Path) -> None:
+def test_a_table_names_the_source_of_each_layer_and_datasets_are_called_as_the_tops(
+    tmp_path: Path,
+) -> None:
     layers = layers_of(tmp_path, TWO)
     lmdb_at(tmp_path / "img", 6)
     labels_file(tmp_path / "y.h5", 6)
-    tables = {"images": {"format": "lmdb", "source": "img"}, "targets": {"format": "hdf5", "source": "y.h5"}}
+    tables = {
+        "images": {"format": "lmdb", "source": "img"},
+        "targets": {"format": "hdf5", "source": "y.h5"},
+    }
     images, labels = open_data(tables, tmp_path, layers, tmp_path).read(np.array([5, 2]))
     assert images[:, 0, 0, 0].tolist() == labels.tolist() == [5, 2]
 
@@ -80,7 +94,8 @@ def test_a_table_names_the_source_of_each_layer_and_datasets_are_called_as_the_t
 @pytest.mark.parametrize("beside", ["cluster", "net", "bare"])
 def test_what_no_table_names_is_read_from_where_the_net_says(tmp_path: Path, beside: str) -> None:
     layers = layers_of(tmp_path, TWO)
-    base, net = tmp_path / "cluster", tmp_path / "net"
+    base = tmp_path / "cluster"
+    net = tmp_path / "net"
     folder = {"cluster": base / "examples", "net": net / "examples", "bare": net}[beside]
     lmdb_at(folder / "img_lmdb", 6)
     labels_file(folder / "labels.h5", 6)
@@ -95,7 +110,9 @@ def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("a.png 3\nb.png 4\n")
     text = """layer { name: "d" type: "ImageData" top: "data" top: "label" image_data_param {
         source: "list.txt" new_height: 4 new_width: 3 is_color: false batch_size: 2 } }"""
-    images, labels = open_data({"format": "net"}, tmp_path, layers_of(tmp_path, text), tmp_path).read(np.arange(2))
+    images, labels = open_data(
+        {"format": "net"}, tmp_path, layers_of(tmp_path, text), tmp_path
+    ).read(np.arange(2))
     assert images.shape == (2, 1, 4, 3)
     assert labels.tolist() == [3, 4]
 
@@ -105,7 +122,12 @@ def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
     [
         (
             {"images": DIGITS, "target": DIGITS, "targets": DIGITS},
-            ["target: the net has no such data layer (did you mean 'targets'?), it has images, targets"],
+            [
+                (
+                    "target: the net has no such data layer (did you mean 'targets'?), it has "
+                    "images, targets"
+                )
+            ],
         ),
         (
             {"images": DIGITS, "targets": {"format": "idx"}},
@@ -117,8 +139,10 @@ def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
         (
             {"images": DIGITS},
             [
-                "net.prototxt:3: layer 'targets': key 'hdf5_data_param.source': found 'examples/labels.h5', but there "
-                "is no such file beside cluster.toml or the net; say what the layer reads: targets = { format = ... }"
+                "net.prototxt:3: layer 'targets': key 'hdf5_data_param.source': found "
+                "'examples/labels.h5', but there "
+                "is no such file beside cluster.toml or the net; say what the layer reads: "
+                "targets = { format = ... }"
             ],
         ),
     ],
@@ -131,20 +155,33 @@ def test_mistakes_of_tables_are_told_with_the_layer(tmp_path: Path, tables, prob
 
 def test_a_leveldb_is_named(tmp_path: Path) -> None:
     (tmp_path / "old_leveldb").mkdir()
-    layers = layers_of(tmp_path, 'layer { name: "d" type: "Data" top: "x" data_param { source: "old_leveldb" } }')
+    layers = layers_of(
+        tmp_path, ('layer { name: "d" type: "Data" top: "x" data_param { source: "old_leveldb" } }')
+    )
     with pytest.raises(
-        NetError, match=r"layer 'd': key 'data_param.source': found 'old_leveldb', which holds no data.mdb"
+        NetError,
+        match=(
+            r"layer 'd': key 'data_param.source': found 'old_leveldb', which " r"holds no data.mdb"
+        ),
     ):
         open_data({"format": "net"}, tmp_path, layers, tmp_path)
 
 
 def test_a_layer_that_names_no_source_is_told_what_to_say(tmp_path: Path) -> None:
-    layers = layers_of(tmp_path, 'layer { name: "d" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }')
-    with pytest.raises(NetError, match=r"layer 'd'.*say what the layer reads: d = \{ format = ... \}"):
+    layers = layers_of(
+        tmp_path,
+        ('layer { name: "d" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'),
+    )
+    with pytest.raises(
+        NetError, match=(r"layer 'd'.*say what the layer reads: d = \{ format " r"= ... \}")
+    ):
         open_data({"format": "net"}, tmp_path, layers, tmp_path)
 
 
 def test_data_layers_of_other_batches_are_refused(tmp_path: Path) -> None:
     layers = layers_of(tmp_path, TWO.replace("batch_size: 4 } }\n", "batch_size: 5 } }\n", 1))
-    with pytest.raises(NetError, match="found 4, but layer 'images' has 5: the rows of all data layers stay in step"):
+    with pytest.raises(
+        NetError,
+        match=("found 4, but layer 'images' has 5: the rows of all data layers stay in step"),
+    ):
         open_data(DIGITS, tmp_path, layers, tmp_path)

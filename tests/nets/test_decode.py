@@ -14,7 +14,14 @@ pillow = pytest.importorskip("PIL.Image")
 eps = pytest.importorskip("PIL.EpsImagePlugin")
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n%%EOF\n"
-WMF = b"\xd7\xcd\xc6\x9a\0\0" + b"\0\0\0\0\x04\0\x04\0" + b"\x60\0" + bytes(10) + b"\x01\0\x09\0" + bytes(20)
+WMF = (
+    b"\xd7\xcd\xc6\x9a\0\0"
+    + b"\0\0\0\0\x04\0\x04\0"
+    + b"\x60\0"
+    + bytes(10)
+    + b"\x01\0\x09\0"
+    + bytes(20)
+)
 
 
 @pytest.fixture
@@ -33,7 +40,10 @@ def test_postscript_under_the_name_of_an_image_starts_no_program(ghostscript, tm
     (tmp_path / "set" / "cats").mkdir(parents=True)
     cat = tmp_path / "set" / "cats" / "cat.png"
     cat.write_bytes(EPS)
-    words = r"cat\.png: damaged or not an image: expected one of the formats BMP, GIF, JPEG, PNG, PPM, TIFF, WEBP"
+    words = (
+        r"cat\.png: damaged or not an image: expected one of the formats BMP, GIF, JPEG, "
+        r"PNG, PPM, TIFF, WEBP"
+    )
     with pytest.raises(DataError, match=words):
         open_images(base_dir=tmp_path, source="set").read(np.array([0]))
     with pytest.raises(DataError, match=words):
@@ -45,16 +55,23 @@ def test_postscript_under_the_name_of_an_image_starts_no_program(ghostscript, tm
 def test_a_format_beyond_the_list_is_refused_with_the_list(kind, tmp_path):
     path = tmp_path / "cat.png"
     pillow.new("RGB", (16, 16)).save(path, kind)
-    with pytest.raises(DataError, match=r"cat\.png: damaged or not an image: expected one of the formats BMP, GIF"):
+    with pytest.raises(
+        DataError,
+        match=(r"cat\.png: damaged or not an image: expected one of " r"the formats BMP, GIF"),
+    ):
         image(path.read_bytes(), path.name)
 
 
 def test_a_windows_metafile_is_refused():
-    with pytest.raises(DataError, match=r"cat\.png: damaged or not an image: expected one of the formats"):
+    with pytest.raises(
+        DataError, match=(r"cat\.png: damaged or not an image: expected one of " r"the formats")
+    ):
         image(WMF, "cat.png")
 
 
-@pytest.mark.parametrize(("kind", "suffix"), [(kind, suffix) for kind in FORMATS for suffix in FORMATS[kind]])
+@pytest.mark.parametrize(
+    ("kind", "suffix"), [(kind, suffix) for kind in FORMATS for suffix in FORMATS[kind]]
+)
 def test_each_format_of_the_list_is_read_under_its_names(kind, suffix, tmp_path):
     path = tmp_path / f"cat{suffix}"
     pillow.new("RGB", (5, 4), (30, 20, 10)).save(path, kind)

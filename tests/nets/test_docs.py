@@ -13,7 +13,9 @@ def rows(page):
     """The cells of every table row that begins with a name in backquotes."""
     lines = (DOCS / page).read_text("utf-8").splitlines()
     return {
-        cells[1].strip(" `"): cells for cells in (line.split("|") for line in lines) if cells[1:2] and "`" in cells[1]
+        cells[1].strip(" `"): cells
+        for cells in (line.split("|") for line in lines)
+        if cells[1:2] and "`" in cells[1]
     }
 
 

@@ -1,4 +1,5 @@
-"""Where gradients begin and how they pass on: weighted tops, shares of rows, layers that hand a gradient through."""
+"""Where gradients begin and how they pass on: weighted tops, shares of rows, layers that hand a
+gradient through."""
 
 import numpy as np
 import pytest
@@ -21,12 +22,16 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "j" bottom: "label" top: "l
 """
 
 
-def test_a_gradient_that_a_layer_passes_on_by_reference_is_not_overwritten_by_the_next_pass(tmp_path):
+def test_a_gradient_that_a_layer_passes_on_by_reference_is_not_overwritten_by_the_next_pass(
+    tmp_path,
+):
     spec = spec_of(tmp_path, PASSED_ON)
     whole, conv, fc = (
-        Net(spec, "TRAIN", ops=get_backend(), input_shape=(1, 6, 6), part=p) for p in ("all", "conv", "fc")
+        Net(spec, "TRAIN", ops=get_backend(), input_shape=(1, 6, 6), part=p)
+        for p in ("all", "conv", "fc")
     )
-    blobs, kept = whole.initial_blobs(), []
+    blobs = whole.initial_blobs()
+    kept = []
     for step in range(2):
         images, labels = images_and_labels(4, shape=(1, 6, 6), classes=3, seed=step)
         conv.run({"data": images, "label": labels}, blobs, step)
@@ -49,9 +54,15 @@ layer { name: "l" type: "SoftmaxWithLoss" bottom: "c" bottom: "map" top: "l" los
 
 
 def test_any_top_may_be_part_of_the_loss_and_shares_of_rows_add_up(tmp_path):
-    text = WEIGHTED.replace('layer { name: "l"', 'layer { name: "t" type: "DummyData" top: "map" '
-                            'dummy_data_param { shape { dim: 4 dim: 3 dim: 3 } } }\nlayer { name: "l"')  # fmt: skip
-    net = Net(spec_of(tmp_path, text), "TRAIN", ops=get_backend(), input_shape=(1, 5, 5), dtype=np.float64)
+    text = WEIGHTED.replace(
+        'layer { name: "l"',
+        'layer { name: "t" type: "DummyData" top: "map" '
+        "dummy_data_param { shape { dim: 4 dim: 3 dim: 3 } } }\nlayer { "
+        'name: "l"',
+    )
+    net = Net(
+        spec_of(tmp_path, text), "TRAIN", ops=get_backend(), input_shape=(1, 5, 5), dtype=np.float64
+    )
     images, labels = images_and_labels(4, shape=(1, 5, 5), dtype=np.float64)
     blobs = net.initial_blobs()
     scalars = net.run({"data": images, "label": labels}, blobs)

@@ -21,8 +21,15 @@ def test_lenet_has_the_shapes_and_the_431080_parameters_of_bvlc():
     names = ("data", "conv1", "pool1", "conv2", "pool2", "ip1", "ip2", "loss")
     shapes = [net.shape(name) for name in names]
     assert shapes == [
-        (64, 1, 28, 28), (64, 20, 24, 24), (64, 20, 12, 12), (64, 50, 8, 8), (64, 50, 4, 4), (64, 500), (64, 10), (),
-    ]  # fmt: skip
+        (64, 1, 28, 28),
+        (64, 20, 24, 24),
+        (64, 20, 12, 12),
+        (64, 50, 8, 8),
+        (64, 50, 4, 4),
+        (64, 500),
+        (64, 10),
+        (),
+    ]
     assert sum(blob.size for blobs in net.initial_blobs().values() for blob in blobs) == 431_080
     assert [(stage.layer, stage.layers) for stage in net.stages] == [
         ("conv1", ("conv1", "pool1")),
@@ -42,7 +49,9 @@ def test_our_lenet_is_the_published_one():
 
     def facts(net):
         return [
-            (p.layer, p.name, p.shape, p.filler.type, p.lr_mult, p.decay_mult) for ps in net.params.values() for p in ps
+            (p.layer, p.name, p.shape, p.filler.type, p.lr_mult, p.decay_mult)
+            for ps in net.params.values()
+            for p in ps
         ]
 
     assert facts(theirs) == facts(ours)
@@ -52,12 +61,22 @@ def test_our_lenet_is_the_published_one():
 @needs_shared
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 def test_published_nets_of_the_supported_kinds_get_their_shapes(phase):
-    vgg = Net(load_net(MODELS / "vgg16" / "train_val.prototxt"), phase, ops=get_backend(), input_shape=(3, 256, 256))
+    vgg = Net(
+        load_net(MODELS / "vgg16" / "train_val.prototxt"),
+        phase,
+        ops=get_backend(),
+        input_shape=(3, 256, 256),
+    )
     assert vgg.shape("pool5")[1:] == (512, 7, 7)
-    assert sum(int(np.prod(p.shape)) for params in vgg.params.values() for p in params) == 138_357_544
+    assert (
+        sum(int(np.prod(p.shape)) for params in vgg.params.values() for p in params) == 138_357_544
+    )
     assert vgg.boundary == ["label", "pool5"]
     nin = Net(
-        load_net(MODELS / "nin_imagenet" / "train_val.prototxt"), phase, ops=get_backend(), input_shape=(3, 256, 256)
+        load_net(MODELS / "nin_imagenet" / "train_val.prototxt"),
+        phase,
+        ops=get_backend(),
+        input_shape=(3, 256, 256),
     )
     assert nin.boundary == ["label", "pool4"]
     assert nin.shape("pool4")[1:] == (1000, 1, 1)
@@ -65,7 +84,9 @@ def test_published_nets_of_the_supported_kinds_get_their_shapes(phase):
 
 def test_conv_part_and_fc_part_equal_the_whole_net_to_the_last_bit():
     images, labels = images_and_labels(64)
-    whole, conv, fc = lenet(), lenet(part="conv"), lenet(part="fc")
+    whole = lenet()
+    conv = lenet(part="conv")
+    fc = lenet(part="fc")
     blobs = whole.initial_blobs()
     for part in (conv, fc):
         for layer, arrays in part.initial_blobs().items():
@@ -86,11 +107,13 @@ def test_conv_part_and_fc_part_equal_the_whole_net_to_the_last_bit():
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_gradients_of_row_shares_add_up_to_the_gradient_of_the_batch(workers):
     images, labels = images_and_labels(10)
-    whole, share = lenet(batch=10), lenet(batch=10)
+    whole = lenet(batch=10)
+    share = lenet(batch=10)
     blobs = whole.initial_blobs()
     scalars, expected = whole_pass(whole, blobs, images, labels)
     cuts = np.linspace(0, 10, workers + 1).astype(int)
-    total, loss = {}, 0.0
+    total = {}
+    loss = 0.0
     for low, high in itertools.pairwise(cuts):
         share.begin(0, rows=(int(low), int(high)))
         share.feed("data", images[low:high])
@@ -100,7 +123,9 @@ def test_gradients_of_row_shares_add_up_to_the_gradient_of_the_batch(workers):
             share.forward(stage)
         loss += share.scalars()["loss"] * (high - low) / 10
         for layer, grads in backward(share).items():
-            total[layer] = [a + b for a, b in zip(total.get(layer, [0] * len(grads)), grads, strict=True)]
+            total[layer] = [
+                a + b for a, b in zip(total.get(layer, [0] * len(grads)), grads, strict=True)
+            ]
     assert loss == pytest.approx(scalars["loss"], rel=1e-5)
     for layer, grads in expected.items():
         for found, grad in zip(total[layer], grads, strict=True):
@@ -108,8 +133,11 @@ def test_gradients_of_row_shares_add_up_to_the_gradient_of_the_batch(workers):
 
 
 def reference_step(blobs, images, labels):
-    """LeNet in float64 by direct loops over kernel positions: (loss, gradients), written apart from ops."""
-    (w1, b1), (w2, b2), (w3, b3), (w4, b4) = (blobs[name] for name in ("conv1", "conv2", "ip1", "ip2"))
+    """LeNet in float64 by direct loops over kernel positions: (loss, gradients), written apart from
+    ops."""
+    (w1, b1), (w2, b2), (w3, b3), (w4, b4) = (
+        blobs[name] for name in ("conv1", "conv2", "ip1", "ip2")
+    )
 
     def conv(x, w, b):
         size = x.shape[2] - 4
@@ -120,7 +148,9 @@ def reference_step(blobs, images, labels):
         return y
 
     def conv_back(x, w, dy):
-        size, dw, dx = dy.shape[2], np.zeros_like(w), np.zeros_like(x)
+        size = dy.shape[2]
+        dw = np.zeros_like(w)
+        dx = np.zeros_like(x)
         for i in range(5):
             for j in range(5):
                 window = (slice(None), slice(None), slice(i, i + size), slice(j, j + size))
@@ -153,7 +183,8 @@ def reference_step(blobs, images, labels):
     dc2 = pool_back(c2, p2, (d3 @ w3).reshape(p2.shape))
     dp1, g2 = conv_back(p1, w2, dc2)
     _, g1 = conv_back(images, w1, pool_back(c1, p1, dp1))
-    ip1, ip2 = (d3.T @ flat, d3.sum(0)), (d4.T @ hidden, d4.sum(0))
+    ip1 = (d3.T @ flat, d3.sum(0))
+    ip2 = (d4.T @ hidden, d4.sum(0))
     return loss, {"conv1": g1, "conv2": g2, "ip1": ip1, "ip2": ip2}
 
 
@@ -170,7 +201,8 @@ def test_loss_and_gradients_of_lenet_equal_an_independent_float64_computation():
 
 
 def test_what_travels_is_never_overwritten_by_the_next_pass():
-    net, fc = lenet(part="conv", batch=4), lenet(part="fc", batch=4)
+    net = lenet(part="conv", batch=4)
+    fc = lenet(part="fc", batch=4)
     blobs = lenet(batch=4).initial_blobs()
     kept = []
     for step in range(2):
@@ -229,19 +261,26 @@ def fan_out_loss(net, blobs, images, labels):
 def test_gradients_of_a_blob_read_by_several_layers_add(tmp_path):
     net = Net(spec_of(tmp_path, FAN_OUT), "TRAIN", ops=get_backend(), dtype=np.float64)
     random = np.random.default_rng(0)
-    images, labels = random.standard_normal((4, 2, 6, 6)), random.integers(0, 3, (4, 1, 1))
+    images = random.standard_normal((4, 2, 6, 6))
+    labels = random.integers(0, 3, (4, 1, 1))
     blobs = net.initial_blobs()
     fan_out_loss(net, blobs, images, labels)
     grads = backward(net)
     for layer in ("c", "early"):
-        direction, step = random.standard_normal(blobs[layer][0].shape), 1e-6
+        direction = random.standard_normal(blobs[layer][0].shape)
+        step = 1e-6
         ends = [
             fan_out_loss(
-                net, blobs | {layer: (blobs[layer][0] + sign * step * direction, blobs[layer][1])}, images, labels
+                net,
+                blobs | {layer: (blobs[layer][0] + sign * step * direction, blobs[layer][1])},
+                images,
+                labels,
             )
             for sign in (1, -1)
         ]
-        assert (grads[layer][0] * direction).sum() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
+        assert (grads[layer][0] * direction).sum() == pytest.approx(
+            (ends[0] - ends[1]) / (2 * step), rel=1e-6
+        )
 
 
 def test_the_total_loss_is_the_weighted_sum_of_all_losses(tmp_path):
@@ -267,7 +306,13 @@ def test_working_in_place_changes_no_number(tmp_path):
     images, labels = images_and_labels(6, shape=(1, 4, 4), classes=3)
     results = []
     for names in (("i", "i", "i", "i"), ("r", "r", "x", "x")):
-        net = Net(spec_of(tmp_path, IN_PLACE % names), "TRAIN", ops=get_backend(), input_shape=(1, 4, 4), seed=3)
+        net = Net(
+            spec_of(tmp_path, IN_PLACE % names),
+            "TRAIN",
+            ops=get_backend(),
+            input_shape=(1, 4, 4),
+            seed=3,
+        )
         results.append(whole_pass(net, net.initial_blobs(), images, labels, step=5))
     assert results[0][0] == results[1][0]
     for layer, grads in results[0][1].items():
@@ -275,7 +320,12 @@ def test_working_in_place_changes_no_number(tmp_path):
 
 
 def test_a_dropout_mask_belongs_to_seed_step_and_row_whoever_draws_it(tmp_path):
-    net = Net(spec_of(tmp_path, IN_PLACE % ("r", "r", "x", "x")), "TRAIN", ops=get_backend(), input_shape=(1, 4, 4))
+    net = Net(
+        spec_of(tmp_path, IN_PLACE % ("r", "r", "x", "x")),
+        "TRAIN",
+        ops=get_backend(),
+        input_shape=(1, 4, 4),
+    )
     images, labels = images_and_labels(6, shape=(1, 4, 4), classes=3)
     blobs = net.initial_blobs()
 
@@ -289,14 +339,21 @@ def test_a_dropout_mask_belongs_to_seed_step_and_row_whoever_draws_it(tmp_path):
         return net.blob("x").copy()
 
     whole = dropped(0, 0, 6)
-    np.testing.assert_allclose(np.concatenate([dropped(0, 0, 1), dropped(0, 1, 4), dropped(0, 4, 6)]), whole, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.concatenate([dropped(0, 0, 1), dropped(0, 1, 4), dropped(0, 4, 6)]), whole, rtol=1e-6
+    )
     assert not np.array_equal(dropped(1, 0, 6), whole)
     kept = net.blob("x") != 0
     np.testing.assert_allclose(net.blob("x")[kept], net.blob("r")[kept] / 0.6, rtol=1e-6)
 
 
 def test_dropout_does_nothing_in_the_test_phase(tmp_path):
-    net = Net(spec_of(tmp_path, IN_PLACE % ("r", "r", "x", "x")), "TEST", ops=get_backend(), input_shape=(1, 4, 4))
+    net = Net(
+        spec_of(tmp_path, IN_PLACE % ("r", "r", "x", "x")),
+        "TEST",
+        ops=get_backend(),
+        input_shape=(1, 4, 4),
+    )
     images, labels = images_and_labels(6, shape=(1, 4, 4), classes=3)
     net.run({"data": images, "label": labels}, net.initial_blobs())
     assert np.array_equal(net.blob("x"), net.blob("r"))
@@ -304,7 +361,12 @@ def test_dropout_does_nothing_in_the_test_phase(tmp_path):
 
 def test_layers_below_a_frozen_net_are_not_computed_backward(tmp_path):
     frozen = IN_PLACE.replace('top: "i"\n', 'top: "i" param { lr_mult: 0 } param { lr_mult: 0 }\n')
-    net = Net(spec_of(tmp_path, frozen % ("r", "r", "x", "x")), "TRAIN", ops=get_backend(), input_shape=(1, 4, 4))
+    net = Net(
+        spec_of(tmp_path, frozen % ("r", "r", "x", "x")),
+        "TRAIN",
+        ops=get_backend(),
+        input_shape=(1, 4, 4),
+    )
     images, labels = images_and_labels(6, shape=(1, 4, 4), classes=3)
     _, grads = whole_pass(net, net.initial_blobs(), images, labels)
     assert not grads["i"][0].any()
@@ -324,12 +386,24 @@ def test_layers_below_a_frozen_net_are_not_computed_backward(tmp_path):
         ),
         (
             lambda net: net.load("conv1", [np.zeros((20, 1, 5, 5))]),
-            "layer 'conv1': found parameters of shapes [(20, 1, 5, 5)], expected [(20, 1, 5, 5), (20,)]",
+            (
+                "layer 'conv1': found parameters of shapes [(20, 1, 5, 5)], expected [(20, 1, 5, "
+                "5), (20,)]"
+            ),
         ),
-        (lambda net: net.forward(net.stages[0]), "blob 'data': read before it was fed in this pass"),
+        (
+            lambda net: net.forward(net.stages[0]),
+            ("blob 'data': read before it was fed in this pass"),
+        ),
         (lambda net: net.begin(0, rows=(2, 5)), "rows: found [2, 5), expected a part of [0, 4)"),
-        (lambda net: net.blob("pool3"), "blob 'pool3': this part has no such blob (did you mean 'pool2'?)"),
-        (lambda net: net.set_grad("label", 0), "gradient of 'label': no gradient crosses here, expected one of: pool2"),
+        (
+            lambda net: net.blob("pool3"),
+            ("blob 'pool3': this part has no such blob (did you mean 'pool2'?)"),
+        ),
+        (
+            lambda net: net.set_grad("label", 0),
+            ("gradient of 'label': no gradient crosses here, expected one of: pool2"),
+        ),
     ],
 )
 def test_wrong_use_of_a_net_says_what_was_expected(act, message):
@@ -351,5 +425,8 @@ def test_inputs_of_another_dtype_are_converted():
     net = lenet(batch=4)
     images, labels = images_and_labels(4)
     expected = net.run({"data": images, "label": labels}, net.initial_blobs())
-    assert net.run({"data": images.astype(float), "label": labels.astype(int)}, net.initial_blobs()) == expected
+    assert (
+        net.run({"data": images.astype(float), "label": labels.astype(int)}, net.initial_blobs())
+        == expected
+    )
     assert net.blob("data").dtype == net.blob("label").dtype == np.float32

@@ -1,4 +1,5 @@
-"""Is it the same data on another machine? The identity of sources: equal for copies, and for nothing else."""
+"""Is it the same data on another machine? The identity of sources: equal for copies, and for
+nothing else."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 
 from nets.data import MemorySource, identity, open_source
-from nets.data.identity import MOST_NUMBERS
+from nets.data.data_identity import MOST_NUMBERS
 from nets.data.joined import JoinedSource
 from nets.data.writers import records_of, write_lmdb
 
-COUNT, SIDE = 40, 6
+COUNT = 40
+SIDE = 6
 
 
 def pixels(seed: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -23,8 +25,13 @@ def pixels(seed: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def as_idx(folder: Path) -> dict[str, Any]:
-    for name, array in (("images", pixels()[:, 0]), ("labels", np.arange(COUNT, dtype=np.uint8) % 10)):
-        header = bytes((0, 0, 8, array.ndim)) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+    for name, array in (
+        ("images", pixels()[:, 0]),
+        ("labels", np.arange(COUNT, dtype=np.uint8) % 10),
+    ):
+        header = bytes((0, 0, 8, array.ndim)) + b"".join(
+            size.to_bytes(4, "big") for size in array.shape
+        )
         (folder / name).write_bytes(header + array.tobytes())
     return {"format": "idx", "images": "images", "labels": "labels"}
 
@@ -46,7 +53,10 @@ def as_images(folder: Path) -> dict[str, Any]:
 def as_hdf5(folder: Path) -> dict[str, Any]:
     h5py = pytest.importorskip("h5py")
     with h5py.File(folder / "a.h5", "w") as file:
-        file["data"], file["label"] = pixels().astype(np.float32), np.arange(COUNT, dtype=np.float32)
+        file["data"], file["label"] = (
+            pixels().astype(np.float32),
+            np.arange(COUNT, dtype=np.float32),
+        )
     return {"format": "hdf5", "source": "a.h5"}
 
 
@@ -97,7 +107,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("made", "change"), CASES, ids=[f"{made.__name__}-{n}" for n, (made, _) in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("made", "change"), CASES, ids=[f"{made.__name__}-{n}" for n, (made, _) in enumerate(CASES)]
+)
 def test_a_copy_elsewhere_is_the_same_data_and_one_that_was_changed_is_not(
     tmp_path: Path, made: Callable[[Path], dict[str, Any]], change: Callable[[Path], None]
 ) -> None:
@@ -112,7 +124,8 @@ def test_a_copy_elsewhere_is_the_same_data_and_one_that_was_changed_is_not(
 
 def test_of_many_samples_some_are_looked_at_from_the_first_to_the_last_and_all_labels() -> None:
     count = 8 * MOST_NUMBERS // (64 * 64)
-    images, labels = np.zeros((count, 1, 64, 64), np.uint8), np.zeros(count, np.int64)
+    images = np.zeros((count, 1, 64, 64), np.uint8)
+    labels = np.zeros(count, np.int64)
     before = identity(MemorySource("zeros", images, labels))
     assert before.startswith(f"{count} samples (1, 64, 64), checksum ")
     for change in (images[0], images[-1]):

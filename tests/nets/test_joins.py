@@ -1,4 +1,5 @@
-"""Layers that are one operation of the backend: the numbers of the layers one by one, and every name still there."""
+"""Layers that are one operation of the backend: the numbers of the layers one by one, and every
+name still there."""
 
 from __future__ import annotations
 
@@ -42,67 +43,166 @@ def scale(bottom: str = "conv", top: str = "conv", more: str = BIASED) -> str:
 
 
 RELU = layer("relu", "ReLU", "conv", "conv")
-POOL = layer("max", "Pooling", "conv", "max", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
-BRANCH = layer("pool", "Pooling", "data", "pool", "pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }")
+POOL = layer(
+    "max", "Pooling", "conv", "max", ("pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
+)
+BRANCH = layer(
+    "pool",
+    "Pooling",
+    "data",
+    "pool",
+    ("pooling_param { pool: AVE kernel_size: 3 stride: 1 pad: 1 }"),
+)
 
-# name: (layers after the convolution, the blob that the loss reads, what is joined: in memory kept, in memory reused)
+# name: (layers after the convolution, the blob that the loss reads, what is joined: in memory kept,
+# in memory reused)
 NETS = {
     "scale": (norm() + scale(), "conv", "s", "s"),
     "scale and rectifier": (norm() + scale() + RELU, "conv", "sr", "sr"),
-    "other names": (norm(top="b") + scale("b", "c") + layer("relu", "ReLU", "c", "c"), "c", "", "sr"),
-    "sum behind": (BRANCH + norm() + scale() + layer("sum", "Eltwise", "pool conv", "sum"), "sum", "s", "se"),
+    "other names": (
+        norm(top="b") + scale("b", "c") + layer("relu", "ReLU", "c", "c"),
+        "c",
+        "",
+        "sr",
+    ),
+    "sum behind": (
+        BRANCH + norm() + scale() + layer("sum", "Eltwise", "pool conv", "sum"),
+        "sum",
+        "s",
+        "se",
+    ),
     "sum before": (
-        BRANCH + norm() + scale() + layer("sum", "Eltwise", "conv pool", "sum") + layer("relu", "ReLU", "sum", "sum"),
-        "sum", "s", "ser",
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "conv pool", "sum")
+        + layer("relu", "ReLU", "sum", "sum"),
+        "sum",
+        "s",
+        "ser",
     ),
     "sum under the first name": (
-        BRANCH + norm() + scale() + layer("sum", "Eltwise", "pool conv", "conv") + RELU, "conv", "ser", "ser"
+        BRANCH + norm() + scale() + layer("sum", "Eltwise", "pool conv", "conv") + RELU,
+        "conv",
+        "ser",
+        "ser",
     ),
-    "sum with the input": (norm() + scale() + layer("sum", "Eltwise", "data conv", "sum"), "sum", "s", "se"),
+    "sum with the input": (
+        norm() + scale() + layer("sum", "Eltwise", "data conv", "sum"),
+        "sum",
+        "s",
+        "se",
+    ),
     "sum with a later blob": (
-        norm() + scale() + BRANCH + layer("sum", "Eltwise", "conv pool", "sum"), "sum", "s", "s"
+        norm() + scale() + BRANCH + layer("sum", "Eltwise", "conv pool", "sum"),
+        "sum",
+        "s",
+        "s",
     ),
-    "sum with itself": (norm() + scale() + layer("sum", "Eltwise", "conv conv", "sum"), "sum", "s", "s"),
+    "sum with itself": (
+        norm() + scale() + layer("sum", "Eltwise", "conv conv", "sum"),
+        "sum",
+        "s",
+        "s",
+    ),
     "weighted sum": (
-        BRANCH + norm() + scale() + layer("sum", "Eltwise", "pool conv", "sum", "eltwise_param { coeff: 1 coeff: 2 }"),
-        "sum", "s", "s",
+        BRANCH
+        + norm()
+        + scale()
+        + layer("sum", "Eltwise", "pool conv", "sum", "eltwise_param { coeff: 1 coeff: 2 }"),
+        "sum",
+        "s",
+        "s",
     ),
     "leaky rectifier": (
-        norm() + scale() + layer("relu", "ReLU", "conv", "conv", "relu_param { negative_slope: 0.1 }"), "conv", "s", "s"
+        norm()
+        + scale()
+        + layer("relu", "ReLU", "conv", "conv", "relu_param { negative_slope: 0.1 }"),
+        "conv",
+        "s",
+        "s",
     ),
     "normalised blob read twice": (
-        norm(top="b") + scale("b", "c") + layer("sum", "Eltwise", "b c", "sum"), "sum", "", ""
+        norm(top="b") + scale("b", "c") + layer("sum", "Eltwise", "b c", "sum"),
+        "sum",
+        "",
+        "",
     ),
     "scaled blob read twice": (
-        norm() + scale() + layer("relu", "ReLU", "conv", "r") + layer("sum", "Eltwise", "conv r", "sum"),
-        "sum", "s", "s",
+        norm()
+        + scale()
+        + layer("relu", "ReLU", "conv", "r")
+        + layer("sum", "Eltwise", "conv r", "sum"),
+        "sum",
+        "s",
+        "s",
     ),
     "no bias": (norm() + scale(more=""), "conv", "", ""),
-    "scale along all axes": (norm() + scale(more="scale_param { bias_term: true num_axes: 3 }"), "conv", "", ""),
+    "scale along all axes": (
+        norm() + scale(more=("scale_param { bias_term: true num_axes: 3 }")),
+        "conv",
+        "",
+        "",
+    ),
     "normalised blob in the loss": (norm(more="loss_weight: 0.1") + scale(), "conv", "", ""),
-    "scaled blob in the loss": (norm() + scale(more=BIASED + " loss_weight: 0.1") + RELU, "conv", "s", "s"),
-    "fixed statistics": (norm(more="batch_norm_param { use_global_stats: true }") + scale() + RELU, "conv", "sr", "sr"),
+    "scaled blob in the loss": (
+        norm() + scale(more=BIASED + " loss_weight: 0.1") + RELU,
+        "conv",
+        "s",
+        "s",
+    ),
+    "fixed statistics": (
+        norm(more=("batch_norm_param { use_global_stats: true }")) + scale() + RELU,
+        "conv",
+        "sr",
+        "sr",
+    ),
     "maximum behind a rectifier": (RELU + POOL, "max", "pr", "pr"),
     "maximum behind a rectifier of its own name": (
-        layer("relu", "ReLU", "conv", "r") + POOL.replace('"conv"', '"r"'), "max", "p", "p"
+        layer("relu", "ReLU", "conv", "r") + POOL.replace('"conv"', '"r"'),
+        "max",
+        "p",
+        "p",
     ),
     "maximum before a rectifier": (POOL + layer("relu", "ReLU", "max", "max"), "max", "pr", "pr"),
     "maximum between rectifiers": (
-        layer("relu2", "ReLU", "conv", "conv") + POOL + layer("relu", "ReLU", "max", "max"), "max", "pr", "pr"
+        layer("relu2", "ReLU", "conv", "conv") + POOL + layer("relu", "ReLU", "max", "max"),
+        "max",
+        "pr",
+        "pr",
     ),
     "maximum behind a rectifier that is read twice": (
-        RELU + POOL + layer("sum", "Eltwise", "conv conv", "sum")
-        + layer("pool2", "Pooling", "sum", "other", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
-        + layer("both", "Eltwise", "max other", "both"), "both", "r", "r"
+        RELU
+        + POOL
+        + layer("sum", "Eltwise", "conv conv", "sum")
+        + layer(
+            "pool2",
+            "Pooling",
+            "sum",
+            "other",
+            ("pooling_param { pool: MAX kernel_size: 3 stride: 2 }"),
+        )
+        + layer("both", "Eltwise", "max other", "both"),
+        "both",
+        "r",
+        "r",
     ),
-    "maximum before dropout": (RELU + POOL + layer("drop", "Dropout", "max", "max"), "max", "pr", "pr"),
+    "maximum before dropout": (
+        RELU + POOL + layer("drop", "Dropout", "max", "max"),
+        "max",
+        "pr",
+        "pr",
+    ),
     "maximum of a leaky rectifier": (
-        layer("relu", "ReLU", "conv", "conv", "relu_param { negative_slope: 0.1 }") + POOL, "max", "", ""
+        layer("relu", "ReLU", "conv", "conv", "relu_param { negative_slope: 0.1 }") + POOL,
+        "max",
+        "",
+        "",
     ),
     "average behind a rectifier": (RELU + POOL.replace("MAX", "AVE"), "max", "r", "r"),
     "norm, rectifier and maximum": (norm() + scale() + RELU + POOL, "max", "psr", "psr"),
     "nothing learned below": (norm("data", "b") + scale("b", "conv2"), "conv2", "", ""),
-}  # fmt: skip
+}
 
 
 def backend(name: str, joins: bool) -> Backend:
@@ -122,13 +222,16 @@ def joined(net: Net) -> str:
 
 
 def trained(net: Net, step: int = 0) -> list[np.ndarray]:
-    """The loss, all gradients and what BatchNorm adds to its statistics, for parameters that are no special numbers."""
+    """The loss, all gradients and what BatchNorm adds to its statistics, for parameters that are no
+    special numbers."""
     rng = np.random.default_rng(step)
     net.begin(step)
     for name, shape in net.input_shapes.items():
         net.feed(name, rng.standard_normal(shape) if len(shape) == 4 else rng.integers(0, 3, shape))
     for name, blobs in net.initial_blobs().items():
-        net.load(name, [blob + rng.uniform(0.1, 0.3, blob.shape).astype(blob.dtype) for blob in blobs])
+        net.load(
+            name, [blob + rng.uniform(0.1, 0.3, blob.shape).astype(blob.dtype) for blob in blobs]
+        )
     for stage in net.stages:
         net.forward(stage)
     gradients = [np.array(g) for stage in reversed(net.stages) for g in net.backward(stage)]
@@ -159,14 +262,19 @@ def test_joined_layers_give_the_numbers_of_the_layers_one_by_one(tmp_path, name,
 def test_every_blob_of_a_net_that_keeps_its_memory_is_readable_by_name(tmp_path, name):
     text, last, *_ = NETS[name]
     spec = spec_of(tmp_path, HEAD + text + TAIL.replace("LAST", last))
-    nets = [Net(spec, "TEST", ops=backend("cpu", joins), seed=2, dtype=np.float64) for joins in (False, True)]
+    nets = [
+        Net(spec, "TEST", ops=backend("cpu", joins), seed=2, dtype=np.float64)
+        for joins in (False, True)
+    ]
     rng = np.random.default_rng(0)
     inputs = {"data": rng.standard_normal((4, 3, 5, 5)), "label": np.array([0, 1, 2, 0])}
     blobs = {layer: [b + 0.25 for b in of] for layer, of in nets[0].initial_blobs().items()}
     for net in nets:
         net.run(inputs, blobs)
     for top in {top for node in nets[0].nodes for top in node.layer.proto.top}:
-        np.testing.assert_allclose(nets[1].blob(top), nets[0].blob(top), rtol=1e-10, atol=1e-12, err_msg=top)
+        np.testing.assert_allclose(
+            nets[1].blob(top), nets[0].blob(top), rtol=1e-10, atol=1e-12, err_msg=top
+        )
 
 
 @given(graphs())
@@ -175,13 +283,22 @@ def test_any_net_computes_the_same_numbers_joined_or_not(tmp_path_factory, text)
     spec = spec_of(tmp_path_factory.mktemp("net"), text)
     apart = Net(spec, "TRAIN", ops=backend("numpy", False), batch=2, dtype=np.float64)
     for memory in ("kept", "reused"):
-        together = Net(spec, "TRAIN", ops=backend("numpy", True), batch=2, dtype=np.float64, memory=memory)
+        together = Net(
+            spec, "TRAIN", ops=backend("numpy", True), batch=2, dtype=np.float64, memory=memory
+        )
         for step in (0, 1):
             check_alike(trained(together, step), trained(apart, step), "float64")
 
 
 def test_all_of_resnet_is_joined():
-    net = Net(load_net("resnet20"), "TRAIN", ops=get_backend("cpu"), batch=4, input_shape=(3, 32, 32), memory="reused")
+    net = Net(
+        load_net("resnet20"),
+        "TRAIN",
+        ops=get_backend("cpu"),
+        batch=4,
+        input_shape=(3, 32, 32),
+        memory="reused",
+    )
     kinds = [node.layer for node in net.nodes]
     assert all(one.norm is not None for one in kinds if one.proto.type == "Scale")
     assert all(one.absorbed for one in kinds if one.proto.type == "ReLU")
@@ -192,15 +309,24 @@ def test_all_of_resnet_is_joined():
 def test_a_part_of_a_net_is_joined_too_and_may_get_fewer_rows(part):
     def gradients(joins: bool) -> list[np.ndarray]:
         net = Net(
-            load_net("resnet20"), "TRAIN", ops=backend("cpu", joins), part=part, batch=6, input_shape=(3, 32, 32),
-            dtype=np.float64, memory="reused",
-        )  # fmt: skip
+            load_net("resnet20"),
+            "TRAIN",
+            ops=backend("cpu", joins),
+            part=part,
+            batch=6,
+            input_shape=(3, 32, 32),
+            dtype=np.float64,
+            memory="reused",
+        )
         found = []
         for rows in ((0, 6), (1, 4)):
             net.begin(0, rows)
             rng = np.random.default_rng(1)
             for name, shape in net.input_shapes.items():
-                net.feed(name, rng.standard_normal(shape) if len(shape) > 1 else rng.integers(0, 3, shape))
+                net.feed(
+                    name,
+                    rng.standard_normal(shape) if len(shape) > 1 else rng.integers(0, 3, shape),
+                )
             for name, blobs in net.initial_blobs().items():
                 net.load(name, blobs)
             for stage in net.stages:

@@ -56,23 +56,63 @@ LSTM = "recurrent_param { num_output: 4 %s }"
 
 # One line per kind: its options, its bottoms, the shapes of its tops.
 KIND_LINES = [
-    ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 pad: 1 stride: 2 group: 3 }", "X",
-     [(4, 6, 3, 3)]),
-    ("Convolution", "convolution_param { num_output: 2 kernel_h: 1 kernel_w: 3 dilation: 2 bias_term: false }", "X",
-     [(4, 2, 6, 2)]),
-    ("Deconvolution", "convolution_param { num_output: 6 kernel_size: 4 pad: 1 stride: 2 group: 3 }", "X",
-     [(4, 6, 12, 12)]),
-    ("Deconvolution", "convolution_param { num_output: 2 kernel_size: 2 bias_term: false }", "X", [(4, 2, 7, 7)]),
+    (
+        "Convolution",
+        ("convolution_param { num_output: 6 kernel_size: 3 pad: 1 stride: 2 group: 3 }"),
+        "X",
+        [(4, 6, 3, 3)],
+    ),
+    (
+        "Convolution",
+        (
+            "convolution_param { num_output: 2 kernel_h: 1 kernel_w: 3 dilation: 2 "
+            "bias_term: false }"
+        ),
+        "X",
+        [(4, 2, 6, 2)],
+    ),
+    (
+        "Deconvolution",
+        ("convolution_param { num_output: 6 kernel_size: 4 pad: 1 stride: 2 group: 3 }"),
+        "X",
+        [(4, 6, 12, 12)],
+    ),
+    (
+        "Deconvolution",
+        ("convolution_param { num_output: 2 kernel_size: 2 bias_term: false }"),
+        "X",
+        [(4, 2, 7, 7)],
+    ),
     ("Pooling", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }", "X", [(4, 3, 3, 3)]),
     ("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }", "X", [(4, 3, 4, 4)]),
     ("Pooling", "pooling_param { pool: AVE global_pooling: true }", "X", [(4, 3, 1, 1)]),
-    ("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }", "POSITIVE", [(4, 3, 3, 3)]),
+    (
+        "Pooling",
+        ("pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }"),
+        "POSITIVE",
+        [(4, 3, 3, 3)],
+    ),
     ("SPP", "spp_param { pyramid_height: 3 }", "X", [(4, 63)]),
     ("InnerProduct", "inner_product_param { num_output: 5 }", "X", [(4, 5)]),
-    ("InnerProduct", "inner_product_param { num_output: 5 axis: 2 bias_term: false }", "X", [(4, 3, 5)]),
-    ("InnerProduct", "inner_product_param { num_output: 5 axis: -1 transpose: true }", "X", [(4, 3, 6, 5)]),
+    (
+        "InnerProduct",
+        ("inner_product_param { num_output: 5 axis: 2 bias_term: false }"),
+        "X",
+        [(4, 3, 5)],
+    ),
+    (
+        "InnerProduct",
+        ("inner_product_param { num_output: 5 axis: -1 transpose: true }"),
+        "X",
+        [(4, 3, 6, 5)],
+    ),
     ("Embed", "embed_param { num_output: 5 input_dim: 3 }", "labels", [(4, 5)]),
-    ("Embed", "embed_param { num_output: 2 input_dim: 9 bias_term: false }", "plane_labels", [(4, 6, 6, 2)]),
+    (
+        "Embed",
+        ("embed_param { num_output: 2 input_dim: 9 bias_term: false }"),
+        "plane_labels",
+        [(4, 6, 6, 2)],
+    ),
     ("ReLU", "", "X", [IMAGE]),
     ("ReLU", "relu_param { negative_slope: 0.1 }", "X", [IMAGE]),
     ("PReLU", "", "X", [IMAGE]),
@@ -105,7 +145,12 @@ KIND_LINES = [
     ("Concat", "", "X Z Y", [(4, 11, 6, 6)]),
     ("Concat", "concat_param { axis: -4 }", "X Y", [(8, 3, 6, 6)]),
     ("Slice", "", "X", [(4, 1, 6, 6)] * 3),
-    ("Slice", "slice_param { axis: 2 slice_point: 1 slice_point: 4 }", "X", [(4, 3, 1, 6), (4, 3, 3, 6), (4, 3, 2, 6)]),
+    (
+        "Slice",
+        ("slice_param { axis: 2 slice_point: 1 slice_point: 4 }"),
+        "X",
+        [(4, 3, 1, 6), (4, 3, 3, 6), (4, 3, 2, 6)],
+    ),
     ("Split", "", "X", [IMAGE] * 2),
     ("Eltwise", "", "X Y", [IMAGE]),
     ("Eltwise", "eltwise_param { coeff: 2 coeff: -1 }", "X Y", [IMAGE]),
@@ -115,7 +160,12 @@ KIND_LINES = [
     ("Flatten", "flatten_param { axis: 2 end_axis: -1 }", "X", [(4, 3, 36)]),
     ("Reshape", "reshape_param { shape { dim: 0 dim: -1 dim: 9 } }", "X", [(4, 12, 9)]),
     ("Reshape", "reshape_param { shape { dim: 1 } axis: -1 num_axes: 0 }", "X", [(4, 3, 6, 6, 1)]),
-    ("Reshape", "reshape_param { shape { dim: 2 dim: 3 } axis: 2 num_axes: 1 }", "X", [(4, 3, 2, 3, 6)]),
+    (
+        "Reshape",
+        ("reshape_param { shape { dim: 2 dim: 3 } axis: 2 num_axes: 1 }"),
+        "X",
+        [(4, 3, 2, 3, 6)],
+    ),
     ("Crop", "crop_param { offset: 1 }", "X like", [(4, 3, 2, 5)]),
     ("Crop", "crop_param { axis: 2 offset: 3 offset: 0 }", "X like", [(4, 3, 2, 5)]),
     ("Tile", "tile_param { axis: 2 tiles: 3 }", "X", [(4, 3, 18, 6)]),
@@ -126,24 +176,49 @@ KIND_LINES = [
     ("Parameter", "parameter_param { shape { dim: 3 dim: 2 } }", "", [(3, 2)]),
     ("LSTM", LSTM % "", "SEQUENCE cont", [(5, 2, 4)]),
     ("LSTM", LSTM % "", "SEQUENCE cont STATIC", [(5, 2, 4)]),
-    ("LSTM", LSTM % "expose_hidden: true", "SEQUENCE going STATIC H C", [(5, 2, 4), (1, 2, 4), (1, 2, 4)]),
+    (
+        "LSTM",
+        LSTM % "expose_hidden: true",
+        "SEQUENCE going STATIC H C",
+        [(5, 2, 4), (1, 2, 4), (1, 2, 4)],
+    ),
     ("RNN", LSTM % "", "SEQUENCE cont STATIC", [(5, 2, 4)]),
     ("RNN", LSTM % "expose_hidden: true", "SEQUENCE going H", [(5, 2, 4), (1, 2, 4)]),
     ("Softmax", "", "X", [IMAGE]),
     ("Softmax", "softmax_param { axis: -1 }", "X", [IMAGE]),
     ("SoftmaxWithLoss", "", "X plane_labels", [()]),
-    ("SoftmaxWithLoss", "loss_param { ignore_label: 2 normalization: FULL }", "X plane_labels", [()]),
-    ("SoftmaxWithLoss", "softmax_param { axis: 3 } loss_param { normalization: BATCH_SIZE }", "X last_labels", [()]),
+    (
+        "SoftmaxWithLoss",
+        ("loss_param { ignore_label: 2 normalization: FULL }"),
+        "X plane_labels",
+        [()],
+    ),
+    (
+        "SoftmaxWithLoss",
+        ("softmax_param { axis: 3 } loss_param { normalization: BATCH_SIZE }"),
+        "X last_labels",
+        [()],
+    ),
     ("SigmoidCrossEntropyLoss", "", "X targets", [()]),
-    ("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 1 normalization: VALID }", "X plane_targets", [()]),
+    (
+        "SigmoidCrossEntropyLoss",
+        ("loss_param { ignore_label: 1 normalization: VALID }"),
+        "X plane_targets",
+        [()],
+    ),
     ("EuclideanLoss", "", "X Y", [()]),
     ("HingeLoss", "", "ROWS labels", [()]),
     ("HingeLoss", "hinge_loss_param { norm: L2 }", "ROWS labels", [()]),
     ("ContrastiveLoss", "contrastive_loss_param { margin: 250 }", "FAR FAR2 similar", [()]),
-    ("ContrastiveLoss", "contrastive_loss_param { margin: 2 legacy_version: true }", "ROWS ROWS2 similar", [()]),
+    (
+        "ContrastiveLoss",
+        ("contrastive_loss_param { margin: 2 legacy_version: true }"),
+        "ROWS ROWS2 similar",
+        [()],
+    ),
     ("MultinomialLogisticLoss", "", "CHANCE labels", [()]),
     ("InfogainLoss", "", "ROWS labels matrix", [()]),
-]  # fmt: skip
+]
 
 BOTTOMS["plane_targets"] = (np.arange(4 * 3 * 36) % 3).reshape(IMAGE).astype(float)
 RUN = Run("TRAIN", 1, 3, 0, 4, 4)
@@ -156,17 +231,23 @@ def layer_of(kind, options, bottoms=1, tops=1, dtype=np.float64):
 
 
 @pytest.mark.parametrize(("kind", "options", "names", "tops"), KIND_LINES)
-def test_every_layer_kind_has_its_shape_and_a_backward_pass_that_is_its_gradient(kind, options, names, tops):
+def test_every_layer_kind_has_its_shape_and_a_backward_pass_that_is_its_gradient(
+    kind, options, names, tops
+):
     given = [BOTTOMS[name].astype(float) for name in names.split()]
     wanted = [name.isupper() or name[:-1].isupper() for name in names.split()]
     layer = layer_of(kind, options, len(given), len(tops))
     assert layer.setup([array.shape for array in given], Setup("TRAIN", None, None)) == tops
     random = np.random.default_rng(7)
-    blobs = [random.standard_normal(p.shape) if p.keep is None else random.random(p.shape) + 1 for p in layer.params]
+    blobs = [
+        random.standard_normal(p.shape) if p.keep is None else random.random(p.shape) + 1
+        for p in layer.params
+    ]
     learned = [at for at, param in enumerate(layer.params) if param.keep is None]
 
     def placed(inputs):
-        inputs, bottoms = list(inputs), list(given)
+        inputs = list(inputs)
+        bottoms = list(given)
         for at, want in enumerate(wanted):
             if want:
                 bottoms[at] = inputs.pop(0)
@@ -179,13 +260,16 @@ def test_every_layer_kind_has_its_shape_and_a_backward_pass_that_is_its_gradient
         bottoms, parameters = placed(inputs)
         tops = layer.forward(bottoms, parameters, RUN)
         cuts = np.cumsum([np.size(top) for top in tops])[:-1]
-        grads = [part.reshape(np.shape(top)) for part, top in zip(np.split(dy, cuts), tops, strict=True)]
+        grads = [
+            part.reshape(np.shape(top)) for part, top in zip(np.split(dy, cuts), tops, strict=True)
+        ]
         found, params = layer.backward(grads, Values(bottoms, tops, parameters), RUN, wanted, None)
         assert [grad is not None for grad in found] == wanted
         return [*(grad for grad in found if grad is not None), *(params[at] for at in learned)]
 
     inputs = [array for array, want in zip(given, wanted, strict=True) if want]
-    tolerance = 1e-4 if names.startswith("FAR") else 1e-6  # Caffe adds 1e-4 to distances, here about 80
+    # Caffe adds 1e-4 to distances, here about 80
+    tolerance = 1e-4 if names.startswith("FAR") else 1e-6
     check_gradient(forward, backward, *inputs, *(blobs[at] for at in learned), tolerance=tolerance)
 
 
@@ -207,7 +291,8 @@ def test_gradients_of_parameters_land_where_they_are_asked_into(kind, options, n
     layer.setup([array.shape for array in given], Setup("TRAIN", None, None))
     blobs = [np.random.default_rng(7).random(param.shape) + 0.1 for param in layer.params]
     values = Values(given, layer.forward(given, blobs, RUN), blobs)
-    ones, wanted = [np.ones(shape) for shape in tops], [False] * len(given)
+    ones = [np.ones(shape) for shape in tops]
+    wanted = [False] * len(given)
     expected = [grad.copy() for grad in layer.backward(ones, values, RUN, wanted, None)[1]]
     out = [np.full(param.shape, np.nan) for param in layer.params]
     bottoms, found = layer.backward(ones, values, RUN, wanted, out or None)
@@ -219,10 +304,15 @@ def test_gradients_of_parameters_land_where_they_are_asked_into(kind, options, n
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [("", 1 / 4), ("accuracy_param { top_k: 2 }", 2 / 4), ("accuracy_param { ignore_label: 2 }", 1 / 2)],
+    [
+        ("", 1 / 4),
+        ("accuracy_param { top_k: 2 }", 2 / 4),
+        ("accuracy_param { ignore_label: 2 }", 1 / 2),
+    ],
 )
 def test_accuracy_is_the_share_of_labels_among_the_best_scores(options, expected):
-    # Labels 2 0 1 2: the first scores rank its label last, the second first, the third second, the fourth last.
+    # Labels 2 0 1 2: the first scores rank its label last, the second first, the third second, the
+    # fourth last.
     scores = np.array([[3.0, 2, 1], [9, 3, 2], [1, 2, 3], [3, 2, 1]])
     layer = layer_of("Accuracy", options, 2)
     layer.setup([scores.shape, LABELS.shape], Setup("TEST", None, None))
@@ -238,10 +328,13 @@ def test_the_second_top_of_accuracy_is_the_accuracy_of_each_class():
 
 
 def test_accuracy_and_the_softmax_loss_take_the_classes_from_any_axis():
-    scores, labels = BOTTOMS["X"], BOTTOMS["last_labels"]
+    scores = BOTTOMS["X"]
+    labels = BOTTOMS["last_labels"]
     layer = layer_of("Accuracy", "accuracy_param { axis: 3 }", 2)
     layer.setup([scores.shape, labels.shape], Setup("TEST", None, None))
-    assert layer.forward([scores, labels], (), RUN)[0] == pytest.approx((scores.argmax(3) == labels).mean())
+    assert layer.forward([scores, labels], (), RUN)[0] == pytest.approx(
+        (scores.argmax(3) == labels).mean()
+    )
 
 
 def test_silence_threshold_and_argmax_have_no_gradient_and_caffes_tops():
@@ -270,16 +363,21 @@ def test_the_second_top_of_max_pooling_is_the_place_of_each_maximum():
     assert layer.setup([(4, 3, 6, 6)], Setup("TEST", None, None)) == [(4, 3, 3, 3)] * 2
     y, place = layer.forward([SCORES], (), Run("TEST", 1, 0, 0, 4, 4))
     flat = SCORES.reshape(4, 3, 36)
-    assert np.array_equal(np.take_along_axis(flat, place.astype(int).reshape(4, 3, 9), 2).reshape(y.shape), y)
+    assert np.array_equal(
+        np.take_along_axis(flat, place.astype(int).reshape(4, 3, 9), 2).reshape(y.shape), y
+    )
 
 
 def test_max_pooling_has_its_gradient_in_the_test_phase_too():
-    layer, run = layer_of("Pooling", "pooling_param { kernel_size: 3 stride: 2 }"), Run("TEST", 1, 0, 0, 4, 4)
+    layer = layer_of("Pooling", "pooling_param { kernel_size: 3 stride: 2 }")
+    run = Run("TEST", 1, 0, 0, 4, 4)
     layer.setup([SCORES.shape], Setup("TEST", None, None))
     found = []
     for phase in (run, RUN):
         tops = layer.forward([SCORES], (), phase)
-        grads, _ = layer.backward([np.ones(tops[0].shape)], Values([SCORES], tops, ()), phase, [True], None)
+        grads, _ = layer.backward(
+            [np.ones(tops[0].shape)], Values([SCORES], tops, ()), phase, [True], None
+        )
         found.append((tops[0].copy(), grads[0].copy()))
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
@@ -301,7 +399,8 @@ def test_stochastic_pooling_draws_by_row_in_training_and_averages_by_weight_in_t
 
 @pytest.mark.parametrize("kind", ["LSTM", "RNN"])
 def test_a_recurrent_layer_goes_on_from_its_last_state_as_caffe_does(kind):
-    x, going = BOTTOMS["SEQUENCE"], np.ones((5, 2))
+    x = BOTTOMS["SEQUENCE"]
+    going = np.ones((5, 2))
     layer = layer_of(kind, LSTM % "", 2)
     layer.setup([x.shape, going.shape], Setup("TRAIN", None, None))
     blobs = [np.random.default_rng(7).standard_normal(param.shape) for param in layer.params]
@@ -321,9 +420,13 @@ def test_an_infogain_matrix_is_read_from_a_binaryproto(tmp_path):
     matrix = caffe.BlobProto(data=np.eye(7).ravel())
     file = tmp_path / "h.binaryproto"
     file.write_bytes(matrix.SerializeToString())
-    scores, labels = BOTTOMS["ROWS"], LABELS
+    scores = BOTTOMS["ROWS"]
+    labels = LABELS
     found = []
-    for kind, options in (("InfogainLoss", f'infogain_loss_param {{ source: "{file}" }}'), ("SoftmaxWithLoss", "")):
+    for kind, options in (
+        ("InfogainLoss", (f'infogain_loss_param {{ source: "{file}" }}')),
+        ("SoftmaxWithLoss", ""),
+    ):
         layer = layer_of(kind, options, 2)
         layer.setup([scores.shape, labels.shape], Setup("TRAIN", None, None))
         found.append(layer.forward([scores, labels], (), RUN)[0])
@@ -337,10 +440,20 @@ def test_a_layer_with_a_wrong_window_names_the_key():
 
 
 SOURCES = [
-    ("Data", "data_param { batch_size: 8 } transform_param { crop_size: 20 }", (3, 24, 22), [(8, 3, 20, 20), (8,)]),
+    (
+        "Data",
+        ("data_param { batch_size: 8 } transform_param { crop_size: 20 }"),
+        (3, 24, 22),
+        [(8, 3, 20, 20), (8,)],
+    ),
     ("ImageData", "image_data_param { batch_size: 8 }", (3, 24, 22), [(8, 3, 24, 22), (8,)]),
     ("HDF5Data", "hdf5_data_param { batch_size: 8 }", (4,), [(8, 4), (8,), (8,)]),
-    ("MemoryData", "memory_data_param { batch_size: 8 channels: 3 height: 5 width: 6 }", None, [(8, 3, 5, 6), (8,)]),
+    (
+        "MemoryData",
+        ("memory_data_param { batch_size: 8 channels: 3 height: 5 width: 6 }"),
+        None,
+        [(8, 3, 5, 6), (8,)],
+    ),
     ("Input", "input_param { shape { dim: 8 dim: 3 } }", None, [(8, 3), (8, 3)]),
 ]
 
@@ -370,7 +483,9 @@ def test_a_crop_larger_than_the_images_is_refused():
 
 def test_dummy_data_fills_itself_by_row_and_anew_in_every_pass():
     fillers = 'data_filler { type: "gaussian" std: 1 } data_filler { type: "constant" value: 3 }'
-    layer = layer_of("DummyData", f"dummy_data_param {{ shape {{ dim: 4 dim: 5 }} {fillers} }}", 0, 2)
+    layer = layer_of(
+        "DummyData", (f"dummy_data_param {{ shape {{ dim: 4 dim: 5 }} {fillers} }}"), 0, 2
+    )
     assert layer.setup([], Setup("TRAIN", None, None)) == [(4, 5), (4, 5)]
     whole, threes = layer.forward([], (), RUN)
     assert (threes == 3).all()

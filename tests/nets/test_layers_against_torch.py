@@ -1,7 +1,7 @@
 """Layers in float32 against PyTorch, forward and backward, to 1e-5: every kind that it has, too.
 
-Install the extra `reference` to run this file; without it, it is skipped. The other kinds have references in
-tests/contracts and naive ones below.
+Install the extra `reference` to run this file; without it, it is skipped. The other kinds have
+references in tests/contracts and naive ones below.
 """
 
 import numpy as np
@@ -10,7 +10,9 @@ import pytest
 from nets.layers import KINDS, Run, Setup, Values
 from tests.nets.test_layers import layer_of
 
-torch = pytest.importorskip("torch", reason="torch is not installed: the extra `reference` brings it")
+torch = pytest.importorskip(
+    "torch", reason=("torch is not installed: the extra `reference` brings it")
+)
 F = torch.nn.functional
 RUN = Run("TRAIN", 1, 0, 0, 8, 8)
 RANDOM = np.random.default_rng(3)
@@ -58,20 +60,32 @@ def lstm(x, cont, w_x, b, w_h):
     order = [*range(2 * hidden), *range(3 * hidden, 4 * hidden), *range(2 * hidden, 3 * hidden)]
     state = torch.zeros(1, x.shape[1], hidden)
     out = torch._VF.lstm(
-        x, (state, state), [w_x[order], w_h[order], b[order], torch.zeros_like(b)], True, 1, 0.0, False, False, False
+        x,
+        (state, state),
+        [w_x[order], w_h[order], b[order], torch.zeros_like(b)],
+        True,
+        1,
+        0.0,
+        False,
+        False,
+        False,
     )
     return out[0]
 
 
 def rnn(x, cont, w_x, b, w_h, w_o, b_o):
     state = torch.zeros(1, x.shape[1], w_h.shape[1])
-    h = torch._VF.rnn_tanh(x, state, [w_x, w_h, b, torch.zeros_like(b)], True, 1, 0.0, False, False, False)[0]
+    h = torch._VF.rnn_tanh(
+        x, state, [w_x, w_h, b, torch.zeros_like(b)], True, 1, 0.0, False, False, False
+    )[0]
     return torch.tanh(h @ w_o.T + b_o)
 
 
 def contrastive(a, b, similar):
     distance = (a - b).norm(dim=1)
-    return torch.where(similar != 0, distance**2, (8 - distance).clamp(min=0) ** 2).sum() / (2 * len(a))
+    return torch.where(similar != 0, distance**2, (8 - distance).clamp(min=0) ** 2).sum() / (
+        2 * len(a)
+    )
 
 
 def legacy(a, b, similar):
@@ -84,35 +98,101 @@ def hinge(scores, labels):
     return (1 + sign * scores).clamp(min=0)
 
 
-# One line per kind: its options, its bottoms, what PyTorch computes from the bottoms and then the parameters.
+# One line per kind: its options, its bottoms, what PyTorch computes from the bottoms and then the
+# parameters.
 LINES = [
-    ("Convolution", "convolution_param { num_output: 8 kernel_size: 3 pad: 1 stride: 2 group: 2 }", "X",
-     lambda x, w, b: F.conv2d(x, w, b, 2, 1, 1, 2)),
-    ("Convolution", "convolution_param { num_output: 4 kernel_h: 1 kernel_w: 3 pad_h: 2 pad_w: 1 dilation: 2 }", "X",
-     lambda x, w, b: F.conv2d(x, w, b, 1, (2, 1), 2)),
-    ("Convolution", "convolution_param { num_output: 6 kernel_size: 3 group: 6 bias_term: false }", "X",
-     lambda x, w: F.conv2d(x, w, groups=6)),
-    ("Deconvolution", "convolution_param { num_output: 4 kernel_size: 4 pad: 1 stride: 2 group: 2 }", "X",
-     lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 0, 2)),
-    ("SPP", "spp_param { pyramid_height: 3 }", "X", lambda x: torch.cat(
-        [F.max_pool2d(F.pad(x, (w, w, h, h), value=-torch.inf), kernel).flatten(1)
-         for kernel, h, w in (((9, 7), 0, 0), ((5, 4), 1, 1), ((3, 2), 2, 1))], 1)),
-    ("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", "X", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True)),
-    ("Pooling", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }", "X",
-     lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
-    ("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 3 pad: 1 }", "X",
-     lambda x: F.avg_pool2d(x, 3, 3, 1, ceil_mode=True)),
-    ("Pooling", "pooling_param { pool: AVE global_pooling: true }", "X", lambda x: x.mean((2, 3), keepdim=True)),
-    ("InnerProduct", "inner_product_param { num_output: 5 }", "X", lambda x, w, b: F.linear(x.flatten(1), w, b)),
-    ("InnerProduct", "inner_product_param { num_output: 5 axis: -1 transpose: true }", "X", lambda x, w, b: x @ w + b),
-    ("Embed", "embed_param { num_output: 5 input_dim: 7 }", "plane_labels",
-     lambda i, w, b: F.embedding(whole(i), w) + b),
+    (
+        "Convolution",
+        ("convolution_param { num_output: 8 kernel_size: 3 pad: 1 stride: 2 group: 2 }"),
+        "X",
+        lambda x, w, b: F.conv2d(x, w, b, 2, 1, 1, 2),
+    ),
+    (
+        "Convolution",
+        (
+            "convolution_param { num_output: 4 kernel_h: 1 kernel_w: 3 pad_h: 2 "
+            "pad_w: 1 dilation: 2 }"
+        ),
+        "X",
+        lambda x, w, b: F.conv2d(x, w, b, 1, (2, 1), 2),
+    ),
+    (
+        "Convolution",
+        ("convolution_param { num_output: 6 kernel_size: 3 group: 6 bias_term: false }"),
+        "X",
+        lambda x, w: F.conv2d(x, w, groups=6),
+    ),
+    (
+        "Deconvolution",
+        ("convolution_param { num_output: 4 kernel_size: 4 pad: 1 stride: 2 group: 2 }"),
+        "X",
+        lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 0, 2),
+    ),
+    (
+        "SPP",
+        "spp_param { pyramid_height: 3 }",
+        "X",
+        lambda x: torch.cat(
+            [
+                F.max_pool2d(F.pad(x, (w, w, h, h), value=-torch.inf), kernel).flatten(1)
+                for kernel, h, w in (((9, 7), 0, 0), ((5, 4), 1, 1), ((3, 2), 2, 1))
+            ],
+            1,
+        ),
+    ),
+    (
+        "Pooling",
+        ("pooling_param { kernel_size: 3 stride: 2 }"),
+        "X",
+        lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True),
+    ),
+    (
+        "Pooling",
+        "pooling_param { kernel_size: 3 stride: 2 pad: 1 }",
+        "X",
+        lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    ),
+    (
+        "Pooling",
+        "pooling_param { pool: AVE kernel_size: 3 stride: 3 pad: 1 }",
+        "X",
+        lambda x: F.avg_pool2d(x, 3, 3, 1, ceil_mode=True),
+    ),
+    (
+        "Pooling",
+        ("pooling_param { pool: AVE global_pooling: true }"),
+        "X",
+        lambda x: x.mean((2, 3), keepdim=True),
+    ),
+    (
+        "InnerProduct",
+        "inner_product_param { num_output: 5 }",
+        "X",
+        lambda x, w, b: F.linear(x.flatten(1), w, b),
+    ),
+    (
+        "InnerProduct",
+        ("inner_product_param { num_output: 5 axis: -1 transpose: true }"),
+        "X",
+        lambda x, w, b: x @ w + b,
+    ),
+    (
+        "Embed",
+        "embed_param { num_output: 5 input_dim: 7 }",
+        "plane_labels",
+        lambda i, w, b: F.embedding(whole(i), w) + b,
+    ),
     ("ReLU", "relu_param { negative_slope: 0.1 }", "X", lambda x: F.leaky_relu(x, 0.1)),
     ("PReLU", "", "X", lambda x, w: F.prelu(x, w)),
     ("ELU", "elu_param { alpha: 0.7 }", "X", lambda x: F.elu(x, 0.7)),
     ("Sigmoid", "", "X", torch.sigmoid),
     ("TanH", "", "X", torch.tanh),
-    ("Power", "power_param { power: 2.5 scale: 0.5 shift: 3 }", "X", lambda x: (3 + 0.5 * x) ** 2.5),
+    (
+        "Power",
+        ("power_param { power: 2.5 scale: 0.5 shift: 3 }"),
+        "X",
+        lambda x: (3 + 0.5 * x) ** 2.5,
+    ),
     ("Exp", "exp_param { base: 2 scale: 0.5 }", "X", lambda x: torch.exp2(0.5 * x)),
     ("Log", "log_param { base: 10 scale: 2 }", "POSITIVE", lambda x: torch.log10(2 * x)),
     ("AbsVal", "", "X", torch.abs),
@@ -124,40 +204,91 @@ LINES = [
     ("BatchNorm", "", "X", batch_norm),
     ("BatchNorm", "batch_norm_param { use_global_stats: true }", "X", fixed_norm),
     ("MVN", "", "X", lambda x: F.instance_norm(x, eps=0)),
-    ("MVN", "mvn_param { across_channels: true }", "X", lambda x: F.layer_norm(x, x.shape[1:], eps=0)),
-    ("Scale", "scale_param { bias_term: true }", "X", lambda x, w, b: x * w[:, None, None] + b[:, None, None]),
+    (
+        "MVN",
+        "mvn_param { across_channels: true }",
+        "X",
+        lambda x: F.layer_norm(x, x.shape[1:], eps=0),
+    ),
+    (
+        "Scale",
+        "scale_param { bias_term: true }",
+        "X",
+        lambda x, w, b: x * w[:, None, None] + b[:, None, None],
+    ),
     ("Scale", "", "X PLANE", lambda x, w: x * w[:, :, None]),
     ("Bias", "", "X PLANE", lambda x, b: x + b[:, :, None]),
     ("Concat", "", "X Y", lambda x, y: torch.cat([x, y], 1)),
-    ("Slice", "slice_param { slice_point: 1 slice_point: 4 }", "X", lambda x: torch.split(x, (1, 3, 2), 1)),
+    (
+        "Slice",
+        ("slice_param { slice_point: 1 slice_point: 4 }"),
+        "X",
+        lambda x: torch.split(x, (1, 3, 2), 1),
+    ),
     ("Split", "", "X", lambda x: (x.clone(), x.clone())),
     ("Eltwise", "eltwise_param { coeff: 2 coeff: -1 }", "X Y", lambda x, y: 2 * x - y),
     ("Eltwise", "eltwise_param { operation: PROD }", "X Y", lambda x, y: x * y),
     ("Eltwise", "eltwise_param { operation: MAX }", "X Y", torch.maximum),
     ("Flatten", "", "X", lambda x: x.flatten(1)),
-    ("Reshape", "reshape_param { shape { dim: 0 dim: -1 dim: 7 } }", "X", lambda x: x.reshape(8, -1, 7)),
-    ("Crop", "crop_param { axis: 2 offset: 1 offset: 0 }", "X small", lambda x, _: x[:, :, 1:5, :3]),
+    (
+        "Reshape",
+        ("reshape_param { shape { dim: 0 dim: -1 dim: 7 } }"),
+        "X",
+        lambda x: x.reshape(8, -1, 7),
+    ),
+    (
+        "Crop",
+        ("crop_param { axis: 2 offset: 1 offset: 0 }"),
+        "X small",
+        lambda x, _: x[:, :, 1:5, :3],
+    ),
     ("Tile", "tile_param { axis: 1 tiles: 3 }", "X", lambda x: x.tile(1, 3, 1, 1)),
-    ("Reduction", "reduction_param { operation: SUMSQ axis: 1 coeff: 0.1 }", "X",
-     lambda x: 0.1 * (x * x).sum((1, 2, 3))),
+    (
+        "Reduction",
+        "reduction_param { operation: SUMSQ axis: 1 coeff: 0.1 }",
+        "X",
+        lambda x: 0.1 * (x * x).sum((1, 2, 3)),
+    ),
     ("Reduction", "reduction_param { operation: MEAN }", "X", lambda x: x.mean()),
     ("LSTM", "recurrent_param { num_output: 4 }", "SEQUENCE cont", lstm),
     ("RNN", "recurrent_param { num_output: 4 }", "SEQUENCE cont", rnn),
     ("Softmax", "softmax_param { axis: 2 }", "X", lambda x: x.softmax(2)),
     ("SoftmaxWithLoss", "", "X plane_labels", lambda x, t: F.cross_entropy(x, whole(t))),
-    ("SoftmaxWithLoss", "loss_param { ignore_label: 2 }", "X plane_labels",
-     lambda x, t: F.cross_entropy(x, whole(t), ignore_index=2)),
-    ("SigmoidCrossEntropyLoss", "", "X targets",
-     lambda x, t: F.binary_cross_entropy_with_logits(x, t, reduction="sum") / 8),
+    (
+        "SoftmaxWithLoss",
+        "loss_param { ignore_label: 2 }",
+        "X plane_labels",
+        lambda x, t: F.cross_entropy(x, whole(t), ignore_index=2),
+    ),
+    (
+        "SigmoidCrossEntropyLoss",
+        "",
+        "X targets",
+        lambda x, t: F.binary_cross_entropy_with_logits(x, t, reduction="sum") / 8,
+    ),
     ("EuclideanLoss", "", "X Y", lambda x, y: F.mse_loss(x, y, reduction="sum") / 16),
     ("HingeLoss", "", "ROWS labels", lambda x, t: hinge(x, t).sum() / 8),
-    ("HingeLoss", "hinge_loss_param { norm: L2 }", "ROWS labels", lambda x, t: (hinge(x, t) ** 2).sum() / 8),
+    (
+        "HingeLoss",
+        "hinge_loss_param { norm: L2 }",
+        "ROWS labels",
+        lambda x, t: (hinge(x, t) ** 2).sum() / 8,
+    ),
     ("MultinomialLogisticLoss", "", "CHANCE labels", lambda p, t: F.nll_loss(p.log(), whole(t))),
-    ("ContrastiveLoss", "contrastive_loss_param { margin: 8 legacy_version: true }", "ROWS ROWS2 similar", legacy),
+    (
+        "ContrastiveLoss",
+        ("contrastive_loss_param { margin: 8 legacy_version: true }"),
+        "ROWS ROWS2 similar",
+        legacy,
+    ),
     ("ContrastiveLoss", "contrastive_loss_param { margin: 8 }", "ROWS ROWS2 similar", contrastive),
-    ("InfogainLoss", "", "ROWS labels matrix",
-     lambda x, t, h: -(h[whole(t)] * x.log_softmax(1)).sum() / 8),
-]  # fmt: skip
+    (
+        "InfogainLoss",
+        "",
+        "ROWS labels matrix",
+        lambda x, t, h: -(h[whole(t)] * x.log_softmax(1)).sum() / 8,
+    ),
+]
 
 BOTTOMS["small"] = np.zeros((8, 6, 4, 3))
 BOTTOMS["matrix"] = RANDOM.random((6, 6))
@@ -165,8 +296,11 @@ NOT_THERE = {"Dropout", "Parameter"}  # masks of our own; no arithmetic
 
 
 def close(found, expected, tolerance):
-    found, expected = np.asarray(found, np.float64), expected.detach().numpy().astype(np.float64)
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * max(1e-30, np.abs(expected).max()))
+    found = np.asarray(found, np.float64)
+    expected = expected.detach().numpy().astype(np.float64)
+    np.testing.assert_allclose(
+        found, expected, rtol=tolerance, atol=tolerance * max(1e-30, np.abs(expected).max())
+    )
 
 
 @pytest.mark.parametrize(("kind", "options", "names", "reference"), LINES)
@@ -180,8 +314,13 @@ def test_a_layer_computes_and_differentiates_as_torch_does(kind, options, names,
     if kind == "BatchNorm":
         blobs = [np.abs(blob) + np.float32(1) for blob in blobs]
     found = layer.forward(given, blobs, RUN)
-    tensors = [torch.tensor(array, requires_grad=want) for array, want in zip(given, wanted, strict=True)]
-    learned = [torch.tensor(blob, requires_grad=p.keep is None) for blob, p in zip(blobs, layer.params, strict=True)]
+    tensors = [
+        torch.tensor(array, requires_grad=want) for array, want in zip(given, wanted, strict=True)
+    ]
+    learned = [
+        torch.tensor(blob, requires_grad=p.keep is None)
+        for blob, p in zip(blobs, layer.params, strict=True)
+    ]
     expected = reference(*tensors, *learned)
     expected = expected if isinstance(expected, tuple) else (expected,)
     for top, right in zip(found, expected, strict=True):
@@ -197,5 +336,7 @@ def test_a_layer_computes_and_differentiates_as_torch_does(kind, options, names,
 
 
 def test_every_kind_that_differentiates_has_a_line_here_or_a_reason():
-    with_gradient = {name for name, cls in KINDS.items() if cls.differentiable and not cls.is_source}
+    with_gradient = {
+        name for name, cls in KINDS.items() if cls.differentiable and not cls.is_source
+    }
     assert {line[0] for line in LINES} | NOT_THERE == with_gradient

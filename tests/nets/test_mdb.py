@@ -17,7 +17,8 @@ lmdb = pytest.importorskip("lmdb")
 
 
 def database(path, steps):
-    """Write a database by several transactions of (key, value or None to delete); return what it holds."""
+    """Write a database by several transactions of (key, value or None to delete); return what it
+    holds."""
     held = {}
     with lmdb.open(str(path), map_size=1 << 30, lock=False) as env:
         for step in steps:
@@ -58,11 +59,15 @@ def test_a_deep_tree_is_read_whole(tmp_path):
 
 
 def test_a_database_cut_at_any_page_is_refused_by_name(tmp_path):
-    write_lmdb(tmp_path / "db", records_of((np.full((1, 40, 40), at, np.uint8), at) for at in range(50)))
+    write_lmdb(
+        tmp_path / "db", records_of((np.full((1, 40, 40), at, np.uint8), at) for at in range(50))
+    )
     data = (tmp_path / "db" / "data.mdb").read_bytes()
     for end in range(0, len(data) - 1, 2048):
         (tmp_path / "cut.mdb").write_bytes(data[:end])
-        with pytest.raises(DataError, match=r"^cut\.mdb: (damaged LMDB file: .|found \d+ bytes, expected)"):
+        with pytest.raises(
+            DataError, match=(r"^cut\.mdb: (damaged LMDB file: .|found \d+ " r"bytes, expected)")
+        ):
             open_mdb(tmp_path / "cut.mdb")
 
 
@@ -115,7 +120,9 @@ def test_several_values_a_key_are_refused(tmp_path):
 
 @needs_shared
 def test_the_database_caffe_wrote_reads():
-    source = open_source({"format": "lmdb", "source": "ilsvrc12_train_1_lmdb"}, SHARED / "caffe" / "lmdb")
+    source = open_source(
+        {"format": "lmdb", "source": "ilsvrc12_train_1_lmdb"}, SHARED / "caffe" / "lmdb"
+    )
     assert (len(source), source.shape) == (1, (3, 256, 256))
     images, labels = source.read(np.array([0, 0]))
     assert labels.tolist() == [0, 0]

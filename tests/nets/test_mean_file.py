@@ -1,4 +1,5 @@
-"""A mean image is subtracted at every pixel's own place, before mirroring and scaling, as Caffe does."""
+"""A mean image is subtracted at every pixel's own place, before mirroring and scaling, as Caffe
+does."""
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ MEAN = RNG.random((2, 6, 7)).astype(np.float32) * 100
 
 
 def naive(image, top, left, mirror):
-    """Caffe's DataTransformer, pixel by pixel: the mean's index is the source's, the top's index is mirrored."""
+    """Caffe's DataTransformer, pixel by pixel: the mean's index is the source's, the top's index is
+    mirrored."""
     result = np.empty((2, 4, 4))
     for c in range(2):
         for h in range(4):
@@ -26,16 +28,26 @@ def naive(image, top, left, mirror):
 
 
 def test_in_test_the_means_centre_is_subtracted():
-    found = Transform(scale=0.5, crop=4, mirror=True, mean_image=MEAN)(IMAGES[:5], np.arange(5), seed=0, train=False)
-    np.testing.assert_allclose(found, [naive(image, 1, 1, False) for image in IMAGES[:5]], rtol=1e-5, atol=1e-4)
+    found = Transform(scale=0.5, crop=4, mirror=True, mean_image=MEAN)(
+        IMAGES[:5], np.arange(5), seed=0, train=False
+    )
+    np.testing.assert_allclose(
+        found, [naive(image, 1, 1, False) for image in IMAGES[:5]], rtol=1e-5, atol=1e-4
+    )
 
 
 def test_in_training_the_mean_follows_the_crop_and_the_mirror():
-    found = Transform(scale=0.5, crop=4, mirror=True, mean_image=MEAN)(IMAGES, np.arange(200), seed=3, train=True)
+    found = Transform(scale=0.5, crop=4, mirror=True, mean_image=MEAN)(
+        IMAGES, np.arange(200), seed=3, train=True
+    )
     seen = set()
     for image, result in zip(IMAGES, found, strict=True):
-        choices = [(top, left, mirror) for top in range(3) for left in range(4) for mirror in (False, True)]
-        fits = [choice for choice in choices if np.allclose(naive(image, *choice), result, atol=1e-3)]
+        choices = [
+            (top, left, mirror) for top in range(3) for left in range(4) for mirror in (False, True)
+        ]
+        fits = [
+            choice for choice in choices if np.allclose(naive(image, *choice), result, atol=1e-3)
+        ]
         assert len(fits) == 1
         seen.add(fits[0])
     assert len(seen) == 24
@@ -53,18 +65,21 @@ def test_a_nets_mean_file_is_found_from_its_folder(tmp_path, place):
     )
     assert np.array_equal(Transform.of_net(spec, "TRAIN").mean_image, MEAN)
     (folder / "m.binaryproto").write_bytes(b"\xff")
-    with pytest.raises(PrototxtError, match=r"net.prototxt:1: layer 'd': key .*mean_file': m.binaryproto: damaged"):
+    with pytest.raises(
+        PrototxtError,
+        match=(r"net.prototxt:1: layer 'd': key .*mean_file': " r"m.binaryproto: damaged"),
+    ):
         Transform.of_net(spec, "TRAIN")
 
 
 @pytest.mark.parametrize(
     ("transform", "message"),
     [
-        (Transform(mean_image=MEAN[:, 1:]), r"mean_file: found a mean of shape \(2, 5, 7\), expected \(2, 6, 7\)"),
+        (Transform(mean_image=MEAN[:, 1:]), (r"mean_file: found a mean of shape \(2, 5, 7\), " r"" r"" r"expected \(2, 6, 7\)")),
         (Transform.from_proto(caffe.TransformationParameter(force_gray=True)),
-         "force_gray: found images of 2 channels, expected 1: give the data source color = \"gray\""),
+         ("force_gray: found images of 2 channels, expected 1: give the data source color = " "" "" "\"gray\"")),
         (Transform.from_proto(caffe.TransformationParameter(force_color=True)),
-         "force_color: found images of 2 channels, expected 3: give the data source color = \"color\""),
+         ("force_color: found images of 2 channels, expected 3: give the data source color = " "" "" "\"color\"")),
     ],
 )  # fmt: skip
 def test_a_transform_that_does_not_fit_the_source_says_what_to_do(transform, message):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nets import Net, NetError, load_net
-from nets.graph.memory import MemoryPlan
+from nets.graph.net_memory import MemoryPlan
 from ops import get_backend
 from tests.nets.support import spec_of
 
@@ -32,7 +32,10 @@ def one_pass(net: Net, step: int) -> tuple[dict[str, float], list[np.ndarray]]:
     net.begin(step)
     for name, shape in net.input_shapes.items():
         image = len(shape) == 4
-        net.feed(name, rng.standard_normal(shape, dtype=np.float32) if image else rng.integers(0, 3, shape))
+        net.feed(
+            name,
+            rng.standard_normal(shape, dtype=np.float32) if image else rng.integers(0, 3, shape),
+        )
     for stage in net.stages:
         if stage.layer is not None:
             net.load(stage.layer, blobs[stage.layer])
@@ -57,7 +60,10 @@ def overlaps(plan: MemoryPlan) -> list[tuple[str, str]]:
         (a.key, b.key)
         for at, a in enumerate(own)
         for b in own[:at]
-        if a.start <= b.end and b.start <= a.end and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+        if a.start <= b.end
+        and b.start <= a.end
+        and a.offset < b.offset + b.size
+        and b.offset < a.offset + a.size
     ]
 
 
@@ -67,7 +73,13 @@ def test_a_net_whose_arrays_share_memory_computes_the_same_numbers(name):
     batch, shape = SMALL[name]
     made = {
         memory: Net(
-            load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, seed=3, memory=memory
+            load_net(name),
+            "TRAIN",
+            ops=get_backend("numpy"),
+            batch=batch,
+            input_shape=shape,
+            seed=3,
+            memory=memory,
         )
         for memory in ("kept", "reused")
     }
@@ -77,17 +89,33 @@ def test_a_net_whose_arrays_share_memory_computes_the_same_numbers(name):
 @pytest.mark.parametrize("name", SMALL)
 def test_no_two_arrays_that_live_together_share_a_byte_and_sharing_saves_memory(name):
     batch, shape = SMALL[name]
-    net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, memory="reused")
+    net = Net(
+        load_net(name),
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=batch,
+        input_shape=shape,
+        memory="reused",
+    )
     plan = net.memory_plan
     assert overlaps(plan) == []
     assert plan.size < 0.9 * plan.unshared
 
 
-@pytest.mark.few("[nin]", "[resnet20]", "[cifar10_quick]", "[lenet]", "[cifar10_full]", "[googlenet]")
+@pytest.mark.few(
+    "[nin]", "[resnet20]", "[cifar10_quick]", "[lenet]", "[cifar10_full]", "[googlenet]"
+)
 @pytest.mark.parametrize("name", SMALL)
 def test_every_large_array_that_a_layer_keeps_is_in_the_plan(name):
     batch, shape = SMALL[name]
-    net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, memory="reused")
+    net = Net(
+        load_net(name),
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=batch,
+        input_shape=shape,
+        memory="reused",
+    )
     one_pass(net, 0)
     planned = {(region.node, region.key) for region in net.memory_plan.regions}
     for node in net.nodes:
@@ -96,7 +124,14 @@ def test_every_large_array_that_a_layer_keeps_is_in_the_plan(name):
 
 
 def test_a_blob_whose_memory_is_reused_is_refused_by_name():
-    net = Net(load_net("lenet"), "TRAIN", ops=get_backend("numpy"), batch=2, input_shape=(1, 28, 28), memory="reused")
+    net = Net(
+        load_net("lenet"),
+        "TRAIN",
+        ops=get_backend("numpy"),
+        batch=2,
+        input_shape=(1, 28, 28),
+        memory="reused",
+    )
     one_pass(net, 0)
     assert net.blob("loss") > 0
     with pytest.raises(NetError, match="blob 'conv1': its memory is reused"):
@@ -105,7 +140,14 @@ def test_a_blob_whose_memory_is_reused_is_refused_by_name():
 
 def test_a_pass_over_fewer_rows_is_planned_anew():
     made = [
-        Net(load_net("lenet"), "TRAIN", ops=get_backend("numpy"), batch=6, input_shape=(1, 28, 28), memory=memory)
+        Net(
+            load_net("lenet"),
+            "TRAIN",
+            ops=get_backend("numpy"),
+            batch=6,
+            input_shape=(1, 28, 28),
+            memory=memory,
+        )
         for memory in ("kept", "reused")
     ]
     for rows in ((0, 6), (2, 5), (0, 6)):
@@ -114,7 +156,9 @@ def test_a_pass_over_fewer_rows_is_planned_anew():
             net.begin(0, rows)
             rng = np.random.default_rng(0)
             for name, shape in net.input_shapes.items():
-                net.feed(name, rng.random(shape, np.float32) if len(shape) == 4 else np.zeros(shape))
+                net.feed(
+                    name, rng.random(shape, np.float32) if len(shape) == 4 else np.zeros(shape)
+                )
             for stage in net.stages:
                 if stage.layer is not None:
                     net.load(stage.layer, net.initial_blobs()[stage.layer])
@@ -140,23 +184,32 @@ KINDS = {
 
 @st.composite
 def graphs(draw: st.DrawFn) -> str:
-    """A net of up to twelve layers: chains, branches that join by Concat or Eltwise, layers in place."""
-    layers, blobs = [], [("data", 3)]
+    """A net of up to twelve layers: chains, branches that join by Concat or Eltwise, layers in
+    place."""
+    layers = []
+    blobs = [("data", 3)]
     for name, shape in (("data", (2, 3, 5, 5)), ("label", (2,))):
         sizes = " ".join(f"dim: {size}" for size in shape)
-        layers.append(f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {sizes} }} }} }}')
+        layers.append(
+            f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ '
+            f"shape {{ {sizes} }} }} }}"
+        )
 
     def add(body: str, bottoms: list[str], top: str) -> None:
         named = " ".join(f'bottom: "{name}"' for name in bottoms)
         layers.append(f'layer {{ name: "l{len(layers)}" {body} {named} top: "{top}" }}')
 
     for at in range(draw(st.integers(2, 12))):
-        kind = draw(st.sampled_from([*KINDS, "concat", "sum", "max", "joined", "in place", "in place"]))
+        kind = draw(
+            st.sampled_from([*KINDS, "concat", "sum", "max", "joined", "in place", "in place"])
+        )
         source, channels = draw(st.sampled_from(blobs[-3:]))
         top = f"b{at}"
         if kind == "in place":
             if source != "data":
-                add(draw(st.sampled_from([KINDS["relu"], KINDS["drop"]])).format(), [source], source)
+                add(
+                    draw(st.sampled_from([KINDS["relu"], KINDS["drop"]])).format(), [source], source
+                )
             continue
         if kind == "concat":
             other, more = draw(st.sampled_from(blobs[-3:]))
@@ -177,7 +230,10 @@ def graphs(draw: st.DrawFn) -> str:
         blobs.append((top, channels))
     for at, (name, _) in enumerate(blobs[1:][-2:]):
         add(
-            'type: "InnerProduct" inner_product_param { num_output: 3 weight_filler { type: "xavier" } }',
+            (
+                'type: "InnerProduct" inner_product_param { num_output: 3 weight_filler { type: '
+                '"xavier" } }'
+            ),
             [name],
             f"f{at}",
         )
@@ -189,16 +245,25 @@ def graphs(draw: st.DrawFn) -> str:
 @settings(max_examples=60, deadline=None)
 def test_any_net_computes_the_same_numbers_with_shared_memory(tmp_path_factory, text):
     spec = spec_of(tmp_path_factory.mktemp("net"), text)
-    made = [Net(spec, "TRAIN", ops=get_backend("numpy"), batch=2, memory=memory) for memory in ("kept", "reused")]
+    made = [
+        Net(spec, "TRAIN", ops=get_backend("numpy"), batch=2, memory=memory)
+        for memory in ("kept", "reused")
+    ]
     check_same(*made)
     assert overlaps(made[1].memory_plan) == []
 
 
 def test_vgg_16_at_128_images_takes_less_than_20_gb_of_a_gpu() -> None:
     net = Net(
-        load_net("vgg16"), "TRAIN", ops=get_backend("cupy plan"), batch=128, input_shape=(3, 256, 256), memory="reused"
+        load_net("vgg16"),
+        "TRAIN",
+        ops=get_backend("cupy plan"),
+        batch=128,
+        input_shape=(3, 256, 256),
+        memory="reused",
     )
     parameters = sum(math.prod(p.shape) for params in net.params.values() for p in params)
     beside = 3 * 4 * parameters  # parameters, gradients, momentum
-    assert net.scratch <= 1e9  # of windows there are never more than fit into a limit, whatever the batch
+    # of windows there are never more than fit into a limit, whatever the batch
+    assert net.scratch <= 1e9
     assert net.memory_plan.size + net.scratch + beside < 20e9

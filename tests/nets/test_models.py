@@ -1,4 +1,5 @@
-"""Every published net gets its shapes, every published solver is read or refused for a right reason."""
+"""Every published net gets its shapes, every published solver is read or refused for a right
+reason."""
 
 import math
 
@@ -11,18 +12,35 @@ from ops import get_backend
 from tests.nets.support import MODELS, backward, needs_shared
 
 pytestmark = needs_shared
-NETS = sorted(str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" not in file.name)
-SOLVERS = sorted(str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" in file.name)
+NETS = sorted(
+    str(file.relative_to(MODELS))
+    for file in MODELS.rglob("*.prototxt")
+    if "solver" not in file.name
+)
+SOLVERS = sorted(
+    str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" in file.name
+)
 
-# Learned numbers: the papers' and Caffe's. Flickr style: CaffeNet with 20 classes; siamese: LeNet with 2 more outputs.
+# Learned numbers: the papers' and Caffe's. Flickr style: CaffeNet with 20 classes; siamese: LeNet
+# with 2 more outputs.
 COUNTS = {
-    "bvlc_alexnet": 60_965_224, "bvlc_reference_caffenet": 60_965_224, "feature_extraction": 60_965_224,
-    "vgg16": 138_357_544, "lenet/lenet": 431_080, "cifar10_quick": 145_578, "cifar10_full": 89_578,
-    "finetune_flickr_style": 60_965_224 - 4097 * (1000 - 20), "mnist_siamese": 431_080 + 2 * 10 + 2,
-    "squeezenet_v1.0": 1_248_424, "nin_imagenet": 7_595_176, "bvlc_googlenet/deploy": 6_998_552,
-    "bvlc_googlenet/train_val": 13_378_280, "mobilenet_v1": 4_231_976, "vgg_cnn_s": 102_908_520,
+    "bvlc_alexnet": 60_965_224,
+    "bvlc_reference_caffenet": 60_965_224,
+    "feature_extraction": 60_965_224,
+    "vgg16": 138_357_544,
+    "lenet/lenet": 431_080,
+    "cifar10_quick": 145_578,
+    "cifar10_full": 89_578,
+    "finetune_flickr_style": 60_965_224 - 4097 * (1000 - 20),
+    "mnist_siamese": 431_080 + 2 * 10 + 2,
+    "squeezenet_v1.0": 1_248_424,
+    "nin_imagenet": 7_595_176,
+    "bvlc_googlenet/deploy": 6_998_552,
+    "bvlc_googlenet/train_val": 13_378_280,
+    "mobilenet_v1": 4_231_976,
+    "vgg_cnn_s": 102_908_520,
     "net_surgery/bvlc_caffenet_full_conv": 60_965_224,
-}  # fmt: skip
+}
 
 
 SHAPES = {
@@ -37,14 +55,23 @@ def shape_of(name):
 
 def net_of(name, phase, **options):
     stages = ("test-on-train",) if "autoencoder" in name else ()
-    return Net(load_net(MODELS / name), phase, ops=get_backend(), input_shape=shape_of(name), stages=stages, **options)
+    return Net(
+        load_net(MODELS / name),
+        phase,
+        ops=get_backend(),
+        input_shape=shape_of(name),
+        stages=stages,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
 @pytest.mark.parametrize("name", NETS)
 def test_every_published_net_gets_its_shapes(name, phase):
     net = net_of(name, phase, batch=2)
-    count = sum(math.prod(p.shape) for params in net.params.values() for p in params if p.keep is None)
+    count = sum(
+        math.prod(p.shape) for params in net.params.values() for p in params if p.keep is None
+    )
     expected = next((value for key, value in COUNTS.items() if key in name), None)
     if expected is not None:
         assert count == expected
@@ -67,15 +94,20 @@ def test_every_published_solver_is_read_with_its_nets(name):
     assert solver.rate(0) > 0
     assert len(solver.test_iters) == 1 + several
     if "auto_solver" not in name:  # its nets are made by a script and were never published
-        layers = [len(solver.load_net(test).for_phase("TEST" if several else "TRAIN").layers) for test in (None, 0)]
+        layers = [
+            len(solver.load_net(test).for_phase("TEST" if several else "TRAIN").layers)
+            for test in (None, 0)
+        ]
         assert min(layers) > 3
 
 
 DIFFERENTIATED = [
-    "resnet20_cifar10/trainval.prototxt", "cifar10_full/cifar10_full_train_test.prototxt",
-    "mnist_siamese/mnist_siamese_train_test.prototxt", "mnist_autoencoder/mnist_autoencoder.prototxt",
+    "resnet20_cifar10/trainval.prototxt",
+    "cifar10_full/cifar10_full_train_test.prototxt",
+    "mnist_siamese/mnist_siamese_train_test.prototxt",
+    "mnist_autoencoder/mnist_autoencoder.prototxt",
     "hdf5_classification/nonlinear_train_val.prototxt",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)
@@ -91,10 +123,15 @@ def test_the_gradient_of_a_published_net_is_that_of_its_loss(name):
     net.run(inputs, blobs)
     grads = backward(net)
     for layer in (next(iter(blobs)), list(blobs)[len(blobs) // 2]):
-        direction, step = random.standard_normal(blobs[layer][0].shape), 1e-7  # small: ReLUs of deep nets must not flip
+        # small: ReLUs of deep nets must not flip
+        direction = random.standard_normal(blobs[layer][0].shape)
+        step = 1e-7
         direction *= net.params[layer][0].keep is None
         ends = [
-            net.run(inputs, blobs | {layer: (blobs[layer][0] + sign * step * direction, *blobs[layer][1:])})["loss"]
+            net.run(
+                inputs,
+                blobs | {layer: (blobs[layer][0] + sign * step * direction, *blobs[layer][1:])},
+            )["loss"]
             for sign in (1, -1)
         ]
         learned = float((grads[layer][0] * direction).sum())

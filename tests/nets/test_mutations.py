@@ -1,4 +1,5 @@
-"""A damaged file of any format is read or refused in words: no crash, no hang, no memory without end."""
+"""A damaged file of any format is read or refused in words: no crash, no hang, no memory without
+end."""
 
 import gzip
 import os
@@ -27,7 +28,10 @@ pillow = pytest.importorskip("PIL.Image")
 def prepare(directory, kind):
     rng = np.random.default_rng(0)
     image = rng.integers(0, 256, (3, 12, 10), dtype=np.uint8)
-    weights = {"conv": (rng.random((4, 3, 3, 3), np.float32), rng.random(4, np.float32)), "ip": (rng.random((2, 9)),)}
+    weights = {
+        "conv": (rng.random((4, 3, 3, 3), np.float32), rng.random(4, np.float32)),
+        "ip": (rng.random((2, 9)),),
+    }
     state = SolverState(7, tuple(weights["conv"]), "net.caffemodel", 1)
     make = {
         "net.prototxt": lambda p: p.write_text((ZOO / "lenet.prototxt").read_text()),
@@ -49,7 +53,9 @@ def prepare(directory, kind):
         path.write_bytes((directory / "db" / "data.mdb").read_bytes())
     elif kind == "data.h5":
         with h5py.File(path, "w") as file:
-            file.create_dataset("data", data=rng.random((20, 3, 4, 4)), chunks=True, compression="gzip")
+            file.create_dataset(
+                "data", data=rng.random((20, 3, 4, 4)), chunks=True, compression="gzip"
+            )
             file.create_dataset("label", data=np.arange(20))
     elif kind == "images.idx":
         write_idx(path, image)

@@ -1,4 +1,5 @@
-"""Fillers draw from the distributions Caffe names, the same numbers for the same (seed, layer, index)."""
+"""Fillers draw from the distributions Caffe names, the same numbers for the same (seed, layer,
+index)."""
 
 import math
 
@@ -13,14 +14,17 @@ NORM = caffe.FillerParameter
 
 
 def fill(kind, shape=SHAPE, seed=0, layer="conv", index=0, **options):
-    return ParamSpec(layer, index, "weight", shape, caffe.FillerParameter(type=kind, **options)).initial(
-        seed, np.float64
-    )
+    return ParamSpec(
+        layer, index, "weight", shape, caffe.FillerParameter(type=kind, **options)
+    ).initial(seed, np.float64)
 
 
-@pytest.mark.parametrize(("norm", "fan"), [(NORM.FAN_IN, 500), (NORM.FAN_OUT, 1250), (NORM.AVERAGE, 875)])
+@pytest.mark.parametrize(
+    ("norm", "fan"), [(NORM.FAN_IN, 500), (NORM.FAN_OUT, 1250), (NORM.AVERAGE, 875)]
+)
 def test_xavier_and_msra_scale_by_the_chosen_fan(norm, fan):
-    xavier, msra = fill("xavier", variance_norm=norm), fill("msra", variance_norm=norm)
+    xavier = fill("xavier", variance_norm=norm)
+    msra = fill("msra", variance_norm=norm)
     assert np.abs(xavier).max() == pytest.approx(math.sqrt(3 / fan), rel=1e-3)
     assert xavier.std() == pytest.approx(math.sqrt(1 / fan), rel=0.02)
     assert msra.std() == pytest.approx(math.sqrt(2 / fan), rel=0.02)

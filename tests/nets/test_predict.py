@@ -1,4 +1,5 @@
-"""A trained net in use: what a checkpoint says of itself, what is done to images, what is said of them."""
+"""A trained net in use: what a checkpoint says of itself, what is done to images, what is said of
+them."""
 
 import base64
 import json
@@ -42,7 +43,9 @@ def deployment() -> Deployment:
 
 
 def saved(path, weights, said: Deployment):
-    arrays = {f"{layer}.{at}": blob for layer, blobs in weights.items() for at, blob in enumerate(blobs)}
+    arrays = {
+        f"{layer}.{at}": blob for layer, blobs in weights.items() for at, blob in enumerate(blobs)
+    }
     checkpoint.save(path, arrays, {"net": "x", KEY: said.to_text()})
     return path
 
@@ -69,16 +72,24 @@ def test_the_scores_are_the_softmax_of_what_the_loss_reads_for_any_number_of_ima
 def test_a_net_in_use_has_only_what_its_last_loss_depends_on(tmp_path):
     spec = spec_of(tmp_path, TWICE).for_phase("TEST")
     said = Deployment.of(
-        spec, Seen((3, 8, 9), "bgr", (), {"data": (3, 6, 6), "label": ()}), Transform.of_net(spec, "TEST")
+        spec,
+        Seen((3, 8, 9), "bgr", (), {"data": (3, 6, 6), "label": ()}),
+        Transform.of_net(spec, "TEST"),
     )
-    assert [layer.proto.name for layer in said.net.layers] == ["data", "conv", "relu", "main", "prob"]
+    assert [layer.proto.name for layer in said.net.layers] == [
+        "data",
+        "conv",
+        "relu",
+        "main",
+        "prob",
+    ]
     assert scored(spec).scores == "main"
     assert said.output == "prob"
 
 
 def test_an_image_of_any_size_is_resized_cropped_and_made_what_training_saw(tmp_path):
-    """Every step once more: Pillow's pixels, blue first, bilinear between pixel centres, the middle, minus the mean,
-    times the scale."""
+    """Every step once more: Pillow's pixels, blue first, bilinear between pixel centres, the
+    middle, minus the mean, times the scale."""
     spec = spec_of(tmp_path, TWICE).for_phase("TEST")
     seen = Seen((3, 8, 9), "bgr", ("a", "b", "c"), {"data": (3, 6, 6), "label": ()})
     said = Deployment.of(spec, seen, Transform.of_net(spec, "TEST"))
@@ -95,7 +106,8 @@ def test_an_image_of_any_size_is_resized_cropped_and_made_what_training_saw(tmp_
         return low, np.minimum(low + 1, old - 1), place - low
 
     (t, b, down), (left, right, across) = at(8, 11), at(9, 17)
-    down, across = down[:, None, None], across[None, :, None]
+    down = down[:, None, None]
+    across = across[None, :, None]
     rows = bgr[t] * (1 - down) + bgr[b] * down
     small = np.rint(rows[:, left] * (1 - across) + rows[:, right] * across)
     ready = (small[1:7, 1:7] - (3, 5, 7)) * 0.5
@@ -107,7 +119,9 @@ def test_an_image_of_any_size_is_resized_cropped_and_made_what_training_saw(tmp_
     assert [each.number for each in found.classes] == list(np.argsort(-expected))
 
 
-@pytest.mark.parametrize(("order", "planes"), [("rgb", slice(None)), ("bgr", slice(None, None, -1))])
+@pytest.mark.parametrize(
+    ("order", "planes"), [("rgb", slice(None)), ("bgr", slice(None, None, -1))]
+)
 def test_planes_come_in_the_order_that_training_saw(tmp_path, order, planes):
     from nets.predict import files
 
@@ -147,9 +161,16 @@ def test_folders_are_searched_and_what_cannot_be_read_is_named_between_the_other
 
 def test_what_a_checkpoint_says_of_its_use_is_read_as_it_was_written():
     mean = np.random.default_rng(1).random((1, 28, 28)).astype("f4")
-    said = replace(deployment(), transform=Transform(0.5, (), 20, mean_image=mean), classes=("nought", "ünö"))
+    said = replace(
+        deployment(), transform=Transform(0.5, (), 20, mean_image=mean), classes=("nought", "ünö")
+    )
     found = Deployment.from_text(said.to_text(), "x.safetensors")
-    assert (found.output, found.shape, found.order, found.classes) == ("prob", (1, 28, 28), "gray", ("nought", "ünö"))
+    assert (found.output, found.shape, found.order, found.classes) == (
+        "prob",
+        (1, 28, 28),
+        "gray",
+        ("nought", "ünö"),
+    )
     assert (found.transform.scale, found.transform.crop) == (0.5, 20)
     assert (found.transform.mean_image == mean).all()
     assert found.to_text() == said.to_text()
@@ -161,8 +182,8 @@ def test_what_a_checkpoint_says_of_its_use_is_read_as_it_was_written():
         (lambda said: "no json", "x.st: 'deployment': not a JSON object"),
         (lambda said: "[1]", "x.st: 'deployment': not a JSON object"),
         (lambda said: "[" * 100_000, "x.st: 'deployment': not a JSON object"),
-        (lambda said: json.dumps({**said, "version": 9}), "x.st: 'deployment': found version 9, expected 1"),
-        (lambda said: json.dumps({**said, "order": "cmyk"}), "x.st: 'deployment': damaged: ValueError: order"),
+        (lambda said: json.dumps({**said, "version": 9}), ("x.st: 'deployment': found version " "9, expected 1")),
+        (lambda said: json.dumps({**said, "order": "cmyk"}), ("x.st: 'deployment': damaged: " "ValueError: order")),
         (lambda said: json.dumps({key: said[key] for key in said if key != "net"}), "damaged: KeyError: 'net'"),
         (lambda said: json.dumps({**said, "net": "layer {"}), "the net in x.st:1"),
         (lambda said: json.dumps({**said, "transform": {"scale": "much"}}), "damaged: "),
@@ -179,15 +200,24 @@ def test_weights_that_say_nothing_of_their_net_say_what_to_give(tmp_path):
     weights = some_values(lenet("TEST", batch=1))
     for name in ("w.safetensors", "w.caffemodel"):
         write_weights(tmp_path / name, weights, load_net("lenet").for_phase("TEST"))
-        with pytest.raises(NetError, match=rf"^{name}: it does not say which net it is of: give the net \(--net"):
+        with pytest.raises(
+            NetError,
+            match=(rf"^{name}: it does not say which net it is of: " rf"give the net \(--net"),
+        ):
             Predictor.load(tmp_path / name)
-    with pytest.raises(NetError, match="how large the images are that it reads: give --size HEIGHTxWIDTH"):
+    with pytest.raises(
+        NetError, match=("how large the images are that it reads: give --size HEIGHTxWIDTH")
+    ):
         Predictor.load(tmp_path / "w.caffemodel", Given(net=load_net("lenet")))
-    found = Predictor.load(tmp_path / "w.caffemodel", Given(net=load_net("lenet"), size=(28, 28), classes=DIGITS))
+    found = Predictor.load(
+        tmp_path / "w.caffemodel", Given(net=load_net("lenet"), size=(28, 28), classes=DIGITS)
+    )
     said = Predictor.load(saved(tmp_path / "s.safetensors", weights, deployment()))
     images, _ = images_and_labels(3)
     assert (found.scores(images) == said.scores(images)).all()
-    assert found.deployment.order == "gray", "the first layer's weights say how many channels there are"
+    assert found.deployment.order == "gray", (
+        "the first layer's weights say how many channels there are"
+    )
     assert found.classes == DIGITS
 
 
@@ -199,14 +229,18 @@ def test_what_is_given_counts_instead_of_what_a_checkpoint_says(tmp_path):
     changed = Predictor.load(path, Given(scale=2 / 256, mean=(0.25,), classes=("x",)))
     assert np.abs(changed.scores(images) - plain.scores(2 * (images - 0.25))).max() < 1e-6
     assert changed.classes == ("x",)
-    with pytest.raises(NetError, match="order: found 'rgb', but the net reads images of 1 channels"):
+    with pytest.raises(
+        NetError, match=("order: found 'rgb', but the net reads images of 1 channels")
+    ):
         Predictor.load(path, Given(order="rgb"))
     with pytest.raises(NetError, match="mean_value: found 3, expected 1"):
         Predictor.load(path, Given(mean=(1.0, 2.0, 3.0)))
 
 
 def test_a_net_for_deployment_says_by_itself_how_large_images_are(tmp_path):
-    text = 'input: "data" input_shape { dim: 10 dim: 3 dim: 6 dim: 6 }' + TWICE[TWICE.index('layer { name: "conv"') :]
+    text = ('input: "data" input_shape { dim: 10 dim: 3 dim: 6 dim: 6 }') + TWICE[
+        TWICE.index('layer { name: "conv"') :
+    ]
     text = (
         text[: text.index('layer { name: "side"')]
         + """
@@ -222,7 +256,9 @@ def test_a_net_for_deployment_says_by_itself_how_large_images_are(tmp_path):
     assert cropped.deployment.shape == (3, 256, 256), "as Caffe's classify"
     for given in (Given(net=spec, size=(8, 9)), Given(net=spec, mean=np.zeros((3, 8, 9), "f4"))):
         larger = Predictor.load(tmp_path / "w.caffemodel", given).deployment
-        assert (larger.shape, larger.transform.crop) == ((3, 8, 9), 6), "what is larger than the input is cropped"
+        assert (larger.shape, larger.transform.crop) == ((3, 8, 9), 6), (
+            "what is larger than the input is cropped"
+        )
 
 
 def test_a_net_that_reads_no_images_classifies_none(tmp_path):
@@ -235,7 +271,8 @@ def test_a_net_that_reads_no_images_classifies_none(tmp_path):
 
 def test_top_k_and_confusion_are_counted_as_one_by_one():
     random = np.random.default_rng(1)
-    scores, labels = random.random((200, 6)), random.integers(-1, 7, 200)
+    scores = random.random((200, 6))
+    labels = random.integers(-1, 7, 200)
     tally = Tally(6, top=2)
     for part in (slice(0, 90), slice(90, 200)):
         tally.add(scores[part], labels[part])
@@ -244,10 +281,12 @@ def test_top_k_and_confusion_are_counted_as_one_by_one():
     assert tally.hits == sum(label in np.argsort(-row)[:2] for row, label in known)
     for label in range(6):
         for taken in range(6):
-            assert tally.confusion[label, taken] == sum(a == label and row.argmax() == taken for row, a in known)
+            assert tally.confusion[label, taken] == sum(
+                a == label and row.argmax() == taken for row, a in known
+            )
     assert tally.accuracy == pytest.approx(np.mean([row.argmax() == label for row, label in known]))
     worst = tally.worst(3)
-    assert [images for *_, images in worst] == sorted((tally.confusion - np.diag(np.diag(tally.confusion))).ravel())[
-        :-4:-1
-    ]
+    assert [images for *_, images in worst] == sorted(
+        (tally.confusion - np.diag(np.diag(tally.confusion))).ravel()
+    )[:-4:-1]
     assert all(tally.confusion[a, b] == images and a != b for a, b, images in worst)

@@ -1,4 +1,5 @@
-"""A share asked for early is read in the background, bounded, and its errors reach whoever fetches it."""
+"""A share asked for early is read in the background, bounded, and its errors reach whoever fetches
+it."""
 
 import threading
 
@@ -14,7 +15,8 @@ class Slow(MemorySource):
 
     def __init__(self):
         super().__init__("slow", np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1), np.arange(40))
-        self.let, self.threads = threading.Event(), []
+        self.let = threading.Event()
+        self.threads = []
 
     def read(self, indices):
         assert self.let.wait(20)
@@ -85,7 +87,8 @@ def test_closing_ends_the_thread_and_every_wait(slow):
         except DataError as error:
             failed.append(str(error))
 
-    waiter, closer = threading.Thread(target=fetch), threading.Thread(target=ahead.close)
+    waiter = threading.Thread(target=fetch)
+    closer = threading.Thread(target=ahead.close)
     waiter.start()
     while "held=1" not in repr(ahead):
         waiter.join(0.001)

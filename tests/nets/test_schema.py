@@ -24,7 +24,10 @@ def normalised(message: Message) -> Message:
     for field, value in message.ListFields():
         if field.name == "json_name":
             message.ClearField("json_name")
-        elif field.name == "default_value" and message.type == descriptor_pb2.FieldDescriptorProto.TYPE_FLOAT:
+        elif (
+            field.name == "default_value"
+            and message.type == descriptor_pb2.FieldDescriptorProto.TYPE_FLOAT
+        ):
             message.default_value = str(np.float32(value))
         elif field.message_type is not None:
             for item in value if field.is_repeated else [value]:

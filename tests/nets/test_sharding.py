@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nets import NetError, NetSpec, ParamSpec, load_net
-from nets.graph.emulated import EmulatedNet
+from nets.graph.emulated_net import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Run
 from nets.sharding.division import ShardedNet
@@ -52,14 +52,23 @@ layer { name: "prelu7" type: "PReLU" bottom: "bn7" top: "fc7b" }
 """,
     )
     .replace('bottom: "fc7" top: "fc7" dropout_param', 'bottom: "fc7b" top: "fc7b" dropout_param')
-    .replace('name: "fc8" type: "InnerProduct" bottom: "fc7"', 'name: "fc8" type: "InnerProduct" bottom: "fc7b"')
+    .replace(
+        ('name: "fc8" type: "InnerProduct" bottom: "fc7"'),
+        'name: "fc8" type: "InnerProduct" bottom: "fc7b"',
+    )
 )
 Span = tuple[int, int]
 
 
 def options(spec: NetSpec, **more: Any) -> dict[str, Any]:
     shapes = {"LeNet": (1, 28, 28), "CIFAR10_full": (3, 32, 32)}
-    return {"batch": ROWS, "input_shape": shapes.get(spec.name), "seed": 3, "ops": get_backend("numpy"), **more}
+    return {
+        "batch": ROWS,
+        "input_shape": shapes.get(spec.name),
+        "seed": 3,
+        "ops": get_backend("numpy"),
+        **more,
+    }
 
 
 def net_of(name: str, tmp_path: Path) -> NetSpec:
@@ -67,16 +76,24 @@ def net_of(name: str, tmp_path: Path) -> NetSpec:
     return spec_of(tmp_path, texts[name]) if name in texts else load_net(name)
 
 
-def whole_pass(net: Net, given: dict[str, np.ndarray], step: int = 5) -> tuple[dict[str, float], dict[str, Any]]:
+def whole_pass(
+    net: Net, given: dict[str, np.ndarray], step: int = 5
+) -> tuple[dict[str, float], dict[str, Any]]:
     scores = net.run(given, net.initial_blobs(), step=step)
     return scores, backward(net) if net.phase == "TRAIN" else {}
 
 
 def sharded_pass(
-    shards: list[ShardedNet], given: dict[str, np.ndarray], spans: tuple[Span, ...] = ((0, ROWS),), step: int = 5
+    shards: list[ShardedNet],
+    given: dict[str, np.ndarray],
+    spans: tuple[Span, ...] = ((0, ROWS),),
+    step: int = 5,
 ) -> list[dict[str, Any]]:
     """One pass of all shards, every exchange done by hand; the parameters' gradients of each."""
-    taken = {name: np.concatenate([array[low:high] for low, high in spans]) for name, array in given.items()}
+    taken = {
+        name: np.concatenate([array[low:high] for low, high in spans])
+        for name, array in given.items()
+    }
     for shard in shards:
         shard.begin(step, *spans)
         for name, array in taken.items():
@@ -108,18 +125,23 @@ def crossing(spec: NetSpec, phase: str, dtype: Any) -> tuple[Net, dict[str, np.n
     fc = Net(spec, phase, part="fc", **options(spec, dtype=dtype))
     rng = np.random.default_rng(0)
     given = {
-        name: rng.integers(0, 7, shape).astype(dtype) if name == "label" else rng.standard_normal(shape).astype(dtype)
+        name: rng.integers(0, 7, shape).astype(dtype)
+        if name == "label"
+        else rng.standard_normal(shape).astype(dtype)
         for name, shape in fc.input_shapes.items()
     }
     return fc, given
 
 
 def shards_of(spec: NetSpec, phase: str, of: int, **more: Any) -> list[ShardedNet]:
-    return [ShardedNet(spec, phase, rank=rank, of=of, **options(spec, **more)) for rank in range(of)]
+    return [
+        ShardedNet(spec, phase, rank=rank, of=of, **options(spec, **more)) for rank in range(of)
+    ]
 
 
 def close(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-12) -> bool:
-    scale = max(np.abs(b).max(), 1e-4)  # a bias before BatchNorm has the gradient 0, but for rounding
+    # a bias before BatchNorm has the gradient 0, but for rounding
+    scale = max(np.abs(b).max(), 1e-4)
     return a.shape == b.shape and bool(np.abs(a - b).max() <= tolerance * scale)
 
 
@@ -168,7 +190,9 @@ def test_what_does_not_learn_gets_no_gradient_and_the_rest_is_as_ever(tmp_path: 
 
 @pytest.mark.parametrize("of", [1, 3])
 @pytest.mark.parametrize("name", ["lenet", "small"])
-def test_in_a_test_every_shard_knows_the_scores_of_the_whole_net(tmp_path: Path, name: str, of: int) -> None:
+def test_in_a_test_every_shard_knows_the_scores_of_the_whole_net(
+    tmp_path: Path, name: str, of: int
+) -> None:
     spec = net_of(name, tmp_path)
     fc, given = crossing(spec, "TEST", np.float64)
     scores, _ = whole_pass(fc, given)
@@ -191,17 +215,27 @@ def test_the_gradients_of_parts_of_the_batch_add_up_whatever_rows_they_are_made_
     for layer, arrays in expected.items():
         for at, array in enumerate(arrays):
             for shard, one, two in zip(shards, first, second, strict=True):
-                assert close(one[layer][at] + two[layer][at], shard.part_of(layer, at, array)), (layer, at)
+                assert close(one[layer][at] + two[layer][at], shard.part_of(layer, at, array)), (
+                    layer,
+                    at,
+                )
 
 
 def test_random_numbers_belong_to_their_rows_in_whatever_ranges_these_are_taken() -> None:
     whole = Run("TRAIN", 1, 3, 0, 20, 20).uniforms("dropout", "drop", (20, 7))
-    for spans in [((0, 20),), ((3, 9),), ((1, 2), (4, 5), (19, 20)), ((0, 10), (10, 20)), ((2, 3), (3, 17))]:
+    for spans in [
+        ((0, 20),),
+        ((3, 9),),
+        ((1, 2), (4, 5), (19, 20)),
+        ((0, 10), (10, 20)),
+        ((2, 3), (3, 17)),
+    ]:
         rows = np.concatenate([np.arange(low, high) for low, high in spans])
         run = Run("TRAIN", 1, 3, spans[0][0], spans[-1][1], 20, spans)
         assert (run.rows, run.share) == (len(rows), len(rows) / 20)
         assert np.array_equal(run.uniforms("dropout", "drop", (len(rows), 7)), whole[rows])
-        two = run.uniforms("dropout", "drop", (2 * len(rows), 3))  # an axis folded into the rows: two to a row
+        # an axis folded into the rows: two to a row
+        two = run.uniforms("dropout", "drop", (2 * len(rows), 3))
         all_two = Run("TRAIN", 1, 3, 0, 20, 20).uniforms("dropout", "drop", (40, 3))
         assert np.array_equal(two.reshape(-1, 6), all_two.reshape(-1, 6)[rows])
 
@@ -216,16 +250,21 @@ def test_the_shards_start_from_the_numbers_of_the_whole_net(tmp_path: Path, of: 
             axis = 1 if (layer, at) == ("fc7", 0) else 0  # stored (D, O): transpose
             pieces = [shard.initial_blobs()[layer][at] for shard in shards]
             assert np.array_equal(np.concatenate(pieces, axis=axis), array)
-            assert [piece.shape for piece in pieces] == [shard.params[layer][at].shape for shard in shards]
+            assert [piece.shape for piece in pieces] == [
+                shard.params[layer][at].shape for shard in shards
+            ]
 
 
-def test_shards_of_emulated_nets_draw_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_of_emulated_nets_draw_no_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CaffeNet's would take seconds, and hundreds of megabytes."""
     spec = spec_of(tmp_path, SMALL_CAFFENET)
     real = [shard.initial_blobs() for shard in shards_of(spec, "TRAIN", 2)]
     monkeypatch.setattr(ParamSpec, "initial", lambda *_: pytest.fail("drew numbers"))
     emulated = [
-        shard.initial_blobs() for shard in shards_of(spec, "TRAIN", 2, ops=get_backend("emulated"), kind=EmulatedNet)
+        shard.initial_blobs()
+        for shard in shards_of(spec, "TRAIN", 2, ops=get_backend("emulated"), kind=EmulatedNet)
     ]
     assert [shapes_of(blobs) for blobs in emulated] == [shapes_of(blobs) for blobs in real]
 
@@ -250,7 +289,11 @@ def test_shards_cut_their_units_where_one_server_does(total: int) -> None:
     assert (whole[0].start, whole[-1].stop) == (0, total)
     assert all(part.start < part.stop for part in whole)
     for of in (of for of in (1, 2, 4, 8) if of <= total):
-        found = [(units(rank, of, total)[0], part) for rank in range(of) for part in unit_parts(total, 8, rank, of)]
+        found = [
+            (units(rank, of, total)[0], part)
+            for rank in range(of)
+            for part in unit_parts(total, 8, rank, of)
+        ]
         assert [slice(low + part.start, low + part.stop) for low, part in found] == whole
 
 
@@ -263,23 +306,32 @@ def test_what_is_handed_to_others_is_not_written_to_by_the_next_pass(tmp_path: P
     handed = [shard.nets[0].blob("fc6"), *(part[0] for part in shard.parts(1)), shard.grad("conv5")]
     kept = [array.copy() for array in handed]
     sharded_pass(
-        shards, {name: 2 * array for name, array in given.items() if name != "label"} | {"label": given["label"]}
+        shards,
+        {name: 2 * array for name, array in given.items() if name != "label"}
+        | {"label": given["label"]},
     )
     assert all(np.array_equal(a, b) for a, b in zip(handed, kept, strict=True))
 
 
-def test_parts_of_gradients_are_handed_over_as_copies_of_arrays_that_the_next_pass_writes_to(tmp_path: Path) -> None:
+def test_parts_of_gradients_are_handed_over_as_copies_of_arrays_that_the_next_pass_writes_to(
+    tmp_path: Path,
+) -> None:
     spec = net_of("parameters", tmp_path)
     _, given = crossing(spec, "TRAIN", np.float32)
     shards = shards_of(spec, "TRAIN", 2)
     sharded_pass(shards, given)
     shard = shards[0]
-    out = {layer: tuple(np.empty(p.shape, np.float32) for p in params) for layer, params in shard.params.items()}
+    out = {
+        layer: tuple(np.empty(p.shape, np.float32) for p in params)
+        for layer, params in shard.params.items()
+    }
     shard.backward(2, out)
     assert shard.partial(2) == [("scale7", 0), ("scale7", 1), ("prelu7", 0)]
     for _, *others in shard.parts(2):
         for (layer, at), part in zip(shard.partial(2), others, strict=True):
-            assert np.array_equal(part, out[layer][at]) and not np.shares_memory(part, out[layer][at])
+            assert np.array_equal(part, out[layer][at]) and not np.shares_memory(
+                part, out[layer][at]
+            )
 
 
 HEAD = """
@@ -289,14 +341,18 @@ layer { name: "data" type: "Input" top: "data" top: "label" input_param { shape 
 
 def layer(kind: str, name: str, *bottoms: str, more: str = "") -> str:
     return (
-        f'layer {{ name: "{name}" type: "{kind}" top: "{name}" {" ".join(f"bottom: {b!r}" for b in bottoms)} {more} }}'
+        f'layer {{ name: "{name}" type: "{kind}" top: "{name}" '
+        f"{' '.join(f'bottom: {b!r}' for b in bottoms)} {more} }}"
     )
 
 
 def ip(name: str, bottom: str, shared: str = "") -> str:
     param = f"param {{ name: '{shared}' }}" if shared else ""
     return layer(
-        "InnerProduct", name, bottom, more=f"{param} inner_product_param {{ num_output: 5 weight_filler {{ }} }}"
+        "InnerProduct",
+        name,
+        bottom,
+        more=(f"{param} inner_product_param {{ num_output: 5 weight_filler {{ }} }}"),
     )
 
 
@@ -335,10 +391,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_it(tmp_path: Path, why: str) -> None:
+def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_it(
+    tmp_path: Path, why: str
+) -> None:
     layers, said = REFUSED[why]
     with pytest.raises(NetError) as caught:
-        ShardedNet(spec_of(tmp_path, "\n".join([HEAD, *layers])), "TRAIN", rank=0, of=2, ops=get_backend("numpy"))
+        ShardedNet(
+            spec_of(tmp_path, "\n".join([HEAD, *layers])),
+            "TRAIN",
+            rank=0,
+            of=2,
+            ops=get_backend("numpy"),
+        )
     assert any(said in problem for problem in caught.value.problems), caught.value.problems
 
 
@@ -348,20 +412,32 @@ def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_
 def test_nets_of_the_zoo_that_have_no_chain_say_so(name: str, said: str) -> None:
     shape = {"googlenet": (3, 224, 224), "nin": (3, 224, 224)}.get(name)
     with pytest.raises(NetError, match=said):
-        ShardedNet(load_net(name), "TRAIN", rank=0, of=2, ops=get_backend("numpy"), batch=2, input_shape=shape)
+        ShardedNet(
+            load_net(name),
+            "TRAIN",
+            rank=0,
+            of=2,
+            ops=get_backend("numpy"),
+            batch=2,
+            input_shape=shape,
+        )
 
 
 def test_more_servers_than_units_are_refused_with_the_layer(tmp_path: Path) -> None:
     said = r"layer 'fc8': key 'inner_product_param\.num_output': found 7, expected at least 8"
     with pytest.raises(NetError, match=said):
-        ShardedNet(spec_of(tmp_path, SMALL_CAFFENET), "TRAIN", rank=0, of=8, ops=get_backend("numpy"))
+        ShardedNet(
+            spec_of(tmp_path, SMALL_CAFFENET), "TRAIN", rank=0, of=8, ops=get_backend("numpy")
+        )
 
 
 @pytest.mark.parametrize("name", ["alexnet_owt", "caffenet", "vgg16", "cifar10_quick", "resnet20"])
 def test_the_chains_of_the_zoo_can_be_shared_out(name: str) -> None:
     spec = load_net(name)
     shape = (3, 32, 32) if name in ("cifar10_quick", "resnet20") else (3, 256, 256)
-    shard = ShardedNet(spec, "TRAIN", rank=1, of=3, ops=get_backend("numpy"), batch=2, input_shape=shape)
+    shard = ShardedNet(
+        spec, "TRAIN", rank=1, of=3, ops=get_backend("numpy"), batch=2, input_shape=shape
+    )
     whole = Net(spec, "TRAIN", part="fc", ops=get_backend("numpy"), batch=2, input_shape=shape)
     assert list(shard.params) == list(whole.params)
     assert repr(shard).endswith(f"{len(whole.params) + 1} links>")

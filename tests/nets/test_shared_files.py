@@ -1,7 +1,8 @@
-"""Parameters that layers share, in Caffe's files: what Caffe wrote is read, what is written Caffe reads.
+"""Parameters that layers share, in Caffe's files: what Caffe wrote is read, what is written Caffe
+reads.
 
-`caffes_files` and `Caffe` say in plain words what Net::ToProto, Net::ToHDF5, Net::CopyTrainedLayersFrom and
-CopyTrainedLayersFromHDF5 of BVLC's Caffe 1.0 do.
+`caffes_files` and `Caffe` say in plain words what Net::ToProto, Net::ToHDF5,
+Net::CopyTrainedLayersFrom and CopyTrainedLayersFromHDF5 of BVLC's Caffe 1.0 do.
 """
 
 import h5py
@@ -15,7 +16,12 @@ from nets.files.shared import lent
 from nets.files.weights import load_weights, match, read_weights, write_weights
 from nets.graph.graph import Net
 from nets.schema import caffe_pb2 as caffe
-from nets.tools.convert import blob_shapes, checkpoint_from_caffe, checkpoint_to_caffe, convert_weights
+from nets.tools.convert import (
+    blob_shapes,
+    checkpoint_from_caffe,
+    checkpoint_to_caffe,
+    convert_weights,
+)
 from ops import get_backend
 from tests.nets.support import MODELS, spec_of
 from tests.nets.test_sharing import SIAMESE
@@ -36,11 +42,14 @@ def net_of(tmp_path, name="siamese"):
 
 
 class Caffe:
-    """A net's blobs as Caffe has them: a list for each layer; shared ones are one array seen in two shapes."""
+    """A net's blobs as Caffe has them: a list for each layer; shared ones are one array seen in two
+    shapes."""
 
     def __init__(self, net, fill=True):
-        blobs, self.owners = net.initial_blobs(), lent(net.spec.layers)
-        self.blobs, rank = {}, {}
+        blobs = net.initial_blobs()
+        self.owners = lent(net.spec.layers)
+        self.blobs = {}
+        rank = {}
         for (layer, at), shape in blob_shapes(net).items():
             owner, place = self.owners.get((layer, at), (layer, at))
             if (layer, at) == (owner, place):
@@ -55,7 +64,9 @@ class Caffe:
     def to_proto(self, path):
         net = caffe.NetParameter(name="siamese")
         for name in self.layers:
-            net.layer.add(name=name).blobs.extend(from_array(array) for array in self.blobs.get(name, ()))
+            net.layer.add(name=name).blobs.extend(
+                from_array(array) for array in self.blobs.get(name, ())
+            )
         path.write_bytes(net.SerializeToString())
 
     def to_hdf5(self, path):
@@ -78,7 +89,8 @@ class Caffe:
     def read_hdf5(self, path):
         with h5py.File(path) as file:
             for name in file["data"]:
-                group, target = file["data"][name], self.blobs.get(name, [])
+                group = file["data"][name]
+                target = self.blobs.get(name, [])
                 assert len(group) <= len(target), "Incompatible number of blobs"
                 for at, mine in enumerate(target):
                     if str(at) in group:
@@ -95,7 +107,8 @@ def same(a, b):
 @pytest.mark.parametrize("suffix", [".caffemodel", ".caffemodel.h5"])
 @pytest.mark.parametrize("name", NETS)
 def test_what_caffe_wrote_is_read(tmp_path, name, suffix):
-    net, path = net_of(tmp_path, name), tmp_path / f"w{suffix}"
+    net = net_of(tmp_path, name)
+    path = tmp_path / f"w{suffix}"
     theirs = Caffe(net)
     (theirs.to_hdf5 if suffix.endswith("h5") else theirs.to_proto)(path)
     found = load_weights(path, net.params, lent(net.spec.layers))
@@ -106,7 +119,8 @@ def test_what_caffe_wrote_is_read(tmp_path, name, suffix):
 @pytest.mark.parametrize("suffix", [".caffemodel", ".caffemodel.h5"])
 @pytest.mark.parametrize("name", NETS)
 def test_what_is_written_caffe_reads(tmp_path, name, suffix):
-    net, path = net_of(tmp_path, name), tmp_path / f"w{suffix}"
+    net = net_of(tmp_path, name)
+    path = tmp_path / f"w{suffix}"
     write_weights(path, net.initial_blobs(), net.spec, blob_shapes(net))
     theirs = Caffe(net, fill=False)
     (theirs.read_hdf5 if suffix.endswith("h5") else theirs.read_proto)(path)
@@ -115,7 +129,8 @@ def test_what_is_written_caffe_reads(tmp_path, name, suffix):
 
 
 def test_the_last_of_a_files_layers_counts_as_in_caffe(tmp_path):
-    net, path = net_of(tmp_path), tmp_path / "w.caffemodel"
+    net = net_of(tmp_path)
+    path = tmp_path / "w.caffemodel"
     theirs = Caffe(net)
     theirs.blobs["ip_p"][0] = theirs.blobs["ip_p"][0] + 1
     theirs.to_proto(path)
@@ -124,7 +139,8 @@ def test_the_last_of_a_files_layers_counts_as_in_caffe(tmp_path):
 
 
 def test_a_borrower_alone_gives_its_owner_what_it_has(tmp_path):
-    net, path = net_of(tmp_path), tmp_path / "w.caffemodel"
+    net = net_of(tmp_path)
+    path = tmp_path / "w.caffemodel"
     theirs = Caffe(net)
     theirs.layers.remove("ip")
     theirs.to_proto(path)
@@ -135,12 +151,15 @@ def test_a_borrower_alone_gives_its_owner_what_it_has(tmp_path):
 
 def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
     net = net_of(tmp_path)
-    theirs, state = Caffe(net), tmp_path / "w.solverstate"
+    theirs = Caffe(net)
+    state = tmp_path / "w.solverstate"
     theirs.to_proto(tmp_path / "w.caffemodel")
     owned = [blob for blobs in net.initial_blobs().values() for blob in blobs]
-    message = caffe.SolverState(iter=7, history=[from_array(2 * blob) for blob in owned])  # learnable: owners only
+    # learnable: owners only
+    message = caffe.SolverState(iter=7, history=[from_array(2 * blob) for blob in owned])
     state.write_bytes(message.SerializeToString())
-    shared, target = lent(net.spec.layers), tmp_path / "c.safetensors"
+    shared = lent(net.spec.layers)
+    target = tmp_path / "c.safetensors"
     files = tmp_path / "w.caffemodel", target, net.params, state
     assert checkpoint_from_caffe(*files, solver="SGD", shared=shared) == 7
     arrays, facts = checkpoint.load(target)
@@ -148,7 +167,9 @@ def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
     assert np.array_equal(arrays["conv_p.0.history"], 2 * arrays["conv_p.0"])
     assert same(match(read_weights(target, shared), net.params, "c").blobs, net.initial_blobs())
     back = tmp_path / "b.caffemodel", tmp_path / "b.solverstate"
-    checkpoint_to_caffe(target, *back, net.params, solver="SGD", net=net.spec, shapes=blob_shapes(net))
+    checkpoint_to_caffe(
+        target, *back, net.params, solver="SGD", net=net.spec, shapes=blob_shapes(net)
+    )
     empty = Caffe(net, fill=False)
     empty.read_proto(back[0])
     assert same(empty.blobs, theirs.blobs)
@@ -157,17 +178,25 @@ def test_snapshots_of_caffe_become_checkpoints_and_snapshots_again(tmp_path):
 def test_without_the_net_a_checkpoint_of_shared_parameters_becomes_no_file_of_caffes(tmp_path):
     net = net_of(tmp_path)
     write_weights(tmp_path / "w.safetensors", net.initial_blobs(), net.spec)
-    expected = "w.safetensors: its net shares parameters between layers, and Caffe's files say of each layer what it"
+    expected = (
+        "w.safetensors: its net shares parameters between layers, and Caffe's files "
+        "say of each layer what it"
+    )
     for suffix in (".caffemodel", ".h5"):
         with pytest.raises(CheckpointError, match=f"{expected} has: name the net, with --net"):
             convert_weights(tmp_path / "w.safetensors", tmp_path / f"x{suffix}")
         convert_weights(tmp_path / "w.safetensors", tmp_path / f"x{suffix}", net.spec)
-        assert same(read_weights(tmp_path / f"x{suffix}", lent(net.spec.layers)), net.initial_blobs())
+        assert same(
+            read_weights(tmp_path / f"x{suffix}", lent(net.spec.layers)), net.initial_blobs()
+        )
 
 
 def test_shapes_that_only_the_whole_net_knows_are_asked_for(tmp_path):
     net = net_of(tmp_path, "tied")
-    with pytest.raises(NetError, match=r"layer 'decode': blob 0 is shared in a shape of its own.*with --state"):
+    with pytest.raises(
+        NetError,
+        match=(r"layer 'decode': blob 0 is shared in a shape of its " r"own.*with --state"),
+    ):
         write_weights(tmp_path / "w.caffemodel", net.initial_blobs(), net.spec)
 
 

@@ -51,7 +51,8 @@ def test_gradients_of_shared_parameters_add_and_come_out_at_the_owner(tmp_path):
     net.run(inputs(), blobs)
     grads = backward(net)
     assert {layer: len(of) for layer, of in grads.items()} == {"conv": 2, "ip": 2, "conv_p": 1}
-    random, step = np.random.default_rng(2), 1e-6
+    random = np.random.default_rng(2)
+    step = 1e-6
     for layer, of in blobs.items():
         for at, blob in enumerate(of):
             direction = random.standard_normal(blob.shape)
@@ -60,7 +61,10 @@ def test_gradients_of_shared_parameters_add_and_come_out_at_the_owner(tmp_path):
                 moved = [b + sign * step * direction if k == at else b for k, b in enumerate(of)]
                 ends.append(net.run(inputs(), blobs | {layer: moved})["loss"])
             slope = (ends[0] - ends[1]) / (2 * step)
-            assert (grads[layer][at] * direction).sum() == pytest.approx(slope, rel=1e-6), (layer, at)
+            assert (grads[layer][at] * direction).sum() == pytest.approx(slope, rel=1e-6), (
+                layer,
+                at,
+            )
 
 
 def test_shared_gradients_land_in_the_arrays_they_are_asked_into(tmp_path):
@@ -117,8 +121,14 @@ layer { name: "l" type: "EuclideanLoss" bottom: "down" bottom: "x" top: "l" }
     ("change", "problem"),
     [
         (
-            ('bottom: "c_p" top: "f_p" param { name: "iw" }', 'bottom: "c_p" top: "f_p" param { name: "ib" }'),
-            "layer 'ip_p': key 'param.name': 'ib' has shape (5, 48) here, but (5,) in layer 'ip', expected one shape",
+            (
+                ('bottom: "c_p" top: "f_p" param { name: "iw" }'),
+                'bottom: "c_p" top: "f_p" param { name: "ib" }',
+            ),
+            (
+                "layer 'ip_p': key 'param.name': 'ib' has shape (5, 48) here, but (5,) in layer "
+                "'ip', expected one shape"
+            ),
         ),
         (
             ('top: "c_p" param { name: "cw" }', 'top: "c_p" param { name: "cw" decay_mult: 3 }'),
@@ -139,17 +149,33 @@ def test_shared_parameters_must_agree(tmp_path, change, problem):
 
 def test_two_different_multipliers_of_one_parameter_are_refused(tmp_path):
     text = SIAMESE.replace('param { name: "cw" }', 'param { name: "cw" lr_mult: 1 }', 1)
-    text = text.replace('top: "c_p" param { name: "cw" }', 'top: "c_p" param { name: "cw" lr_mult: 2 }')
-    with pytest.raises(PrototxtError, match=r"key 'param.lr_mult': found 2 for shared 'cw', but 1 in 'conv'"):
+    text = text.replace(
+        'top: "c_p" param { name: "cw" }', ('top: "c_p" param { name: "cw" lr_mult: 2 }')
+    )
+    with pytest.raises(
+        PrototxtError, match=(r"key 'param.lr_mult': found 2 for shared 'cw', " r"but 1 in 'conv'")
+    ):
         siamese(tmp_path, text)
 
 
 def test_sharing_across_the_cut_between_the_phases_is_refused_for_a_part(tmp_path):
-    text = SIAMESE.replace('name: "relu" type: "ReLU" bottom: "c"', 'name: "relu" type: "Bias" bottom: "c"')
-    text = text.replace('type: "Bias" bottom: "c" top: "c"', 'type: "Bias" bottom: "c" top: "r" param { name: "s" }')
-    text = text.replace('name: "loss"', 'name: "s" type: "Bias" bottom: "f" top: "g" param { name: "s" } '
-                        'bias_param { num_axes: 0 } } layer { name: "loss"')  # fmt: skip
+    text = SIAMESE.replace(
+        'name: "relu" type: "ReLU" bottom: "c"', 'name: "relu" type: "Bias" bottom: "c"'
+    )
+    text = text.replace(
+        'type: "Bias" bottom: "c" top: "c"',
+        ('type: "Bias" bottom: "c" top: "r" param { name: "s" }'),
+    )
+    text = text.replace(
+        'name: "loss"',
+        'name: "s" type: "Bias" bottom: "f" top: "g" param { '
+        'name: "s" } '
+        'bias_param { num_axes: 0 } } layer { name: "loss"',
+    )
     text = text.replace('param { name: "s" } }', 'param { name: "s" } bias_param { num_axes: 0 } }')
     assert sorted(siamese(tmp_path, text).params) == ["conv", "conv_p", "ip", "relu"]
-    with pytest.raises(PrototxtError, match=r"layer 's': key 'param.name': shared with layer 'relu' across the cut"):
+    with pytest.raises(
+        PrototxtError,
+        match=(r"layer 's': key 'param.name': shared with layer " r"'relu' across the cut"),
+    ):
         siamese(tmp_path, text, part="conv")

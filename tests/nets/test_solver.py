@@ -33,7 +33,10 @@ def test_a_solver_whose_file_has_changed_is_read_again(tmp_path):
         ('lr_policy: "step" gamma: 0.5 stepsize: 10', {0: 0.5, 9: 0.5, 10: 0.25, 25: 0.125}),
         ('lr_policy: "exp" gamma: 0.5', {0: 0.5, 3: 0.0625}),
         ('lr_policy: "inv" gamma: 0.25 power: 2', {0: 0.5, 4: 0.125}),
-        ('lr_policy: "multistep" gamma: 0.5 stepvalue: 5 stepvalue: 8', {4: 0.5, 5: 0.25, 7: 0.25, 8: 0.125}),
+        (
+            ('lr_policy: "multistep" gamma: 0.5 stepvalue: 5 stepvalue: 8'),
+            {4: 0.5, 5: 0.25, 7: 0.25, 8: 0.125},
+        ),
         ('lr_policy: "poly" power: 2', {0: 0.5, 50: 0.125, 100: 0.0}),
         (
             'lr_policy: "sigmoid" gamma: 0.5 stepsize: 2000',
@@ -56,7 +59,8 @@ def test_our_lenet_solver_has_the_published_recipe():
 
 @needs_shared
 def test_the_published_lenet_solver_finds_its_net_beside_it():
-    theirs, ours = load_solver(MODELS / "lenet" / "lenet_solver.prototxt"), load_solver("lenet")
+    theirs = load_solver(MODELS / "lenet" / "lenet_solver.prototxt")
+    ours = load_solver("lenet")
     assert [theirs.rate(i) for i in (0, 10, 9999)] == [ours.rate(i) for i in (0, 10, 9999)]
     assert theirs.load_net().name == "LeNet"
 
@@ -66,7 +70,8 @@ def test_a_solver_whose_net_is_missing_says_where_it_looked(tmp_path):
     with pytest.raises(PrototxtError) as caught:
         found.load_net()
     assert str(caught.value) == (
-        "s.prototxt:2: key 'net': found 'nowhere/net.prototxt', but there is no such file here or beside the solver"
+        "s.prototxt:2: key 'net': found 'nowhere/net.prototxt', but there is no such file "
+        "here or beside the solver"
     )
 
 
@@ -77,7 +82,10 @@ def test_phase_level_and_stage_rules_choose_layers(tmp_path):
         "deep": "include { min_level: 2 }", "flat": "include { max_level: 1 }",
         "staged": 'include { stage: "a" stage: "b" }', "not": 'include { not_stage: "a" }',
     }  # fmt: skip
-    file.write_text("".join(f'layer {{ name: "{n}" type: "Input" {rule} }}' for n, rule in rules.items()), "utf-8")
+    file.write_text(
+        "".join((f'layer {{ name: "{n}" type: "Input" {rule} }}') for n, rule in rules.items()),
+        "utf-8",
+    )
     spec = load_net(file)
 
     def names(*args, **kw):
@@ -91,23 +99,30 @@ def test_phase_level_and_stage_rules_choose_layers(tmp_path):
 
 @pytest.mark.slow
 def test_lenet_learns_the_digits_that_ship():
-    ops, schedule = get_backend(), load_solver("lenet_digits")
-    train, test = (open_source({"format": "digits", "split": split}, Path()) for split in ("train", "test"))
+    ops = get_backend()
+    schedule = load_solver("lenet_digits")
+    train, test = (
+        open_source({"format": "digits", "split": split}, Path()) for split in ("train", "test")
+    )
     net = Net(schedule.load_net(), "TRAIN", ops=ops, input_shape=train.shape)
-    batches = Batches(train, Transform.of_net(net.spec, "TRAIN"), 64, shuffle=True, seed=0, train=True)
+    batches = Batches(
+        train, Transform.of_net(net.spec, "TRAIN"), 64, shuffle=True, seed=0, train=True
+    )
     blobs = net.initial_blobs()
     history = {layer: tuple(np.zeros_like(blob) for blob in pair) for layer, pair in blobs.items()}
     for step in range(schedule.max_iter):
         images, labels = batches.read(step, 0, 64)
         net.run({"data": images, "label": labels}, blobs, step)
         for layer, grads in backward(net).items():
-            for w, g, h, param in zip(blobs[layer], grads, history[layer], net.params[layer], strict=True):
+            for w, g, h, param in zip(
+                blobs[layer], grads, history[layer], net.params[layer], strict=True
+            ):
                 ops.sgd_update(
                     w, g, h, rate=schedule.rate(step) * param.lr_mult, momentum=schedule.momentum,
                     decay=schedule.weight_decay * param.decay_mult, out_w=w, out_h=h,
                 )  # fmt: skip
     whole = Net(schedule.load_net(), "TEST", ops=ops, input_shape=test.shape, batch=len(test))
-    images, labels = Batches(test, Transform(scale=1 / 256), len(test), shuffle=False, seed=0, train=False).read(
-        0, 0, 359
-    )
+    images, labels = Batches(
+        test, Transform(scale=1 / 256), len(test), shuffle=False, seed=0, train=False
+    ).read(0, 0, 359)
     assert whole.run({"data": images, "label": labels}, blobs)["accuracy"] >= 0.975

@@ -1,4 +1,5 @@
-"""Every source gives the samples its files hold, in Caffe's layout, or says what is wrong with which file."""
+"""Every source gives the samples its files hold, in Caffe's layout, or says what is wrong with
+which file."""
 
 import gzip
 import sys
@@ -55,7 +56,9 @@ def test_files_that_are_no_cifar10_batch_are_refused(tmp_path, data, message):
 
 @needs_shared
 def test_the_real_cifar10_test_images_read():
-    source = open_source({"format": "cifar10", "files": ["test_batch_1000.bin.gz"]}, SHARED / "cifar10")
+    source = open_source(
+        {"format": "cifar10", "files": ["test_batch_1000.bin.gz"]}, SHARED / "cifar10"
+    )
     assert (len(source), source.labels[:8].tolist()) == (1000, [3, 8, 8, 0, 6, 6, 1, 6])
 
 
@@ -95,14 +98,18 @@ def test_a_folder_per_class_is_labelled_in_the_order_of_names(tmp_path):
 
 def test_jpeg_and_png_of_one_picture_agree(tmp_path):
     ramp = np.linspace(0, 255, 64).astype(np.uint8)
-    picture = np.stack([np.add.outer(ramp // 2, ramp // 2), np.tile(ramp, (64, 1)), np.tile(ramp[::-1, None], 64)], 2)
+    picture = np.stack(
+        [np.add.outer(ramp // 2, ramp // 2), np.tile(ramp, (64, 1)), np.tile(ramp[::-1, None], 64)],
+        2,
+    )
     pillow.fromarray(picture).save(tmp_path / "a.jpg", quality=98, subsampling=0)
     pillow.fromarray(picture).save(tmp_path / "a.png")
     for color in ("color", "gray"):
         (tmp_path / "list.txt").write_text("a.jpg 0\na.png 0\n")
         source = open_source({"format": "images", "source": "list.txt", "color": color}, tmp_path)
         jpeg, png = everything(source)[0].astype(int)
-        assert np.abs(jpeg - png).mean() < 2  # quality 98 is not lossless; swapped planes differ by 60
+        # quality 98 is not lossless; swapped planes differ by 60
+        assert np.abs(jpeg - png).mean() < 2
 
 
 def naive_resize(image, height, width):
@@ -112,8 +119,10 @@ def naive_resize(image, height, width):
         for j in range(width):
             y = min(max((i + 0.5) * old_h / height - 0.5, 0), old_h - 1)
             x = min(max((j + 0.5) * old_w / width - 0.5, 0), old_w - 1)
-            y0, x0 = int(y), int(x)
-            y1, x1 = min(y0 + 1, old_h - 1), min(x0 + 1, old_w - 1)
+            y0 = int(y)
+            x0 = int(x)
+            y1 = min(y0 + 1, old_h - 1)
+            x1 = min(x0 + 1, old_w - 1)
             top = image[y0, x0] * (1 - (x - x0)) + image[y0, x1] * (x - x0)
             bottom = image[y1, x0] * (1 - (x - x0)) + image[y1, x1] * (x - x0)
             result[i, j] = top * (1 - (y - y0)) + bottom * (y - y0)
@@ -141,11 +150,11 @@ def test_grey_is_the_eyes_sum_and_colour_three_equal_planes():
 @pytest.mark.parametrize(
     ("options", "problems"),
     [
-        ({"new_height": 4}, ["images: new_height, new_width: found 4, 0, expected two integers >= 1 or neither"]),
+        ({"new_height": 4}, [("images: new_height, new_width: found 4, 0, expected two " "" "" "integers >= 1 or neither")]),
         ({"color": "grey"},
-         ["images: color: found 'grey', expected one of stored, color, gray (did you mean 'gray'?)"]),
+         [("images: color: found 'grey', expected one of stored, color, gray (did you mean " "" "" "'gray'?)")]),
         ({"source": "bad.txt"},
-         ["bad.txt:2: found 'b.png x', expected 'path label'", "bad.txt:3: found 'c.png', expected 'path label'"]),
+         [("bad.txt:2: found 'b.png x', expected 'path " "" "" "label'"), "bad.txt:3: found 'c.png', expected 'path label'"]),
         ({"source": "empty.txt"}, ["empty.txt: found no line, expected 'path label'"]),
     ],
 )  # fmt: skip
@@ -163,7 +172,10 @@ def test_images_of_two_sizes_want_one_size(tmp_path):
         pillow.fromarray(photo(*size)).save(tmp_path / f"{at}.png")
     (tmp_path / "list.txt").write_text("0.png 0\n1.png 0\n")
     config = {"format": "images", "source": "list.txt"}
-    with pytest.raises(DataError, match=r"1.png: found an image of shape \(3, 8, 7\), expected \(3, 9, 7\) like the f"):
+    with pytest.raises(
+        DataError,
+        match=(r"1.png: found an image of shape \(3, 8, 7\), " r"expected \(3, 9, 7\) like the f"),
+    ):
         everything(open_source(config, tmp_path))
     sized = open_source({**config, "new_height": 5, "new_width": 6}, tmp_path)
     assert everything(sized)[0].shape == (2, 3, 5, 6)
@@ -181,16 +193,26 @@ def test_a_missing_image_package_is_named_with_what_to_install(tmp_path, monkeyp
     pillow.fromarray(photo()).save(tmp_path / "a.jpg")
     (tmp_path / "list.txt").write_text("a.jpg 0\n")
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    with pytest.raises(DataError, match=r'a.jpg: JPEG needs the package .*: pip install "convoy-runtime\[images\]"'):
+    with pytest.raises(
+        DataError,
+        match=(r"a.jpg: JPEG needs the package .*: pip install " r'"convoy-runtime\[images\]"'),
+    ):
         open_source({"format": "images", "source": "list.txt"}, tmp_path)
 
 
 @needs_shared
 def test_real_photographs_read_at_one_size():
     options = {"new_height": 64, "new_width": 64}
-    source = open_source({"format": "images", "source": "val.txt", **options}, SHARED / "imagenet-sample")
+    source = open_source(
+        {"format": "images", "source": "val.txt", **options}, SHARED / "imagenet-sample"
+    )
     images, labels = source.read(np.array([0, len(source) - 1]))
-    assert (len(source), source.num_classes, labels.tolist(), images.shape) == (120, 10, [0, 9], (2, 3, 64, 64))
+    assert (len(source), source.num_classes, labels.tolist(), images.shape) == (
+        120,
+        10,
+        [0, 9],
+        (2, 3, 64, 64),
+    )
     assert 40 < images.mean() < 215
 
 
@@ -211,28 +233,41 @@ def test_a_database_gives_images_and_labels_back(tmp_path):
 
 def test_encoded_and_float_records_are_decoded(tmp_path):
     pillow.fromarray(photo(6, 5)).save(tmp_path / "a.png")
-    write_lmdb(tmp_path / "encoded", records_of_files([tmp_path / "a.png"], [3], None, encoded=True))
+    write_lmdb(
+        tmp_path / "encoded", records_of_files([tmp_path / "a.png"], [3], None, encoded=True)
+    )
     write_lmdb(tmp_path / "raw", records_of_files([tmp_path / "a.png"], [3], None))
-    found = [everything(open_source({"format": "lmdb", "source": name}, tmp_path)) for name in ("encoded", "raw")]
+    found = [
+        everything(open_source({"format": "lmdb", "source": name}, tmp_path))
+        for name in ("encoded", "raw")
+    ]
     assert np.array_equal(found[0][0], found[1][0])
     assert found[0][1].tolist() == found[1][1].tolist() == [3]
     grey = open_source({"format": "lmdb", "source": "encoded", "color": "gray"}, tmp_path)
     assert grey.shape == (1, 6, 5)
     numbers = RNG.standard_normal((2, 3, 4)).astype(np.float32)
     write_lmdb(tmp_path / "float", records_of([(numbers, 1)]))
-    assert np.array_equal(everything(open_source({"format": "lmdb", "source": "float"}, tmp_path))[0][0], numbers)
+    assert np.array_equal(
+        everything(open_source({"format": "lmdb", "source": "float"}, tmp_path))[0][0], numbers
+    )
 
 
 def test_a_record_that_is_no_datum_is_named_by_its_number(tmp_path):
     good = from_image(np.zeros((1, 2, 2), np.uint8), 0)
     short = from_image(np.zeros((1, 2, 2), np.uint8), 0)
     short.height = 3
-    records = [(b"0", good.SerializeToString()), (b"1", b"\xff\xff"), (b"2", short.SerializeToString())]
+    records = [
+        (b"0", good.SerializeToString()),
+        (b"1", b"\xff\xff"),
+        (b"2", short.SerializeToString()),
+    ]
     write_lmdb(tmp_path / "db", records)
     source = open_source({"format": "lmdb", "source": "db"}, tmp_path)
     with pytest.raises(DataError, match=r"^db: record 1: damaged record, expected a Datum"):
         source.read(np.array([1]))
-    with pytest.raises(DataError, match=r"^db: record 2: found 4 values for an image of shape \(1, 3, 2\)"):
+    with pytest.raises(
+        DataError, match=(r"^db: record 2: found 4 values for an image of " r"shape \(1, 3, 2\)")
+    ):
         source.read(np.array([2]))
 
 
@@ -304,7 +339,11 @@ def test_text_is_steps_of_parallel_streams(tmp_path):
     assert data.T.tolist() == [list(range(12)), list(range(12, 24))]
     assert target.tolist() == (data + 1).tolist()
     assert cont.T.tolist() == [[0, 1, 1, 1] * 3] * 2
-    assert (len(source), source.num_classes, source.alphabet) == (12, 26, "abcdefghijklmnopqrstuvwxyz")
+    assert (len(source), source.num_classes, source.alphabet) == (
+        12,
+        26,
+        "abcdefghijklmnopqrstuvwxyz",
+    )
 
 
 def test_sequences_stay_whole_when_they_are_shuffled(tmp_path):
@@ -316,7 +355,9 @@ def test_sequences_stay_whole_when_they_are_shuffled(tmp_path):
         assert np.array_equal(data[1:], target[:-1])
         assert cont[:, 0].tolist() == [0, 1, 1, 1]
     assert sorted(int(part[0][0, 0]) for part in parts) == list(range(0, 40, 4))
-    with pytest.raises(DataError, match="batch: found 6, expected a multiple of the source's sequences of 4"):
+    with pytest.raises(
+        DataError, match=("batch: found 6, expected a multiple of the source's sequences of 4")
+    ):
         Batches(source, Transform(), 6, shuffle=True, seed=1, train=True)
 
 
@@ -338,7 +379,9 @@ def test_mistakes_in_a_text_source_are_named(tmp_path, options, message):
 def test_the_two_parts_of_a_text_share_an_alphabet(tmp_path):
     (tmp_path / "t.txt").write_text("ab" * 50 + "c" * 20)
     config = {"format": "text", "source": "t.txt", "streams": 1, "length": 5}
-    parts = [open_source({**config, "part": part}, tmp_path) for part in (["0", "0.75"], ["0.75", "1"])]
+    parts = [
+        open_source({**config, "part": part}, tmp_path) for part in (["0", "0.75"], ["0.75", "1"])
+    ]
     assert [part.alphabet for part in parts] == ["abc", "abc"]
     assert parts[1].data[-1, 0] == 2
 

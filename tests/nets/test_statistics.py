@@ -22,12 +22,17 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "i" bottom: "label" top: "l
 
 
 def net_of(tmp_path, phase="TRAIN", text=NET):
-    return Net(spec_of(tmp_path, text), phase, ops=get_backend(), input_shape=(2, 5, 5), dtype=np.float64)
+    return Net(
+        spec_of(tmp_path, text), phase, ops=get_backend(), input_shape=(2, 5, 5), dtype=np.float64
+    )
 
 
 def batches(count):
     random = np.random.default_rng(3)
-    return [(random.standard_normal((6, 2, 5, 5)) * 2 + 1, random.integers(0, 4, 6)) for _ in range(count)]
+    return [
+        (random.standard_normal((6, 2, 5, 5)) * 2 + 1, random.integers(0, 4, 6))
+        for _ in range(count)
+    ]
 
 
 def apply(net, blobs, grads, solver, step):
@@ -35,15 +40,20 @@ def apply(net, blobs, grads, solver, step):
     new = dict(blobs)
     for layer in ("bn",):
         pairs = zip(net.params[layer], blobs[layer], grads[layer], strict=True)
-        new[layer] = tuple(solver.update(net.ops, step, param, w, g, ())[0] for param, w, g in pairs)
+        new[layer] = tuple(
+            solver.update(net.ops, step, param, w, g, ())[0] for param, w, g in pairs
+        )
     return new
 
 
 @pytest.mark.parametrize("solver_name", ["lenet", "lenet_digits"])
 def test_running_statistics_are_caffes_whatever_the_solver(tmp_path, solver_name):
-    net, solver = net_of(tmp_path), load_solver(solver_name)
+    net = net_of(tmp_path)
+    solver = load_solver(solver_name)
     blobs = net.initial_blobs()
-    mean, variance, weight = np.zeros(3), np.zeros(3), 0.0
+    mean = np.zeros(3)
+    variance = np.zeros(3)
+    weight = 0.0
     for step, (images, labels) in enumerate(batches(3)):
         net.run({"data": images, "label": labels}, blobs, step)
         blobs = apply(net, blobs, backward(net), solver, step)
@@ -58,7 +68,9 @@ def test_running_statistics_are_caffes_whatever_the_solver(tmp_path, solver_name
         np.testing.assert_allclose(found, expected, rtol=1e-6)  # the prototxt holds 0.9 in float32
     test = net_of(tmp_path, "TEST")
     test.run({"data": images, "label": labels}, blobs)
-    normal = (out - (mean / weight)[:, None, None]) / np.sqrt((variance / weight)[:, None, None] + 1e-5)
+    normal = (out - (mean / weight)[:, None, None]) / np.sqrt(
+        (variance / weight)[:, None, None] + 1e-5
+    )
     np.testing.assert_allclose(test.blob("c"), np.maximum(normal, 0), rtol=1e-5, atol=1e-7)
 
 
@@ -93,16 +105,20 @@ def test_statistics_are_counted_even_where_no_loss_depends_on_them(tmp_path):
 
 def test_given_statistics_stay_what_they_are(tmp_path):
     fixed = NET.replace("moving_average_fraction: 0.9", "use_global_stats: true")
-    net, solver = net_of(tmp_path, text=fixed), load_solver("lenet")
+    net = net_of(tmp_path, text=fixed)
+    solver = load_solver("lenet")
     images, labels = batches(1)[0]
-    blobs = net.initial_blobs() | {"bn": (np.array([1.0, 2, 3]), np.array([4.0, 5, 6]), np.array([2.0]))}
+    blobs = net.initial_blobs() | {
+        "bn": (np.array([1.0, 2, 3]), np.array([4.0, 5, 6]), np.array([2.0]))
+    }
     net.run({"data": images, "label": labels}, blobs)
     after = apply(net, blobs, backward(net), solver, 0)
     assert all(np.array_equal(a, b) for a, b in zip(after["bn"], blobs["bn"], strict=True))
 
 
 def test_statistics_have_no_history_and_are_marked_as_not_learned(tmp_path):
-    net, solver = net_of(tmp_path), load_solver("lenet")
+    net = net_of(tmp_path)
+    solver = load_solver("lenet")
     for param in net.params["bn"]:
         assert (param.lr_mult, param.decay_mult, param.keep) == (0, 0, pytest.approx(0.9))
         assert solver.new_history(net.ops, param) == ()

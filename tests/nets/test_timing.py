@@ -13,10 +13,13 @@ def test_every_layer_is_timed_forward_and_backward_by_the_clock():
     ticks = itertools.count()
     waits = []
     net = lenet(batch=2)
-    times = time_net(net, iterations=3, clock=lambda: next(ticks), synchronize=lambda: waits.append(1))
+    times = time_net(
+        net, iterations=3, clock=lambda: next(ticks), synchronize=lambda: waits.append(1)
+    )
     assert [one.name for one in times] == [name for stage in net.stages for name in stage.layers]
     assert [(one.forward, one.backward) for one in times] == [(1.0, 1.0)] * 8
-    assert len(waits) == 4 * 2 * 2 * 8  # 3 passes and one to warm up, two directions, before and after, 8 layers
+    # 3 passes and one to warm up, two directions, before and after, 8 layers
+    assert len(waits) == 4 * 2 * 2 * 8
 
 
 def test_the_table_has_a_line_per_layer_and_the_sums():

@@ -1,4 +1,5 @@
-"""Every solver type updates as Caffe's does, against plain float64 formulas; clipping, iter_size, larger batches."""
+"""Every solver type updates as Caffe's does, against plain float64 formulas; clipping, iter_size,
+larger batches."""
 
 import math
 
@@ -14,12 +15,16 @@ from ops import get_backend
 
 OPS = get_backend()
 PARAM = ParamSpec("l", 0, "weight", (3, 4), caffe.FillerParameter(), 2.0, 0.5)
-RATE, DECAY = 0.1, 0.02  # of the prototxt; the parameter's multipliers are 2 and 0.5
+RATE = 0.1  # of the prototxt; the parameter's multipliers are 2 and 0.5
+DECAY = 0.02
 
 
 def solver(tmp_path, text):
     file = tmp_path / "s.prototxt"
-    file.write_text(f'base_lr: {RATE} max_iter: 9 lr_policy: "exp" gamma: 0.5 weight_decay: {DECAY} {text}', "utf-8")
+    file.write_text(
+        (f'base_lr: {RATE} max_iter: 9 lr_policy: "exp" gamma: 0.5 weight_decay: {DECAY} {text}'),
+        "utf-8",
+    )
     return load_solver(file)
 
 
@@ -72,7 +77,8 @@ CASES = {
 def test_every_solver_type_updates_as_caffe_does(tmp_path, kind, regularization):
     options, step_of = CASES[kind]
     found = solver(tmp_path, f'type: "{kind}" {options} regularization_type: "{regularization}"')
-    random, state = np.random.default_rng(0), {}
+    random = np.random.default_rng(0)
+    state = {}
     w = expected = random.standard_normal(PARAM.shape)
     history = found.new_history(OPS, PARAM, np.float64)
     for iteration in range(4):
@@ -83,7 +89,9 @@ def test_every_solver_type_updates_as_caffe_does(tmp_path, kind, regularization)
         assert np.array_equal(g, before[1])
         penalty = expected if regularization == "L2" else np.sign(expected)
         rate = RATE * 0.5**iteration * PARAM.lr_mult
-        expected = expected - step_of(state, g + DECAY * PARAM.decay_mult * penalty, rate, iteration + 1)
+        expected = expected - step_of(
+            state, g + DECAY * PARAM.decay_mult * penalty, rate, iteration + 1
+        )
         np.testing.assert_allclose(new, expected, rtol=1e-5, atol=1e-7)  # a prototxt holds float32
         w = new
     assert len(history) == RULES[kind].histories
@@ -102,7 +110,8 @@ def test_the_old_way_to_write_a_solvers_type_means_the_same(tmp_path, number):
 @pytest.mark.parametrize(("iter_size", "factor"), [(1, 0.5), (2, 0.25)])
 def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, factor):
     found = solver(tmp_path, f"clip_gradients: 2.5 iter_size: {iter_size}")
-    gradients = [np.array([3.0, 0]), np.array([[0.0, 4]])]  # norm 5; Caffe clips the sum over iter_size batches
+    # norm 5; Caffe clips the sum over iter_size batches
+    gradients = [np.array([3.0, 0]), np.array([[0.0, 4]])]
     assert found.clip_factor(OPS, gradients) == pytest.approx(factor)
     assert found.clip_factor(OPS, [g / 10 for g in gradients]) == 1
     assert solver(tmp_path, "").clip_factor(OPS, gradients) == 1

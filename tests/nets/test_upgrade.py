@@ -18,12 +18,20 @@ layers { name: "loss" type: SOFTMAX_LOSS bottom: "i" bottom: "label" }
 
 def test_v1_layers_keep_their_types_multipliers_rules_and_transform(tmp_path):
     spec = spec_of(tmp_path, OLD)
-    assert [layer.proto.type for layer in spec.layers] == ["Data", "InnerProduct", "SoftmaxWithLoss"]
+    assert [layer.proto.type for layer in spec.layers] == [
+        "Data",
+        "InnerProduct",
+        "SoftmaxWithLoss",
+    ]
     assert [(p.lr_mult, p.decay_mult) for p in spec.layers[1].proto.param] == [(1, 2), (3, 0)]
     assert spec.layers[1].proto.inner_product_param.num_output == 3
     assert [layer.proto.name for layer in spec.for_phase("TEST").layers] == ["d", "loss"]
     first = spec.layers[0].proto
-    assert (first.transform_param.scale, first.transform_param.mirror, first.transform_param.crop_size) == (
+    assert (
+        first.transform_param.scale,
+        first.transform_param.mirror,
+        first.transform_param.crop_size,
+    ) == (
         0.5,
         True,
         5,
@@ -45,11 +53,14 @@ def test_mistakes_in_v1_layers_name_their_line(tmp_path):
             ops=get_backend(),
             input_shape=(1, 6, 6),
         )
-    assert caught.value.problems[0].startswith("net.prototxt:4: layer 'i': key 'bottom': found 'date'")
+    assert caught.value.problems[0].startswith(
+        "net.prototxt:4: layer 'i': key 'bottom': found 'date'"
+    )
 
 
 @pytest.mark.parametrize(
-    "shape", ["input_dim: 2 input_dim: 3 input_dim: 4 input_dim: 5", "input_shape { dim: [2, 3, 4, 5] }"]
+    "shape",
+    [("input_dim: 2 input_dim: 3 input_dim: 4 input_dim: 5"), "input_shape { dim: [2, 3, 4, 5] }"],
 )
 def test_inputs_at_the_top_of_a_net_become_a_layer(tmp_path, shape):
     text = f'input: "data" {shape} layer {{ name: "r" type: "ReLU" bottom: "data" top: "r" }}'
@@ -86,14 +97,27 @@ def test_v0_layers_keep_their_options_and_padding_moves_into_the_convolution(tmp
     assert (pool.pooling_param.pool, lrn.lrn_param.local_size) == (1, 3)
     assert drop.dropout_param.dropout_ratio == pytest.approx(0.2)
     net = Net(spec, "TRAIN", ops=get_backend(), input_shape=(1, 6, 6))
-    assert [net.shape(name) for name in ("c", "p", "i", "loss")] == [(4, 3, 4, 4), (4, 3, 3, 3), (4, 7), ()]
+    assert [net.shape(name) for name in ("c", "p", "i", "loss")] == [
+        (4, 3, 4, 4),
+        (4, 3, 3, 3),
+        (4, 7),
+        (),
+    ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('type: "lrn"', 'type: "lnr"', "net.prototxt:8: layer 'n': key 'layer.type': found 'lnr', expected one of"),
-        ("local_size: 3", "group: 3", "layer 'n': key 'layer.group': means nothing to a layer of type 'lrn'"),
+        (
+            'type: "lrn"',
+            'type: "lnr"',
+            ("net.prototxt:8: layer 'n': key 'layer.type': found 'lnr', expected one of"),
+        ),
+        (
+            "local_size: 3",
+            "group: 3",
+            ("layer 'n': key 'layer.group': means nothing to a layer of type 'lrn'"),
+        ),
         ('bottom: "c" top: "p"', 'bottom: "padded" top: "p"', None),
         (
             'bottom: "p" top: "n"',
@@ -112,7 +136,10 @@ def test_mistakes_in_v0_layers_name_their_line(tmp_path, old, new, message):
 
 
 def test_the_three_params_that_older_nets_give_batch_norm_say_nothing(tmp_path):
-    text = 'layer { name: "b" type: "BatchNorm" bottom: "x" top: "b" param { lr_mult: 1 } param { } param { } }'
+    text = (
+        'layer { name: "b" type: "BatchNorm" bottom: "x" top: "b" param { lr_mult: 1 } '
+        "param { } param { } }"
+    )
     assert not spec_of(tmp_path, text).layers[0].proto.param
 
 

@@ -1,4 +1,5 @@
-"""Weights, solver states and means go out and come back; Caffe's own files are read; what does not fit is named."""
+"""Weights, solver states and means go out and come back; Caffe's own files are read; what does not
+fit is named."""
 
 import sys
 
@@ -10,7 +11,13 @@ from nets.data import Batches, Transform, open_source
 from nets.files.blobs import from_array, same_shape, to_array
 from nets.files.caffemodel import read_caffemodel, write_caffemodel
 from nets.files.mean import read_mean, write_mean
-from nets.files.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
+from nets.files.solverstate import (
+    SolverState,
+    join_history,
+    read_solverstate,
+    split_history,
+    write_solverstate,
+)
 from nets.files.weights import load_weights, match, read_weights, write_weights
 from nets.schema import caffe_pb2 as caffe
 from ops import get_backend
@@ -40,12 +47,17 @@ def test_weights_come_back_bit_for_bit_in_every_format(tmp_path, name):
 
 
 def test_a_caffemodel_names_types_and_blobs_as_caffe_does(tmp_path):
-    write_caffemodel(tmp_path / "net.caffemodel", some_weights(), load_net("lenet").for_phase("TRAIN"))
+    write_caffemodel(
+        tmp_path / "net.caffemodel", some_weights(), load_net("lenet").for_phase("TRAIN")
+    )
     net = caffe.NetParameter.FromString((tmp_path / "net.caffemodel").read_bytes())
     assert net.name == "LeNet"
-    assert [(layer.name, layer.type, list(layer.bottom), len(layer.blobs)) for layer in net.layer][1:3] == [
-        ("conv1", "Convolution", ["data"], 2), ("pool1", "Pooling", ["conv1"], 0),
-    ]  # fmt: skip
+    assert [(layer.name, layer.type, list(layer.bottom), len(layer.blobs)) for layer in net.layer][
+        1:3
+    ] == [
+        ("conv1", "Convolution", ["data"], 2),
+        ("pool1", "Pooling", ["conv1"], 0),
+    ]
     assert list(net.layer[1].blobs[0].shape.dim) == [20, 1, 5, 5]
     assert list(net.layer[1].blobs[0].data) == some_weights()["conv1"][0].ravel().tolist()
 
@@ -94,7 +106,8 @@ def test_models_of_both_older_formats_are_read(tmp_path):
 
 
 def test_layers_that_do_not_fit_are_all_named_and_others_are_reported():
-    params, weights = lenet().params, some_weights()
+    params = lenet().params
+    weights = some_weights()
     weights["conv1"] = weights["conv1"][:1]
     weights["ip2"] = (weights["ip2"][0].T, weights["ip2"][1])
     with pytest.raises(NetError) as caught:
@@ -106,7 +119,11 @@ def test_layers_that_do_not_fit_are_all_named_and_others_are_reported():
     weights = some_weights()
     weights["ip3"] = weights.pop("ip2")
     matched = match(weights, params, "f")
-    assert (matched.missing, matched.extra, list(matched.blobs)) == (("ip2",), ("ip3",), ["conv1", "conv2", "ip1"])
+    assert (matched.missing, matched.extra, list(matched.blobs)) == (
+        ("ip2",),
+        ("ip3",),
+        ["conv1", "conv2", "ip1"],
+    )
     with pytest.raises(NetError, match=r"no layer of the net is in it \(did you mean 'conv_1'\?\)"):
         match({"conv_1": weights["conv1"]}, params, "f")
 
@@ -117,7 +134,11 @@ def test_layers_that_do_not_fit_are_all_named_and_others_are_reported():
         ("a.caffemodel", None, "no such file"),
         ("a.caffemodel", b"\xff" * 9, r"a.caffemodel: damaged or not a .caffemodel \(9 bytes\)"),
         ("a.caffemodel", b"", "found no layer"),
-        ("a.weights", b"", "found suffix '.weights', expected one of .caffemodel, .caffemodel.h5, .safetensors"),
+        (
+            "a.weights",
+            b"",
+            ("found suffix '.weights', expected one of .caffemodel, .caffemodel.h5, .safetensors"),
+        ),
         ("a.h5", b"no", "a.h5: damaged or not an HDF5 file"),
     ],
 )
@@ -132,7 +153,9 @@ def test_an_hdf5_file_that_promises_more_than_it_can_hold_is_refused(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("data/conv/0", shape=(1 << 40,), dtype="f4", chunks=(1024,))
-    with pytest.raises(NetError, match=r"a.h5: /data/conv/0: found shape \(1099511627776,\), too large"):
+    with pytest.raises(
+        NetError, match=(r"a.h5: /data/conv/0: found shape \(1099511627776,\), " r"too large")
+    ):
         read_weights(tmp_path / "a.h5")
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file.create_dataset("data/conv/1", data=[1.0])
@@ -149,7 +172,8 @@ def test_a_missing_package_is_named_with_what_to_install(tmp_path, monkeypatch):
     with pytest.raises(DataError) as caught:
         read_weights(tmp_path / "a.h5")
     assert str(caught.value) == (
-        "a.h5: HDF5 needs the package 'h5py', which is not installed: pip install \"convoy-runtime[caffe]\""
+        "a.h5: HDF5 needs the package 'h5py', which is not installed: pip install "
+        '"convoy-runtime[caffe]"'
     )
 
 
@@ -166,14 +190,23 @@ def test_history_is_split_by_layer_in_caffes_order_and_joined_again():
     params = lenet().params
     flat = [param for blobs in params.values() for param in blobs]
     for count in (1, 2):
-        arrays = tuple(np.full(param.shape, at + 100 * k) for k in range(count) for at, param in enumerate(flat))
+        arrays = tuple(
+            np.full(param.shape, at + 100 * k)
+            for k in range(count)
+            for at, param in enumerate(flat)
+        )
         split = split_history(SolverState(0, arrays), params)
         assert [array.flat[0] for array in split["conv2"][1]] == [3 + 100 * k for k in range(count)]
         assert [array.shape for array in join_history(split)] == [array.shape for array in arrays]
-        assert all(a is b or np.array_equal(a, b) for a, b in zip(join_history(split), arrays, strict=True))
+        assert all(
+            a is b or np.array_equal(a, b) for a, b in zip(join_history(split), arrays, strict=True)
+        )
     with pytest.raises(NetError, match="found 3 arrays of history, expected 8 or 16"):
         split_history(SolverState(0, arrays[:3]), params)
-    with pytest.raises(NetError, match=r"history 0 \(layer 'conv1'\): found shape \(20,\), expected \(20, 1, 5, 5\)"):
+    with pytest.raises(
+        NetError,
+        match=(r"history 0 \(layer 'conv1'\): found shape \(20,\), " r"expected \(20, 1, 5, 5\)"),
+    ):
         split_history(SolverState(0, (arrays[1], *arrays[1:8])), params)
 
 
@@ -183,7 +216,10 @@ def test_a_mean_image_comes_back_and_others_are_refused(tmp_path):
     assert np.array_equal(read_mean(tmp_path / "m"), mean)
     blob = caffe.BlobProto.FromString((tmp_path / "m").read_bytes())
     assert (blob.num, blob.channels, blob.height, blob.width) == (1, 3, 5, 4)
-    for array, message in ((np.zeros((2, 3, 5, 4)), "found shape"), (np.full((1, 1, 2, 2), np.nan), "not finite")):
+    for array, message in (
+        (np.zeros((2, 3, 5, 4)), "found shape"),
+        (np.full((1, 1, 2, 2), np.nan), "not finite"),
+    ):
         (tmp_path / "bad").write_bytes(from_array(array).SerializeToString())
         with pytest.raises(DataError, match=message):
             read_mean(tmp_path / "bad")
@@ -200,7 +236,8 @@ def score(net_file, weights, config, transform):
 
 @needs_shared
 def test_caffes_lenet_scores_what_it_scores_in_caffe():
-    images, labels = "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"
+    images = "mnist/t10k-images-idx3-ubyte.gz"
+    labels = "mnist/t10k-labels-idx1-ubyte.gz"
     config = {"format": "idx", "images": images, "labels": labels}
     found = score("lenet", "lenet_iter_10000.caffemodel", config, Transform(scale=1 / 256))
     assert found == pytest.approx(0.990, abs=1e-6)
@@ -216,9 +253,13 @@ def test_caffes_lenet_scores_what_it_scores_in_caffe():
         ("cifar10_quick_iter_5000.caffemodel.h5", 0.753),
     ],
 )
-@pytest.mark.parametrize("net", ["cifar10_quick", MODELS / "cifar10_quick" / "cifar10_quick_train_test.prototxt"])
+@pytest.mark.parametrize(
+    "net", ["cifar10_quick", MODELS / "cifar10_quick" / "cifar10_quick_train_test.prototxt"]
+)
 def test_caffes_cifar10_weights_score_what_they_score_in_caffe(weights, accuracy, net):
-    transform = Transform(mean_image=read_mean(SHARED / "caffe" / "means" / "cifar10_mean.binaryproto"))
+    transform = Transform(
+        mean_image=read_mean(SHARED / "caffe" / "means" / "cifar10_mean.binaryproto")
+    )
     config = {"format": "cifar10", "files": ["cifar10/test_batch_1000.bin.gz"]}
     assert score(net, weights, config, transform) == pytest.approx(accuracy, abs=1e-6)
 

@@ -14,27 +14,52 @@ from tests.nets.support import MODELS, backward, needs_shared
 
 NETS = sorted(file.stem for file in ZOO.glob("*.prototxt") if not file.stem.endswith("_solver"))
 SOLVERS = sorted(file.stem for file in ZOO.glob("*_solver.prototxt"))
-IMAGES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "cifar10_full": (3, 32, 32), "resnet20": (3, 32, 32)}
+IMAGES = {
+    "lenet": (1, 28, 28),
+    "cifar10_quick": (3, 32, 32),
+    "cifar10_full": (3, 32, 32),
+    "resnet20": (3, 32, 32),
+}
 
-# LeCun et al. and BVLC; Krizhevsky; Lin et al.; Szegedy et al.; Simonyan and Zisserman; He et al. The running
-# statistics of BatchNorm (mean, variance, a factor) are counted apart.
+# LeCun et al. and BVLC; Krizhevsky; Lin et al.; Szegedy et al.; Simonyan and Zisserman; He et al.
+# The running statistics of BatchNorm (mean, variance, a factor) are counted apart.
 PARAMETERS = {
-    "lenet": 431_080, "cifar10_quick": 145_578, "cifar10_full": 89_578, "caffenet": 60_965_224, "alexnet": 60_965_224,
-    "alexnet_owt": 61_100_840, "nin": 7_595_176, "googlenet": 13_378_280, "vgg16": 138_357_544, "vgg19": 143_667_240,
-    "resnet20": 273_258, "resnet50": 25_557_032,
+    "lenet": 431_080,
+    "cifar10_quick": 145_578,
+    "cifar10_full": 89_578,
+    "caffenet": 60_965_224,
+    "alexnet": 60_965_224,
+    "alexnet_owt": 61_100_840,
+    "nin": 7_595_176,
+    "googlenet": 13_378_280,
+    "vgg16": 138_357_544,
+    "vgg19": 143_667_240,
+    "resnet20": 273_258,
+    "resnet50": 25_557_032,
     "char_lstm": 65 * 64 + 4 * 256 * (64 + 256 + 1) + 65 * 257,
-}  # fmt: skip
+}
 
 PUBLISHED = {
-    "lenet": "lenet/lenet_train_test", "cifar10_quick": "cifar10_quick/cifar10_quick_train_test",
-    "cifar10_full": "cifar10_full/cifar10_full_train_test", "caffenet": "bvlc_reference_caffenet/train_val",
-    "alexnet": "bvlc_alexnet/train_val", "googlenet": "bvlc_googlenet/train_val", "nin": "nin_imagenet/train_val",
-    "vgg16": "vgg16/train_val", "resnet20": "resnet20_cifar10/trainval",
-}  # fmt: skip
+    "lenet": "lenet/lenet_train_test",
+    "cifar10_quick": "cifar10_quick/cifar10_quick_train_test",
+    "cifar10_full": "cifar10_full/cifar10_full_train_test",
+    "caffenet": "bvlc_reference_caffenet/train_val",
+    "alexnet": "bvlc_alexnet/train_val",
+    "googlenet": "bvlc_googlenet/train_val",
+    "nin": "nin_imagenet/train_val",
+    "vgg16": "vgg16/train_val",
+    "resnet20": "resnet20_cifar10/trainval",
+}
 
 
 def net_of(source, name, phase="TRAIN", **options):
-    return Net(load_net(source), phase, ops=get_backend(), input_shape=IMAGES.get(name, (3, 256, 256)), **options)
+    return Net(
+        load_net(source),
+        phase,
+        ops=get_backend(),
+        input_shape=IMAGES.get(name, (3, 256, 256)),
+        **options,
+    )
 
 
 def learnt(net):
@@ -47,13 +72,17 @@ def learnt(net):
 def tops(net):
     """The shape of what each layer with parameters writes."""
     return {
-        layer.proto.name: net.shape(layer.proto.top[0]) for layer in net.spec.layers if layer.proto.name in net.params
+        layer.proto.name: net.shape(layer.proto.top[0])
+        for layer in net.spec.layers
+        if layer.proto.name in net.params
     }
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_every_net_has_its_known_number_of_parameters_in_both_phases(name):
-    assert [learnt(net_of(name, name, phase)) for phase in ("TRAIN", "TEST")] == [PARAMETERS[name]] * 2
+    assert [learnt(net_of(name, name, phase)) for phase in ("TRAIN", "TEST")] == [
+        PARAMETERS[name]
+    ] * 2
 
 
 def test_one_tower_has_the_papers_share_of_parameters_more():
@@ -76,18 +105,23 @@ def test_every_net_has_a_solver(name):
 @needs_shared
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_shapes_and_multipliers_are_those_of_the_published_net(name):
-    ours, theirs = (net_of(s, name, batch=4) for s in (name, MODELS / f"{PUBLISHED[name]}.prototxt"))
+    ours, theirs = (
+        net_of(s, name, batch=4) for s in (name, MODELS / f"{PUBLISHED[name]}.prototxt")
+    )
     assert list(ours.params) == list(theirs.params)
     for layer, params in theirs.params.items():
         assert [p.shape for p in ours.params[layer]] == [p.shape for p in params], layer
-        if name != "vgg16":  # this version learns its biases like its weights; ours as the others' do
+        # this version learns its biases like its weights; ours as the others' do
+        if name != "vgg16":
             assert [(p.lr_mult, p.decay_mult) for p in ours.params[layer]] == [
                 (p.lr_mult, p.decay_mult) for p in params
             ], layer
     assert tops(ours) == tops(theirs)
 
 
-@pytest.mark.parametrize(("name", "classes"), [("cifar10_quick", 10), ("cifar10_full", 10), ("nin", 1000)])
+@pytest.mark.parametrize(
+    ("name", "classes"), [("cifar10_quick", 10), ("cifar10_full", 10), ("nin", 1000)]
+)
 def test_an_untrained_net_is_as_unsure_as_its_classes_are_many(name, classes):
     net = net_of(name, name, batch=2)
     rng = np.random.default_rng(0)
@@ -100,16 +134,24 @@ def test_an_untrained_net_is_as_unsure_as_its_classes_are_many(name, classes):
 def test_the_character_net_takes_the_text_source_and_learns(tmp_path):
     alphabet = "".join(chr(at) for at in range(33, 98))
     (tmp_path / "t.txt").write_text(alphabet * 70, "utf-8")
-    spec, solver, ops = load_net("char_lstm"), load_solver("char_lstm"), get_backend()
+    spec = load_net("char_lstm")
+    solver = load_solver("char_lstm")
+    ops = get_backend()
     source = open_source({"format": "text", "source": "t.txt"}, tmp_path)
     batch = batch_of_net(spec, "TRAIN")
-    batches = Batches(source, Transform.of_net(spec, "TRAIN"), batch, shuffle=True, seed=0, train=True)
+    batches = Batches(
+        source, Transform.of_net(spec, "TRAIN"), batch, shuffle=True, seed=0, train=True
+    )
     net = Net(spec, "TRAIN", ops=ops, input_shape=source.shape)
     store = ParameterStore(net.params, net.initial_blobs(), solver, ops)
     losses = []
     for step in range(25):
         blobs = {layer: store.read(layer) for layer in net.params}
-        losses.append(net.run(dict(zip(net.inputs, batches.read(step, 0, batch), strict=True)), blobs, step)["loss"])
+        losses.append(
+            net.run(dict(zip(net.inputs, batches.read(step, 0, batch), strict=True)), blobs, step)[
+                "loss"
+            ]
+        )
         for layer, grads in backward(net).items():
             store.apply(layer, grads)
     assert losses[0] == pytest.approx(math.log(65), rel=0.05)

@@ -40,7 +40,12 @@ def channels_last(x: Array) -> Array:
     return np.ascontiguousarray(x.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
 
 
-LAYOUTS: list[Callable[[Array], Array]] = [np.ascontiguousarray, strided, channel_major, channels_last]
+LAYOUTS: list[Callable[[Array], Array]] = [
+    np.ascontiguousarray,
+    strided,
+    channel_major,
+    channels_last,
+]
 
 
 def nans(shape: tuple[int, ...], dtype: object = np.float64) -> Array:

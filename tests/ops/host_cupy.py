@@ -1,8 +1,9 @@
 """A stand-in for the module cupy that runs the CUDA kernels on the processor.
 
-Arrays are NumPy's. The kernels' text is compiled by the host's C++ compiler with a few lines in front; they use no
-shared memory, so a grid is a loop over its threads. Arguments are checked against the kernel's signature, which CUDA
-never does. What NumPy and CuPy themselves do differently stays untested.
+Arrays are NumPy's. The kernels' text is compiled by the host's C++ compiler with a few lines in
+front; they use no shared memory, so a grid is a loop over its threads. Arguments are checked
+against the kernel's signature, which CUDA never does. What NumPy and CuPy themselves do differently
+stays untested.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ extern "C" void place_thread(int block, int thread, int blocks, int threads) {
     blockIdx.x = block; threadIdx.x = thread; gridDim.x = blocks; blockDim.x = threads;
 }
 """
-BLOCKS, THREADS = 2, 3  # of the emulated grid, so that most threads take several elements
-BEYOND_CUPY = ("indices", "errstate", "vecdot", "nditer")  # names of NumPy that the backend must not need
+BLOCKS = 2  # of the emulated grid, so that most threads take several elements
+THREADS = 3
+# names of NumPy that the backend must not need
+BEYOND_CUPY = ("indices", "errstate", "vecdot", "nditer")
 
 
 class HostCupy:
@@ -62,7 +65,9 @@ class Module:
     """The kernels of one source, compiled when the first is asked for."""
 
     def __init__(self, code: str, options: tuple[str, ...]) -> None:
-        self.code, self.options, self.library = code, options, None
+        self.code = code
+        self.options = options
+        self.library = None
 
     def get_function(self, name: str) -> Any:
         if self.library is None:
@@ -71,7 +76,8 @@ class Module:
 
     def _compile(self) -> ctypes.CDLL:
         with tempfile.TemporaryDirectory() as folder:
-            text, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            text = Path(folder, "kernels.cpp")
+            library = Path(folder, "kernels.so")
             text.write_text(HOST + self.code)
             flags = ["-O1", "-shared", "-fPIC", "-w", *self.options]
             subprocess.run(["g++", *flags, text, "-o", library], check=True)
@@ -79,7 +85,9 @@ class Module:
 
     def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
         scalar = np.float32 if "typedef float T" in self.code else np.float64
-        passed = [converted(name, *pair, scalar) for pair in zip(parameters(name), arguments, strict=True)]
+        passed = [
+            converted(name, *pair, scalar) for pair in zip(parameters(name), arguments, strict=True)
+        ]
         for block in range(BLOCKS):
             for thread in range(THREADS):
                 self.library.place_thread(block, thread, BLOCKS, THREADS)
@@ -89,14 +97,20 @@ class Module:
 def parameters(name: str) -> list[str]:
     """The C types of a kernel's parameters."""
     listed = kernels.KERNELS[name].split("(", 1)[1].split(")", 1)[0]
-    return [p.strip().rsplit(" ", 1)[0].replace("const ", "") for p in listed.replace("\n", " ").split(",")]
+    return [
+        p.strip().rsplit(" ", 1)[0].replace("const ", "")
+        for p in listed.replace("\n", " ").split(",")
+    ]
 
 
 def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
     """The argument as ctypes passes it, if it has exactly the parameter's type."""
     numbers = {"int": (np.int32, ctypes.c_int), "long long": (np.int64, ctypes.c_longlong)}
     numbers |= {"unsigned": (np.uint32, ctypes.c_uint), "double": (np.float64, ctypes.c_double)}
-    numbers["T"] = numbers["Four"] = (scalar, ctypes.c_float if scalar is np.float32 else ctypes.c_double)
+    numbers["T"] = numbers["Four"] = (
+        scalar,
+        ctypes.c_float if scalar is np.float32 else ctypes.c_double,
+    )
     numbers["FourPlaces"] = numbers["int"]
     if not kind.endswith("*"):
         dtype, c_type = numbers[kind]
@@ -104,5 +118,7 @@ def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
         return c_type(value.item())
     if type(value) is np.uint64 and value == 0:
         return ctypes.c_void_p(None)
-    assert isinstance(value, np.ndarray) and value.dtype == numbers[kind[:-1]][0], f"{name}: {value!r} for {kind}"
+    assert isinstance(value, np.ndarray) and value.dtype == numbers[kind[:-1]][0], (
+        f"{name}: {value!r} for {kind}"
+    )
     return ctypes.c_void_p(value.ctypes.data)

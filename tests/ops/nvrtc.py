@@ -19,7 +19,9 @@ def _files(pattern: str) -> Iterator[Path]:
         yield from sorted(Path(folder).glob(pattern))
 
 
-LIBRARY = next((path for path in _files("*/lib/libnvrtc.so.*") if "builtins" not in path.name), None)
+LIBRARY = next(
+    (path for path in _files("*/lib/libnvrtc.so.*") if "builtins" not in path.name), None
+)
 DISASSEMBLER = next(_files("*/bin/nvdisasm"), None)
 
 
@@ -39,9 +41,16 @@ def architectures() -> set[int]:
 
 @functools.cache
 def compiled(source: str, architecture: int, *options: str) -> tuple[bytes, str]:
-    """The machine code of a source for one architecture, and what the compiler said; AssertionError if it refuses."""
-    nvrtc, program = _library(), ctypes.c_void_p()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None) == 0
+    """The machine code of a source for one architecture, and what the compiler said; AssertionError
+    if it refuses."""
+    nvrtc = _library()
+    program = ctypes.c_void_p()
+    assert (
+        nvrtc.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None
+        )
+        == 0
+    )
     given = [text.encode() for text in (f"--gpu-architecture=sm_{architecture}", *FLAGS, *options)]
     status = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
     log = _text(program, "ProgramLog").rstrip(b"\0").decode()
@@ -58,10 +67,13 @@ def _text(program: ctypes.c_void_p, what: str) -> bytes:
 
 
 def instructions(cubin: bytes, folder: Path) -> dict[str, list[str]]:
-    """The instructions of each kernel, without the padding behind its end; between them its labels, as "name:"."""
+    """The instructions of each kernel, without the padding behind its end; between them its labels,
+    as "name:"."""
     file = folder / "kernels.cubin"
     file.write_bytes(cubin)
-    done = subprocess.run([str(DISASSEMBLER), "-c", str(file)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(DISASSEMBLER), "-c", str(file)], capture_output=True, text=True, check=True
+    )
     found: dict[str, list[str]] = {}
     kernel: list[str] = []
     for line in done.stdout.splitlines():
@@ -69,7 +81,9 @@ def instructions(cubin: bytes, folder: Path) -> dict[str, list[str]]:
             kernel = found.setdefault(section[1], [])
         elif label := re.match(r"(\.L\w+:)", line):
             kernel.append(label[1])
-        elif (code := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z].*?)\s*;", line)) and code[1] != "NOP":
+        elif (
+            code := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z].*?)\s*;", line)
+        ) and code[1] != "NOP":
             kernel.append(code[1])
     return found
 

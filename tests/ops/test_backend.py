@@ -16,7 +16,10 @@ from ops.gradcheck import check_gradient
 def test_an_unknown_backend_or_option_is_refused_with_the_choices():
     with pytest.raises(
         OpsError,
-        match=r"'numpyy', expected one of 'cpu', 'cupy', 'cupy plan', 'emulated', 'numpy' \(did you mean 'numpy'\?\)",
+        match=(
+            r"'numpyy', expected one of 'cpu', 'cupy', 'cupy plan', 'emulated', 'numpy' "
+            r"\(did you mean 'numpy'\?\)"
+        ),
     ):
         get_backend("numpyy")
     with pytest.raises(OpsError, match="option of backend 'numpy' is 'bp', expected one of 'b_p'"):
@@ -41,7 +44,8 @@ def test_the_gradient_check_accepts_a_right_gradient_and_names_a_wrong_input():
     def product(a: Array, b: Array) -> Array:
         return a * b
 
-    a, b = np.arange(1.0, 5.0), np.arange(2.0, 6.0)
+    a = np.arange(1.0, 5.0)
+    b = np.arange(2.0, 6.0)
     assert check_gradient(product, lambda dy, a, b: (dy * b, dy * a), a, b) < 1e-8
     with pytest.raises(OpsError, match="input 1: relative error"):
         check_gradient(product, lambda dy, a, b: (dy * b, dy * a * 1.001), a, b)
@@ -60,4 +64,10 @@ def test_ops_imports_nothing_of_the_other_packages():
         for node in ast.walk(ast.parse(file.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not {n.split(".")[0] for n in names} & {"nets", "roles", "runtime", "asyncio", "zmq"}, file
+            assert not {n.split(".")[0] for n in names} & {
+                "nets",
+                "roles",
+                "runtime",
+                "asyncio",
+                "zmq",
+            }, file

@@ -1,4 +1,5 @@
-"""The CUDA sources as NVIDIA's own compiler sees them (the extra `gpu-compile-check`), without a GPU or a driver."""
+"""The CUDA sources as NVIDIA's own compiler sees them (the extra `gpu-compile-check`), without a
+GPU or a driver."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from tests.ops import nvrtc
 
 ARCHITECTURES = (80, 90, 100)  # Ampere, Hopper, Blackwell
 
-needs_nvrtc = pytest.mark.skipif(nvrtc.LIBRARY is None, reason="needs the wheel nvidia-cuda-nvrtc, which is not here")
+needs_nvrtc = pytest.mark.skipif(
+    nvrtc.LIBRARY is None, reason=("needs the wheel nvidia-cuda-nvrtc, which is not here")
+)
 needs_both = pytest.mark.skipif(
     nvrtc.LIBRARY is None or nvrtc.DISASSEMBLER is None,
     reason="needs the wheels nvidia-cuda-nvrtc and nvidia-cuda-nvdisasm, which are not here",
@@ -35,13 +38,19 @@ def test_no_kernel_keeps_numbers_in_memory_for_want_of_registers(tmp_path: Path)
     cubin, _ = nvrtc.compiled(kernels.source("float32"), 90)
     found = nvrtc.instructions(cubin, tmp_path)
     assert set(kernels.KERNELS) <= set(found)
-    spilled = {name for name, codes in found.items() if any(code.startswith(("STL", "LDL")) for code in codes)}
+    spilled = {
+        name
+        for name, codes in found.items()
+        if any(code.startswith(("STL", "LDL")) for code in codes)
+    }
     assert spilled == set()
 
 
 @needs_both
 @pytest.mark.parametrize("kernel", ["lower", "lower4"])
-def test_lowering_takes_at_most_sixty_instructions_for_what_a_thread_moves(kernel: str, tmp_path: Path) -> None:
+def test_lowering_takes_at_most_sixty_instructions_for_what_a_thread_moves(
+    kernel: str, tmp_path: Path
+) -> None:
     """One number, or four. With divisions by sizes that are known at run time it was about 155."""
     cubin, _ = nvrtc.compiled(kernels.source("float32"), 90)
     assert nvrtc.in_loop(nvrtc.instructions(cubin, tmp_path)[kernel]) <= 60

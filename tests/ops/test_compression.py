@@ -1,6 +1,8 @@
-"""Smaller forms of arrays against their definitions, number by number in float64, on every backend that is here.
+"""Smaller forms of arrays against their definitions, number by number in float64, on every backend
+that is here.
 
-bfloat16 and float16: the nearest of all numbers of the format. One bit and threshold: the papers' formulas.
+bfloat16 and float16: the nearest of all numbers of the format. One bit and threshold: the papers'
+formulas.
 """
 
 from __future__ import annotations
@@ -20,8 +22,36 @@ from ops import Array, Backend, OpsError, get_backend
 from tests.ops.cpu.narrow import passes_with_narrow_vectors
 
 BACKENDS = {"numpy": {}, "cpu": {"threads": 1}, "cpu, two threads": {"threads": 2}}
-SHAPES = [(), (0,), (1,), (7,), (15,), (33,), (3, 5), (20, 1, 5, 5), (50, 20, 5, 5), (64, 17), (4099,), (0, 3)]
-EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 65504.0, 65519.9, 65520.0, -7e4, 6.1e-5, 6e-8, 2.9e-8, 1e-45, 3.4e38]
+SHAPES = [
+    (),
+    (0,),
+    (1,),
+    (7,),
+    (15,),
+    (33,),
+    (3, 5),
+    (20, 1, 5, 5),
+    (50, 20, 5, 5),
+    (64, 17),
+    (4099,),
+    (0, 3),
+]
+EDGES = [
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    65504.0,
+    65519.9,
+    65520.0,
+    -7e4,
+    6.1e-5,
+    6e-8,
+    2.9e-8,
+    1e-45,
+    3.4e38,
+]
 HALF_SPACING = {"float16": 11, "bfloat16": 8}  # bits of the significand, the hidden one included
 
 
@@ -59,7 +89,9 @@ def nearest(x: float, kind: str) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", HALF_SPACING)
-def test_two_bytes_are_the_nearest_number_of_the_format_and_are_read_back_exactly(kind, shape, backend):
+def test_two_bytes_are_the_nearest_number_of_the_format_and_are_read_back_exactly(
+    kind, shape, backend
+):
     x = drawn(shape)
     bits = backend.half_encode(x, kind, nans(shape, np.float16 if kind == "float16" else np.uint16))
     found = backend.half_decode(bits, nans(shape))
@@ -110,14 +142,19 @@ def test_the_relative_error_of_two_bytes_stays_in_its_bound(kind, bound, backend
     tiny = np.asarray(np.random.default_rng(3).uniform(-6.1e-5, 6.1e-5, 5000), np.float32)
     if kind == "float16":
         assert (
-            float(np.abs(backend.half_decode(backend.half_encode(tiny, kind)).astype(np.float64) - tiny).max())
+            float(
+                np.abs(
+                    backend.half_decode(backend.half_encode(tiny, kind)).astype(np.float64) - tiny
+                ).max()
+            )
             <= 2.0**-25
         )
 
 
 def by_hand_one_bit(values: list[float], block: int) -> tuple[list[float], list[list[float]]]:
     """Decoded numbers and means: Seide et al., blocks instead of columns."""
-    decoded, means = [], []
+    decoded = []
+    means = []
     for start in range(0, len(values), block):
         part = values[start : start + block]
         kinds = [[v for v in part if not v < 0], [v for v in part if v < 0]]
@@ -128,8 +165,11 @@ def by_hand_one_bit(values: list[float], block: int) -> tuple[list[float], list[
 
 @pytest.mark.parametrize("block", [32, 96, 256, 4096])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_one_bit_is_the_mean_of_each_sign_in_each_block_and_the_error_is_the_rest(shape, block, backend):
-    x, error = drawn(shape), drawn(shape, 2)
+def test_one_bit_is_the_mean_of_each_sign_in_each_block_and_the_error_is_the_rest(
+    shape, block, backend
+):
+    x = drawn(shape)
+    error = drawn(shape, 2)
     values = [float(v) for v in (x + error).flat]
     signs, means = backend.one_bit_encode(x, error, block)
     decoded = backend.one_bit_decode(signs, means, shape, nans(shape))
@@ -137,7 +177,9 @@ def test_one_bit_is_the_mean_of_each_sign_in_each_block_and_the_error_is_the_res
     scale = max(map(abs, values), default=1.0)
     np.testing.assert_allclose(means.reshape(-1), np.reshape(expected_means, -1), rtol=1e-6)
     np.testing.assert_allclose(decoded.reshape(-1), expected, rtol=1e-6)
-    np.testing.assert_allclose(error.reshape(-1), np.subtract(values, expected), rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(
+        error.reshape(-1), np.subtract(values, expected), rtol=0, atol=1e-6 * scale
+    )
     assert decoded.shape == error.shape == shape
     bits = [sign for row in np.unpackbits(signs, axis=1, bitorder="little") for sign in row]
     assert bits[: x.size] == [0 if v < 0 else 1 for v in values]
@@ -155,9 +197,15 @@ def test_bits_and_codes_do_not_depend_on_the_number_of_threads():
     x = drawn((50, 20, 5, 5))
     found = []
     for name in ("cpu", "cpu, two threads", "cpu"):
-        ours, error = made(name), drawn(x.shape, 2)
+        ours = made(name)
+        error = drawn(x.shape, 2)
         other = error.copy()
-        arrays = [*ours.one_bit_encode(x, error, 96), *ours.threshold_encode(x, other, 0.01), error, other]
+        arrays = [
+            *ours.one_bit_encode(x, error, 96),
+            *ours.threshold_encode(x, other, 0.01),
+            error,
+            other,
+        ]
         found.append([array.tobytes() for array in arrays])
     assert found[0] == found[1] == found[2]
 
@@ -166,14 +214,19 @@ TAU = 0.25
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_threshold_sends_tau_with_its_sign_for_each_number_beyond_it_and_keeps_the_rest(shape, backend):
-    x, error = drawn(shape), drawn(shape, 2)
+def test_threshold_sends_tau_with_its_sign_for_each_number_beyond_it_and_keeps_the_rest(
+    shape, backend
+):
+    x = drawn(shape)
+    error = drawn(shape, 2)
     values = [float(v) for v in (x + error).flat]
     codes, steps = backend.threshold_encode(x, error, TAU)
     assert codes.tolist() == [2 * n + (v < 0) for n, v in enumerate(values) if abs(v) > TAU]
     assert steps.tolist() == [TAU]
     sent = [math.copysign(TAU, v) if abs(v) > TAU else 0.0 for v in values]
-    np.testing.assert_array_equal(backend.threshold_decode(codes, steps, shape, nans(shape)).reshape(-1), sent)
+    np.testing.assert_array_equal(
+        backend.threshold_decode(codes, steps, shape, nans(shape)).reshape(-1), sent
+    )
     np.testing.assert_allclose(error.reshape(-1), np.subtract(values, sent), rtol=1e-6)
 
 
@@ -185,16 +238,28 @@ def test_a_number_at_the_threshold_is_kept(backend):
     assert error[:2].tolist() == [TAU, -TAU]
 
 
-finite = npst.arrays(np.float32, st.integers(0, 70), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False))
+finite = npst.arrays(
+    np.float32, st.integers(0, 70), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False)
+)
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("method", ["one_bit", "threshold"])
 @settings(max_examples=60, deadline=None)
-@given(first=finite, rounds=st.integers(1, 5), block=st.sampled_from([32, 64]), tau=st.sampled_from([0.01, 1.0, 50.0]))
-def test_all_that_was_decoded_and_the_error_that_remains_are_all_that_went_in(name, method, first, rounds, block, tau):
-    backend, size = made(name), len(first)
-    error, given_in, told = np.zeros(size, np.float32), np.zeros(size), np.zeros(size)
+@given(
+    first=finite,
+    rounds=st.integers(1, 5),
+    block=st.sampled_from([32, 64]),
+    tau=st.sampled_from([0.01, 1.0, 50.0]),
+)
+def test_all_that_was_decoded_and_the_error_that_remains_are_all_that_went_in(
+    name, method, first, rounds, block, tau
+):
+    backend = made(name)
+    size = len(first)
+    error = np.zeros(size, np.float32)
+    given_in = np.zeros(size)
+    told = np.zeros(size)
     largest = 1.0
     for step in range(rounds):
         x = np.roll(first, step) * np.float32((-1) ** step)
@@ -205,7 +270,9 @@ def test_all_that_was_decoded_and_the_error_that_remains_are_all_that_went_in(na
         given_in += x
         told += decoded
         largest = max(largest, float(np.abs(error).max(initial=0)), float(np.abs(x).max(initial=0)))
-    np.testing.assert_allclose(told + error, given_in, rtol=0, atol=rounds * 3 * 2.0**-24 * 4 * largest)
+    np.testing.assert_allclose(
+        told + error, given_in, rtol=0, atol=rounds * 3 * 2.0**-24 * 4 * largest
+    )
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -226,32 +293,48 @@ def test_what_is_not_finite_is_not_hidden(bad, place, backend):
 
 
 def test_what_does_not_fit_is_refused_in_words(backend):
-    x, error = drawn((40,)), np.zeros(40, np.float32)
+    x = drawn((40,))
+    error = np.zeros(40, np.float32)
     signs, means = backend.one_bit_encode(x, error, 32)
     codes, steps = backend.threshold_encode(x, error, TAU)
     frozen = error.copy()
     frozen.flags.writeable = False
     for call, text in (
         (lambda: backend.half_encode(x, "float8"), "expected one of 'bfloat16', 'float16'"),
-        (lambda: backend.half_encode(x.astype(np.float64), "float16"), "x is float64, expected float32"),
+        (
+            lambda: backend.half_encode(x.astype(np.float64), "float16"),
+            "x is float64, expected float32",
+        ),
         (lambda: backend.half_encode(x[::2], "float16"), "expected C order"),
         (lambda: backend.half_decode(x), "bits is float32, expected float16, or uint16"),
-        (lambda: backend.half_encode(x, "float16", np.empty(40, np.uint16)), "out is uint16, expected float16"),
+        (
+            lambda: backend.half_encode(x, "float16", np.empty(40, np.uint16)),
+            "out is uint16, expected float16",
+        ),
         (lambda: backend.one_bit_encode(x, error[1:], 32), "error has shape"),
         (lambda: backend.one_bit_encode(x, frozen, 32), "error is read-only"),
         (lambda: backend.one_bit_encode(x, error, 33), "block is 33, expected a multiple of 32"),
         (lambda: backend.one_bit_encode(x, error, 0), "block is 0, expected a multiple of 32"),
         (lambda: backend.one_bit_decode(signs, means, (65,)), "does not hold 65 numbers"),
         (lambda: backend.one_bit_decode(signs, means, (32,)), "does not hold 32 numbers"),
-        (lambda: backend.one_bit_decode(signs[:, :3].copy(), means, (40,)), "does not hold 40 numbers"),
+        (
+            lambda: backend.one_bit_decode(signs[:, :3].copy(), means, (40,)),
+            "does not hold 40 numbers",
+        ),
         (lambda: backend.one_bit_decode(signs[:0], means[:0], (40,)), "does not hold 40 numbers"),
         (lambda: backend.one_bit_decode(signs, means[:1], (40,)), "means has shape"),
         (lambda: backend.one_bit_decode(means, signs, (40,)), "signs is float32"),
         (lambda: backend.threshold_encode(x, error, 0.0), "tau is 0.0"),
         (lambda: backend.threshold_encode(x, error, math.nan), "tau is nan"),
         (lambda: backend.threshold_encode(x, error, 1e300), "tau is 1e"),
-        (lambda: backend.threshold_decode(codes, steps, (3,)), "codes has index .*, expected less than 3"),
-        (lambda: backend.threshold_decode(np.full(1, 80, np.uint32), steps, (40,)), "index 40, expected less than 40"),
+        (
+            lambda: backend.threshold_decode(codes, steps, (3,)),
+            ("codes has index .*, expected less than 3"),
+        ),
+        (
+            lambda: backend.threshold_decode(np.full(1, 80, np.uint32), steps, (40,)),
+            "index 40, expected less than 40",
+        ),
         (lambda: backend.threshold_decode(codes.astype(np.int64), steps, (40,)), "codes is int64"),
         (lambda: backend.threshold_decode(codes, steps[:0], (40,)), "steps has shape"),
     ):
@@ -261,8 +344,11 @@ def test_what_does_not_fit_is_refused_in_words(backend):
 
 def test_with_destinations_given_the_kernels_allocate_nothing_but_codes():
     ours = made("cpu")
-    x, error, y = drawn((50, 20, 5, 5)), np.zeros((50, 20, 5, 5), np.float32), np.empty((50, 20, 5, 5), np.float32)
-    half, bits = np.empty(x.shape, np.float16), np.empty(x.shape, np.uint16)
+    x = drawn((50, 20, 5, 5))
+    error = np.zeros((50, 20, 5, 5), np.float32)
+    y = np.empty((50, 20, 5, 5), np.float32)
+    half = np.empty(x.shape, np.float16)
+    bits = np.empty(x.shape, np.uint16)
     signs, means = ours.one_bit_encode(x, error, 256)
 
     def everything() -> None:
@@ -284,7 +370,8 @@ def test_with_destinations_given_the_kernels_allocate_nothing_but_codes():
             tracemalloc.stop()
 
     everything()
-    # Blocks of arguments; the arrays here have 50 KB and more. The least of three: other threads allocate, too.
+    # Blocks of arguments; the arrays here have 50 KB and more. The least of three: other threads
+    # allocate, too.
     assert min(allocated() for _ in range(3)) < 6144
 
 

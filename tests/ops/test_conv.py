@@ -26,7 +26,8 @@ def test_convolution_without_bias_adds_none_and_gives_no_bias_gradient(random, b
 
 def test_convolution_leaves_its_inputs_untouched(random):
     inputs = draw(random, CASES[5])
-    g, before = CASES[5][-1], [a.copy() for a in inputs]
+    g = CASES[5][-1]
+    before = [a.copy() for a in inputs]
     for a in inputs:
         a.flags.writeable = False
     x, w, b, dy = inputs
@@ -39,7 +40,10 @@ def test_convolution_leaves_its_inputs_untouched(random):
 
 
 G = ConvGeometry((3, 3), groups=2)
-X, W, B, DY = np.zeros((2, 4, 5, 5)), np.zeros((6, 2, 3, 3)), np.zeros(6), np.zeros((2, 6, 3, 3))
+X = np.zeros((2, 4, 5, 5))
+W = np.zeros((6, 2, 3, 3))
+B = np.zeros(6)
+DY = np.zeros((2, 6, 3, 3))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""When cuDNN's convolutions are taken: with a stand-in for its frontend, on kernels compiled for the processor."""
+"""When cuDNN's convolutions are taken: with a stand-in for its frontend, on kernels compiled for
+the processor."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import Library, Planned
 from ops.cuda.conv.lowered import Lowered
-from ops.cuda.images import new_images
+from ops.cuda.image_layout import new_images
 from tests.fake_cudnn import HERE
 from tests.ops.host_cupy import HostCupy
 
@@ -59,7 +60,9 @@ def make(cudnn: ModuleType, caplog: pytest.LogCaptureFixture) -> Made:
     return lambda cudnn="deterministic", **options: CupyBackend(xp=double, cudnn=cudnn, **options)
 
 
-def convolved(backend: Any, geometry: ConvGeometry, channels: int = 4, outputs: int = 6, n: int = 3) -> list[Array]:
+def convolved(
+    backend: Any, geometry: ConvGeometry, channels: int = 4, outputs: int = 6, n: int = 3
+) -> list[Array]:
     """Results of every pass over the same numbers: y, max(y, 0) with a bias, dx, dw, db."""
     random = np.random.default_rng(1)
 
@@ -71,7 +74,8 @@ def convolved(backend: Any, geometry: ConvGeometry, channels: int = 4, outputs: 
         images[...] = made
         return images
 
-    x, b = given(n, channels, 9, 8), given(outputs)
+    x = given(n, channels, 9, 8)
+    b = given(outputs)
     w = np.ascontiguousarray(given(outputs, channels // geometry.groups, *geometry.kernel))
     dy = given(*geometry.output_shape(x.shape, outputs))
     y = backend.conv_forward(x, w, None, geometry)
@@ -90,12 +94,16 @@ def right(found: list[Array], geometry: ConvGeometry, *sizes: int) -> None:
 def algorithms(backend: CupyBackend) -> list[type]:
     """What the passes got, in the order of `Direction`."""
     chosen = backend.chooser._chosen
-    return [type(chosen[key]) for key in sorted(chosen, key=lambda key: list(Direction).index(key[1]))]
+    return [
+        type(chosen[key]) for key in sorted(chosen, key=lambda key: list(Direction).index(key[1]))
+    ]
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
     """The lines of its log, without the first, which says the version."""
-    return [record.getMessage() for record in caplog.records if record.levelno >= level][level == logging.INFO :]
+    return [record.getMessage() for record in caplog.records if record.levelno >= level][
+        level == logging.INFO :
+    ]
 
 
 GEOMETRIES = {
@@ -111,13 +119,18 @@ def test_a_right_plan_is_taken_and_computes_every_pass(name: str, make: Made, ca
     backend = make()
     right(convolved(backend, GEOMETRIES[name]), GEOMETRIES[name])
     assert algorithms(backend) == [Planned] * 3
-    assert [line.partition(";")[0].endswith("taken, not timed") for line in told(caplog)] == [True] * 3
+    assert [line.partition(";")[0].endswith("taken, not timed") for line in told(caplog)] == [
+        True
+    ] * 3
 
 
 FAULTS = {
     "wrong": ("differs from lowering by ", "of the greatest value, expected at most 1e-04"),
     "idle": ("differs from lowering by ",),
-    "lacking": ("cudnnGraphNotSupportedError: No valid engine configs returned from heuristics)", ""),
+    "lacking": (
+        ("cudnnGraphNotSupportedError: No valid engine configs returned from heuristics)"),
+        "",
+    ),
     "failing": ("no plan that runs (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED)", ""),
 }
 
@@ -133,32 +146,50 @@ def test_a_fault_is_told_once_for_each_pass_and_lowering_computes(
     assert algorithms(backend) == [Lowered] * 3
     lines = told(caplog, logging.WARNING)
     assert len(lines) == 3 and "\n" not in "".join(lines)
-    for line, direction in zip(lines, ("forward", "backward-data", "backward-weights"), strict=True):
+    for line, direction in zip(
+        lines, ("forward", "backward-data", "backward-weights"), strict=True
+    ):
         assert line.startswith(f"cuDNN, {direction} of 3x4x9x8 -> 6 by 3x3: ")
         assert all(part in line for part in FAULTS[fault]) and line.endswith("; lowered")
 
 
-def test_only_the_pass_that_is_wrong_is_lowered(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_pass_that_is_wrong_is_lowered(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_CUDNN", "wrong conv_dgrad")
     backend = make()
     right(convolved(backend, SMALL), SMALL)
     assert algorithms(backend) == [Planned, Lowered, Planned]
     shape = ConvShape((3, 4, 9, 8), 6, SMALL, FLOAT)
-    assert [backend.chooser.taken(shape, direction) for direction in Direction] == ["cuDNN", "lowering", "cuDNN"]
+    assert [backend.chooser.taken(shape, direction) for direction in Direction] == [
+        "cuDNN",
+        "lowering",
+        "cuDNN",
+    ]
 
 
 @pytest.mark.parametrize(("precision", "most"), [("full", 1e-4), ("tf32", 5e-3), ("bf16", 2e-2)])
-def test_how_far_it_may_be_off_depends_on_how_factors_are_rounded(precision: str, most: float) -> None:
+def test_how_far_it_may_be_off_depends_on_how_factors_are_rounded(
+    precision: str, most: float
+) -> None:
     assert choose.against(choose.Found(most), precision) is None
     assert choose.against(choose.Found(most * 1.01), precision) is not None
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [((0.001, 0.002), Planned), ((0.002, 0.001), Lowered)])
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [((0.001, 0.002), Planned), ((0.002, 0.001), Lowered)]
+)
 def test_the_faster_one_is_taken(
-    seconds: tuple[float, float], expected: type, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    seconds: tuple[float, float],
+    expected: type,
+    make: Made,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
 ) -> None:
     times = dict(zip((Planned, Lowered), seconds, strict=True))
-    monkeypatch.setattr(trial.Trial, "seconds", lambda self, *tried: [times[type(one)] for one in tried])
+    monkeypatch.setattr(
+        trial.Trial, "seconds", lambda self, *tried: [times[type(one)] for one in tried]
+    )
     backend = make("fastest")
     right(convolved(backend, SMALL), SMALL)
     assert algorithms(backend) == [expected] * 3
@@ -185,7 +216,9 @@ def test_deterministic_leaves_out_engines_that_are_not_and_looks_at_no_clock(
 
 
 @pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])
-def test_tensor_cores_round_float32_only_where_precision_says_so(precision: str, cudnn: ModuleType, make: Made) -> None:
+def test_tensor_cores_round_float32_only_where_precision_says_so(
+    precision: str, cudnn: ModuleType, make: Made
+) -> None:
     convolved(make(precision=precision), SMALL)
     notes = cudnn.numerical_note
     for graph in cudnn.made:
@@ -199,7 +232,9 @@ def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
     timed: list[type] = []
     times = {Planned: 0.001, Lowered: 0.002}
     monkeypatch.setattr(
-        trial.Trial, "seconds", lambda self, *tried: [timed.append(type(one)) or times[type(one)] for one in tried]
+        trial.Trial,
+        "seconds",
+        lambda self, *tried: [timed.append(type(one)) or times[type(one)] for one in tried],
     )
     backend = make("fastest")
     for n in range(1, choose.MOST_SIZES + 4):
@@ -207,13 +242,15 @@ def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
     assert len(timed) == 6  # two for each pass
     assert len(cudnn.made) == 3 * choose.MOST_SIZES  # and no more plans: they take time
     assert (
-        sorted(kind.__name__ for kind in algorithms(backend)) == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES
+        sorted(kind.__name__ for kind in algorithms(backend))
+        == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES
     )
 
 
 def test_images_within_wider_ones_have_a_plan_of_their_own(make: Made, cudnn: ModuleType) -> None:
     backend = make()
-    x, w = new_images(np, (2, 4, 5, 5), FLOAT), np.ones((4, 4, 3, 3), np.float32)
+    x = new_images(np, (2, 4, 5, 5), FLOAT)
+    w = np.ones((4, 4, 3, 3), np.float32)
     x[...] = 1
     wide = new_images(np, (2, 12, 5, 5), FLOAT)
     wide[...] = 7
@@ -224,7 +261,9 @@ def test_images_within_wider_ones_have_a_plan_of_their_own(make: Made, cudnn: Mo
     assert len(cudnn.made) == 2 and algorithms(backend) == [Planned] * 2
 
 
-def test_images_at_an_odd_address_are_lowered_and_parameters_are_copied(make: Made, cudnn: ModuleType) -> None:
+def test_images_at_an_odd_address_are_lowered_and_parameters_are_copied(
+    make: Made, cudnn: ModuleType
+) -> None:
     backend = make()
     wide = new_images(np, (2, 5, 5, 5), FLOAT)
     wide[...] = 1
@@ -238,9 +277,12 @@ def test_images_at_an_odd_address_are_lowered_and_parameters_are_copied(make: Ma
     assert (y == 1000).all() and len(cudnn.made) == 2
 
 
-def test_float64_and_lowering_that_is_asked_for_need_no_cudnn(make: Made, cudnn: ModuleType) -> None:
+def test_float64_and_lowering_that_is_asked_for_need_no_cudnn(
+    make: Made, cudnn: ModuleType
+) -> None:
     backend = make()
-    x, w = np.ones((1, 1, 3, 3)), np.ones((1, 1, 1, 1))
+    x = np.ones((1, 1, 3, 3))
+    w = np.ones((1, 1, 1, 1))
     assert (backend.conv_forward(x, w, None, GEOMETRIES["1x1"]) == 1).all()
     lowering = make(b_p=2)
     assert not lowering.tries
@@ -285,7 +327,9 @@ def test_without_a_driver_that_is_told_once_and_everything_is_lowered(
     assert not backend.tries
 
 
-def test_without_the_package_the_extra_is_named(make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_without_the_package_the_extra_is_named(
+    make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
     monkeypatch.setitem(sys.modules, "cudnn", None)
     backend = make()
     right(convolved(backend, SMALL), SMALL)
@@ -295,4 +339,6 @@ def test_without_the_package_the_extra_is_named(make: Made, monkeypatch: pytest.
 
 def test_a_shape_tells_itself() -> None:
     geometry = ConvGeometry((5, 3), stride=(2, 2), groups=2)
-    assert str(ConvShape((16, 4, 28, 28), 8, geometry, FLOAT)) == "16x4x28x28 -> 8 by 5x3, stride 2x2, 2 groups"
+    assert str(ConvShape((16, 4, 28, 28), 8, geometry, FLOAT)) == (
+        "16x4x28x28 -> 8 by 5x3, stride 2x2, 2 groups"
+    )

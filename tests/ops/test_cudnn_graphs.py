@@ -1,4 +1,5 @@
-"""What cuDNN is asked for, in the graphs of NVIDIA's own frontend, which builds them without a driver."""
+"""What cuDNN is asked for, in the graphs of NVIDIA's own frontend, which builds them without a
+driver."""
 
 from __future__ import annotations
 
@@ -14,11 +15,16 @@ from nets.layers.conv import Convolution
 from ops import ConvGeometry, get_backend
 from ops.cuda.conv.algorithm import ConvShape, Direction
 from ops.cuda.conv.cudnn import W, X, Y, graph_of
-from ops.cuda.images import new_images
+from ops.cuda.image_layout import new_images
 
 REASON = "the extra 'cudnn' is not installed: NVIDIA's frontend builds the graphs"
 cudnn = pytest.importorskip("cudnn", reason=REASON)
-IMAGES = {"lenet": (1, 28, 28), "cifar10_full": (3, 32, 32), "cifar10_quick": (3, 32, 32), "resnet20": (3, 32, 32)}
+IMAGES = {
+    "lenet": (1, 28, 28),
+    "cifar10_full": (3, 32, 32),
+    "cifar10_quick": (3, 32, 32),
+    "resnet20": (3, 32, 32),
+}
 ZOO_NETS = sorted(path.stem for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver"))
 FLOAT = np.dtype(np.float32)
 
@@ -28,8 +34,12 @@ def convolutions(name: str) -> frozenset[ConvShape]:
     """Those of a net of the zoo, for two images."""
     size = 227 if name in ("alexnet", "alexnet_owt", "caffenet") else 224
     image = IMAGES.get(name, (3, size, size))
-    net = Net(load_net(name), "TRAIN", ops=get_backend("emulated"), batch=2, input_shape=image, seed=1)
-    nodes = [node for stage in net.stages for node in stage.nodes if isinstance(node.layer, Convolution)]
+    net = Net(
+        load_net(name), "TRAIN", ops=get_backend("emulated"), batch=2, input_shape=image, seed=1
+    )
+    nodes = [
+        node for stage in net.stages for node in stage.nodes if isinstance(node.layer, Convolution)
+    ]
     found = set()
     for node in nodes:
         weight = node.layer.params[0].shape
@@ -61,7 +71,8 @@ def places(shape: ConvShape, steps: tuple[int, int]) -> dict[int, np.ndarray]:
 def check(shape: ConvShape, steps: tuple[int, int]) -> None:
     for direction in Direction:
         graph = graph_of(cudnn, shape, direction, steps)
-        found, expected = tensors(graph), places(shape, steps)
+        found = tensors(graph)
+        expected = places(shape, steps)
         assert found.keys() == expected.keys()
         for uid, array in expected.items():
             assert found[uid]["dim"] == list(array.shape)
@@ -70,9 +81,13 @@ def check(shape: ConvShape, steps: tuple[int, int]) -> None:
         (node,) = graph.inspect()["nodes"]
         geometry = shape.geometry
         assert node["params"] == {
-            "padding": list(geometry.pad), "stride": list(geometry.stride), "dilation": list(geometry.dilation)
-        }  # fmt: skip
-        assert node["type"] == {"forward": "CONV_FPROP", "backward-data": "CONV_DGRAD"}.get(direction, "CONV_WGRAD")
+            "padding": list(geometry.pad),
+            "stride": list(geometry.stride),
+            "dilation": list(geometry.dilation),
+        }
+        assert node["type"] == {"forward": "CONV_FPROP", "backward-data": "CONV_DGRAD"}.get(
+            direction, "CONV_WGRAD"
+        )
 
 
 @pytest.mark.parametrize("name", ZOO_NETS)
@@ -90,9 +105,14 @@ def test_groups_dilation_and_channels_within_wider_images_are_asked_for() -> Non
 def test_the_frontend_computes_the_same_size_of_y() -> None:
     for name in ("googlenet", "alexnet"):
         for shape in convolutions(name):
-            graph, g = cudnn.pygraph(), shape.geometry
+            graph = cudnn.pygraph()
+            g = shape.geometry
             real = cudnn.data_type.FLOAT
             x = graph.tensor(dim=list(shape.in_shape), stride=[1] * 4, data_type=real)
             w = graph.tensor(dim=list(shape.weight_shape), stride=[1] * 4, data_type=real)
-            windows = {"padding": list(g.pad), "stride": list(g.stride), "dilation": list(g.dilation)}
+            windows = {
+                "padding": list(g.pad),
+                "stride": list(g.stride),
+                "dilation": list(g.dilation),
+            }
             assert graph.conv_fprop(image=x, weight=w, **windows).get_dim() == list(shape.out_shape)

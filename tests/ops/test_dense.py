@@ -17,12 +17,15 @@ def loops(a: Array, b: Array) -> Array:
 
 
 def test_dense_allocates_and_does_without_a_bias(random, backend: Backend):
-    x, w = random.standard_normal((3, 4)), random.standard_normal((2, 4))
+    x = random.standard_normal((3, 4))
+    w = random.standard_normal((2, 4))
     np.testing.assert_allclose(backend.dense_forward(x, w, None), loops(x, w.T))
     assert backend.dense_backward_weights(x, x[:, :2], bias=False)[1] is None
 
 
-X, W, DY = np.zeros((3, 4)), np.zeros((2, 4)), np.zeros((3, 2))
+X = np.zeros((3, 4))
+W = np.zeros((2, 4))
+DY = np.zeros((3, 2))
 
 
 @pytest.mark.parametrize(

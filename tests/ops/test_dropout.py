@@ -59,11 +59,14 @@ def test_every_backend_keeps_the_same_and_parts_keep_what_the_whole_does(backend
     np.testing.assert_array_equal(whole, expected)
     part = backend.dropout(placed(backend, x)[2:4], 0.3, KEY, 7)
     np.testing.assert_array_equal(part, whole[2:4])
-    assert not np.array_equal(backend.dropout(placed(backend, x), 0.3, KEY + 1, 5) == 0, expected == 0)
+    assert not np.array_equal(
+        backend.dropout(placed(backend, x), 0.3, KEY + 1, 5) == 0, expected == 0
+    )
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
 def test_so_many_are_dropped_as_the_ratio_says(ratio):
     x = np.ones((64, 4096), np.float32)
     dropped = 1 - np.count_nonzero(get_backend("cpu").dropout(x, ratio, KEY)) / x.size
-    assert abs(dropped - ratio) < 5 * (ratio * (1 - ratio) / x.size) ** 0.5  # five standard deviations
+    # five standard deviations
+    assert abs(dropped - ratio) < 5 * (ratio * (1 - ratio) / x.size) ** 0.5

@@ -1,4 +1,5 @@
-"""Window geometry: sizes as Caffe computes them, and the spans every lowering and pooling relies on."""
+"""Window geometry: sizes as Caffe computes them, and the spans every lowering and pooling relies
+on."""
 
 from __future__ import annotations
 
@@ -17,14 +18,22 @@ small = st.integers(1, 6)
     size=st.integers(1, 12), position=st.integers(0, 8), outputs=st.integers(1, 9), stride=small,
     pad=st.integers(0, 6),
 )  # fmt: skip
-def test_reach_pairs_each_output_with_its_pixel_and_leaves_out_the_padding(size, position, outputs, stride, pad):
+def test_reach_pairs_each_output_with_its_pixel_and_leaves_out_the_padding(
+    size, position, outputs, stride, pad
+):
     to, take = reach(position, size, outputs, stride, pad)
     expected = [(o, o * stride + position - pad) for o in range(outputs)]
     pairs = list(zip(range(outputs)[to], range(size)[take], strict=True))
     assert pairs == [(o, pixel) for o, pixel in expected if 0 <= pixel < size]
 
 
-@given(size=st.integers(1, 40), kernel=small, stride=small, pad=st.integers(0, 5), step=st.integers(1, 3))
+@given(
+    size=st.integers(1, 40),
+    kernel=small,
+    stride=small,
+    pad=st.integers(0, 5),
+    step=st.integers(1, 3),
+)
 def test_convolution_size_is_the_number_of_windows_that_fit(size, kernel, stride, pad, step):
     g = ConvGeometry((kernel, 1), (stride, 1), (pad, 0), (step, 1))
     fits = [o for o in range(0, size + 2 * pad, stride) if o + step * (kernel - 1) < size + 2 * pad]
@@ -79,7 +88,10 @@ def test_the_last_pooling_window_starts_before_the_far_padding():
         (lambda: ConvGeometry((3, 3), dilation=(1.0, 1)), ["dilation is (1.0, 1)"]),
         (lambda: ConvGeometry((3, 3), groups=0), ["groups is 0"]),
         (lambda: PoolGeometry((2, 2), mode="MAXX"), ["'MAXX'", "did you mean 'MAX'"]),
-        (lambda: ConvGeometry((1, 1), groups=2).output_shape((1, 3, 4, 4), 2), ["input channels is 3"]),
+        (
+            lambda: ConvGeometry((1, 1), groups=2).output_shape((1, 3, 4, 4), 2),
+            ["input channels is 3"],
+        ),
         (lambda: ConvGeometry((1, 1), groups=2).output_shape((1, 2, 4, 4), 3), ["num_output is 3"]),
         (lambda: ConvGeometry((1, 1)).output_shape((1, 2, 4), 3), ["(1, 2, 4)", "(N, C, H, W)"]),
     ],

@@ -18,7 +18,8 @@ STEP = {"rate": 0.1, "decay": 0.01}
 LRN = {"size": 3, "alpha": 0.5}
 LABELS = np.arange(30).reshape(3, 5, 2) % 4
 
-CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {  # (backend, x, other, destination)
+# (backend, x, other, destination)
+CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {
     "relu": lambda b, x, y, out: b.relu_forward(x, 0.1, out=out),
     "relu backward": lambda b, x, y, out: b.relu_backward(x, y, 0.1, out=out),
     "prelu": lambda b, x, y, out: b.prelu_forward(x, G, out=out),
@@ -53,7 +54,9 @@ CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {  # (b
     "batch norm backward": lambda b, x, y, out: b.batch_norm_backward(x, y, G, out=out),
     "mvn": lambda b, x, y, out: b.mvn_forward(x, out=out)[0],
     "mvn backward": lambda b, x, y, out: b.mvn_backward(x, y, None, out=out),
-    "reduction backward": lambda b, x, y, out: b.reduction_backward(G[:3], x, operation="SUMSQ", axis=1, out=out),
+    "reduction backward": lambda b, x, y, out: b.reduction_backward(
+        G[:3], x, operation="SUMSQ", axis=1, out=out
+    ),
     "softmax": lambda b, x, y, out: b.softmax_forward(x, out=out),
     "softmax backward": lambda b, x, y, out: b.softmax_backward(x, y, out=out),
     "softmax backward into prob": lambda b, x, y, out: b.softmax_backward(y, x, out=out),
@@ -63,14 +66,24 @@ CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {  # (b
     "cross-entropy backward": lambda b, x, y, out: b.sigmoid_cross_entropy_backward(x, y, out=out),
     "euclidean backward": lambda b, x, y, out: b.euclidean_backward(x, loss_weight=3.0, out=out),
     "hinge backward": lambda b, x, y, out: b.hinge_backward(x, LABELS, norm="L2", out=out),
-    "infogain backward": lambda b, x, y, out: b.infogain_backward(x, LABELS, np.outer(G, G), out=out),
-    "nesterov": lambda b, x, y, out: b.nesterov_update(x, y, y * 2, momentum=0.9, **STEP, out_w=out)[0],
-    "nesterov history": lambda b, x, y, out: b.nesterov_update(y, y * 2, x, momentum=0.9, **STEP, out_h=out)[1],
+    "infogain backward": lambda b, x, y, out: b.infogain_backward(
+        x, LABELS, np.outer(G, G), out=out
+    ),
+    "nesterov": lambda b, x, y, out: b.nesterov_update(
+        x, y, y * 2, momentum=0.9, **STEP, out_w=out
+    )[0],
+    "nesterov history": lambda b, x, y, out: b.nesterov_update(
+        y, y * 2, x, momentum=0.9, **STEP, out_h=out
+    )[1],
     "adagrad": lambda b, x, y, out: b.adagrad_update(x, y, y * y, **STEP, out_w=out)[0],
     "rmsprop history": lambda b, x, y, out: b.rmsprop_update(y, y * 2, x, **STEP, out_h=out)[1],
-    "adadelta": lambda b, x, y, out: b.adadelta_update(x, y, y * y, y * y, momentum=0.9, **STEP, out_w=out)[0],
+    "adadelta": lambda b, x, y, out: b.adadelta_update(
+        x, y, y * y, y * y, momentum=0.9, **STEP, out_w=out
+    )[0],
     "adam": lambda b, x, y, out: b.adam_update(x, y, y, y * y, step=2, **STEP, out_w=out)[0],
-    "adam mean": lambda b, x, y, out: b.adam_update(y, y * 2, x, y * y, step=2, **STEP, out_m=out)[1],
+    "adam mean": lambda b, x, y, out: b.adam_update(y, y * 2, x, y * y, step=2, **STEP, out_m=out)[
+        1
+    ],
 }
 
 

@@ -1,4 +1,5 @@
-"""What the operations of Caffe's further layers refuse, and that they say what they found and expected."""
+"""What the operations of Caffe's further layers refuse, and that they say what they found and
+expected."""
 
 from __future__ import annotations
 
@@ -8,12 +9,16 @@ import pytest
 from ops import Backend, ConvGeometry, OpsError, PoolGeometry
 from ops.reference.recurrent import LstmGradients
 
-X, COLUMN = np.ones((2, 4, 6, 6)), np.ones(4)
-X_F, SEQUENCE = X.astype("f"), np.ones((3, 2, 5))
+X = np.ones((2, 4, 6, 6))
+COLUMN = np.ones(4)
+X_F = X.astype("f")
+SEQUENCE = np.ones((3, 2, 5))
 G = ConvGeometry((3, 3), groups=2)
 W = np.ones((4, 3, 3, 3))
 STOCHASTIC = PoolGeometry((2, 2), (2, 2), mode="STOCHASTIC")
-CONT, W_X, W_H = np.ones((3, 2)), np.ones((8, 5)), np.ones((8, 2))
+CONT = np.ones((3, 2))
+W_X = np.ones((8, 5))
+W_H = np.ones((8, 2))
 HINT = "did you mean"
 
 

@@ -11,7 +11,9 @@ from ops import Backend, ConvGeometry, PoolGeometry
 from tests.ops.conftest import LAYOUTS
 
 
-def test_the_contrastive_gradient_is_caffes_with_its_small_number_in_the_distance(random, backend: Backend):
+def test_the_contrastive_gradient_is_caffes_with_its_small_number_in_the_distance(
+    random, backend: Backend
+):
     a, b = random.standard_normal((2, 9, 3))
     b[0] = a[0]  # distance zero
     same = np.array([0, 1, 0, 1, 0, 1, 0, 0, 0])
@@ -29,19 +31,26 @@ def test_smooth_functions_neither_overflow_nor_warn_for_huge_arguments(backend: 
     np.testing.assert_allclose(backend.bnll_forward(x), [0, math.log(2), 1e4], rtol=1e-6)
     np.testing.assert_allclose(backend.bnll_backward(np.ones_like(x), x), [0, 0.5, 1])
     np.testing.assert_allclose(backend.elu_forward(x), [-1, 0, 1e4])
-    loss, _ = backend.sigmoid_cross_entropy_forward(x, np.array([1, 1, 0], np.float32), normalization="NONE")
+    loss, _ = backend.sigmoid_cross_entropy_forward(
+        x, np.array([1, 1, 0], np.float32), normalization="NONE"
+    )
     assert loss == pytest.approx(2e4 + math.log(2))
 
 
 def test_a_batch_of_ignored_targets_costs_nothing(backend: Backend):
-    x, t = np.ones((2, 3)), np.full((2, 3), -1.0)
+    x = np.ones((2, 3))
+    t = np.full((2, 3), -1.0)
     loss, prob = backend.sigmoid_cross_entropy_forward(x, t, ignore_label=-1)
     assert loss == 0
-    np.testing.assert_array_equal(backend.sigmoid_cross_entropy_backward(prob, t, ignore_label=-1), np.zeros((2, 3)))
+    np.testing.assert_array_equal(
+        backend.sigmoid_cross_entropy_backward(prob, t, ignore_label=-1), np.zeros((2, 3))
+    )
 
 
 def test_the_embedding_of_no_words_has_a_gradient_of_zeros(backend: Backend):
-    dw, db = backend.embed_backward_weights(np.zeros((0,), int), np.zeros((0, 3)), (4, 3), bias=True)
+    dw, db = backend.embed_backward_weights(
+        np.zeros((0,), int), np.zeros((0, 3)), (4, 3), bias=True
+    )
     np.testing.assert_array_equal(dw, np.zeros((4, 3)))
     np.testing.assert_array_equal(db, np.zeros(3))
 
@@ -63,28 +72,36 @@ def test_pooling_with_a_window_over_the_whole_plane_is_global(mode, random, back
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kernel", [5, 8, 13, 16])
-def test_large_windows_give_the_same_maxima_without_places_and_keep_nan(kernel, layout, random, backend: Backend):
+def test_large_windows_give_the_same_maxima_without_places_and_keep_nan(
+    kernel, layout, random, backend: Backend
+):
     g = PoolGeometry((kernel, kernel), (1, 2), (kernel // 2, kernel // 3))
     x = random.standard_normal((2, 3, 17, 16))
     x[0, 0, 8, 8] = np.nan
     y, place = backend.pool_forward(layout(x), g, argmax=False)
     assert place is None
-    padded = np.pad(x, ((0, 0), (0, 0), (kernel // 2, 99), (kernel // 3, 99)), constant_values=-np.inf)
+    padded = np.pad(
+        x, ((0, 0), (0, 0), (kernel // 2, 99), (kernel // 3, 99)), constant_values=-np.inf
+    )
     for p, q in np.ndindex(y.shape[2:]):
         window = padded[:, :, p : p + kernel, 2 * q : 2 * q + kernel]
         np.testing.assert_array_equal(y[:, :, p, q], window.max((2, 3)))
 
 
 def test_adam_counts_its_steps_from_one(backend: Backend):
-    w, g = np.zeros(3), np.array([1.0, -2.0, 0.5])
+    w = np.zeros(3)
+    g = np.array([1.0, -2.0, 0.5])
     new_w, _, _ = backend.adam_update(w, g, np.zeros(3), np.zeros(3), rate=0.1, step=1, delta=0.0)
-    np.testing.assert_allclose(new_w, -0.1 * np.sign(g), rtol=1e-12)  # the first step is the rate, whatever the size
+    # the first step is the rate, whatever the size
+    np.testing.assert_allclose(new_w, -0.1 * np.sign(g), rtol=1e-12)
 
 
 def test_gradients_can_be_clipped_by_the_norm_of_many_arrays(random, backend: Backend):
     grads = [random.standard_normal(s).astype(np.float32) for s in ((3, 2_000_001), (5,))]
     total = sum(backend.l2_norm_squared(g) for g in grads)
-    assert total == pytest.approx(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads), rel=1e-12)
+    assert total == pytest.approx(
+        sum(float((g.astype(np.float64) ** 2).sum()) for g in grads), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("region", ["ACROSS_CHANNELS", "WITHIN_CHANNEL"])
@@ -97,4 +114,6 @@ def test_lrn_of_many_images_is_that_of_each_alone(region, random, backend: Backe
         one = slice(n, n + 1)
         y_one, scale_one = backend.lrn_forward(x[one], **options)
         np.testing.assert_array_equal(y[one], y_one)
-        np.testing.assert_array_equal(dx[one], backend.lrn_backward(dy[one], x[one], y_one, scale_one, **options))
+        np.testing.assert_array_equal(
+            dx[one], backend.lrn_backward(dy[one], x[one], y_one, scale_one, **options)
+        )

@@ -21,14 +21,19 @@ def test_a_batch_of_ignored_labels_costs_nothing_and_gives_no_gradient(backend: 
     labels = np.array([7, 7])
     loss, prob = backend.softmax_loss_forward(np.ones((2, 3)), labels, ignore_label=7)
     assert loss == 0
-    np.testing.assert_array_equal(backend.softmax_loss_backward(prob, labels, ignore_label=7), np.zeros((2, 3)))
+    np.testing.assert_array_equal(
+        backend.softmax_loss_backward(prob, labels, ignore_label=7), np.zeros((2, 3))
+    )
 
 
 def test_a_nan_at_an_ignored_label_stays_out_of_loss_and_gradient(backend: Backend):
-    scores, labels = np.array([[np.nan, 1.0], [0.0, 0.0]]), np.array([9, 0])
+    scores = np.array([[np.nan, 1.0], [0.0, 0.0]])
+    labels = np.array([9, 0])
     loss, prob = backend.softmax_loss_forward(scores, labels, ignore_label=9)
     assert loss == pytest.approx(math.log(2))
-    np.testing.assert_allclose(backend.softmax_loss_backward(prob, labels, ignore_label=9), [[0.0, 0.0], [-0.5, 0.5]])
+    np.testing.assert_allclose(
+        backend.softmax_loss_backward(prob, labels, ignore_label=9), [[0.0, 0.0], [-0.5, 0.5]]
+    )
 
 
 def test_accuracy_counts_nan_as_wrong_and_is_nan_where_no_label_counts(backend: Backend):
@@ -36,7 +41,8 @@ def test_accuracy_counts_nan_as_wrong_and_is_nan_where_no_label_counts(backend: 
     assert math.isnan(backend.accuracy(np.ones((1, 2)), np.array([5]), ignore_label=5))
 
 
-S, L = np.zeros((2, 3)), np.array([0, 2])
+S = np.zeros((2, 3))
+L = np.array([0, 2])
 
 
 @pytest.mark.parametrize(

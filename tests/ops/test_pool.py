@@ -9,7 +9,9 @@ from ops import Backend, OpsError, PoolGeometry
 
 
 @pytest.mark.parametrize("bad", [-np.inf, np.nan])
-def test_a_window_without_a_finite_maximum_shows_it_and_keeps_its_argmax_in_the_plane(bad, backend: Backend):
+def test_a_window_without_a_finite_maximum_shows_it_and_keeps_its_argmax_in_the_plane(
+    bad, backend: Backend
+):
     g = PoolGeometry((3, 3), (2, 2), (1, 1))
     x = np.full((1, 2, 5, 5), bad)
     y, argmax = backend.pool_forward(x, g)
@@ -24,16 +26,24 @@ def test_one_nan_makes_its_window_nan(backend: Backend):
     np.testing.assert_array_equal(y, [[[[np.nan, 7.0], [13.0, 15.0]]]])
 
 
-X, G = np.zeros((2, 3, 6, 6)), PoolGeometry((2, 2), (2, 2))
-DY, PLACE = np.zeros((2, 3, 3, 3)), np.zeros((2, 3, 3, 3), np.int32)
+X = np.zeros((2, 3, 6, 6))
+G = PoolGeometry((2, 2), (2, 2))
+DY = np.zeros((2, 3, 3, 3))
+PLACE = np.zeros((2, 3, 3, 3), np.int32)
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda b: b.pool_forward(X[0], G), ["x has shape (3, 6, 6)"]),
-        (lambda b: b.pool_forward(X, G, out=X), ["out has shape (2, 3, 6, 6)", "expected (2, 3, 3, 3)"]),
-        (lambda b: b.pool_forward(X, G, argmax=PLACE.astype(np.int64)), ["argmax is int64", "int32"]),
+        (
+            lambda b: b.pool_forward(X, G, out=X),
+            ["out has shape (2, 3, 6, 6)", "expected (2, 3, 3, 3)"],
+        ),
+        (
+            lambda b: b.pool_forward(X, G, argmax=PLACE.astype(np.int64)),
+            ["argmax is int64", "int32"],
+        ),
         (lambda b: b.pool_backward(DY, G, X.shape), ["argmax is missing"]),
         (lambda b: b.pool_backward(DY, G, X.shape, PLACE.astype(np.int64)), ["argmax is int64"]),
         (lambda b: b.pool_backward(DY, G, X.shape, PLACE[:1]), ["argmax has shape (1, 3, 3, 3)"]),

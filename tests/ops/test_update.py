@@ -43,7 +43,9 @@ def test_sgd_is_caffes_whatever_the_destinations(out_w, out_h, random, backend: 
             np.testing.assert_array_equal(arrays[name], a)
 
 
-def test_sgd_keeps_float32_even_with_numpy_scalars_and_reads_strided_arrays(random, backend: Backend):
+def test_sgd_keeps_float32_even_with_numpy_scalars_and_reads_strided_arrays(
+    random, backend: Backend
+):
     w, g, h = draw(random, np.float32)
     options = {name: np.float64(value) for name, value in STEP.items()}
     got = backend.sgd_update(strided(w), strided(g), strided(h), **options)
@@ -71,7 +73,8 @@ def test_updates_refuse_other_shapes_and_dtypes(random, backend: Backend):
 
 
 def in_pairs(arrays):
-    """The sum of the first 2 ** n and that of the rest, each so too, where 2 ** n is as large as can be."""
+    """The sum of the first 2 ** n and that of the rest, each so too, where 2 ** n is as large as
+    can be."""
     if len(arrays) == 1:
         return arrays[0]
     first = 2 ** ((len(arrays) - 1).bit_length() - 1)
@@ -80,7 +83,9 @@ def in_pairs(arrays):
 
 @pytest.mark.parametrize("count", [2, 3, 6, 8, 11])
 @pytest.mark.parametrize("size", [1, 15, 16, 70_001])
-def test_many_arrays_are_added_up_in_pairs_to_the_last_bit(random, backend: Backend, count: int, size: int):
+def test_many_arrays_are_added_up_in_pairs_to_the_last_bit(
+    random, backend: Backend, count: int, size: int
+):
     sizes = [10.0 ** random.integers(-4, 5, size) for _ in range(count)]
     arrays = [(random.standard_normal(size) * factor).astype(np.float32) for factor in sizes]
     expected = in_pairs(arrays)

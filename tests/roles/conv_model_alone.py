@@ -1,4 +1,5 @@
-"""A conv model server alone in a process with real threads: what it says is kept, what it is told is up to the test."""
+"""A conv model server alone in a process with real threads: what it says is kept, what it is told
+is up to the test."""
 
 from __future__ import annotations
 
@@ -11,9 +12,15 @@ from roles.servers.conv_model import ConvModel, ModelOptions
 from runtime.messages.message import Envelope, Message
 
 JOB = Job(
-    net="lenet", solver="lenet_solver", data={"TRAIN": {"format": "digits", "split": "train"}}, seed=1, batch=4,
-    test_batches=(4,), base_directory=".", solver_values={"momentum": 0.0},
-)  # fmt: skip
+    net="lenet",
+    solver="lenet_solver",
+    data={"TRAIN": {"format": "digits", "split": "train"}},
+    seed=1,
+    batch=4,
+    test_batches=(4,),
+    base_directory=".",
+    solver_values={"momentum": 0.0},
+)
 PATIENCE = 20  # seconds until a test that hangs has failed
 
 
@@ -21,7 +28,9 @@ class Model(ConvModel):
     """A conv model that keeps what it says."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(ModelOptions(job=JOB, image_shape=(1, 28, 28), coordinator="coordinator", **options))
+        super().__init__(
+            ModelOptions(job=JOB, image_shape=(1, 28, 28), coordinator="coordinator", **options)
+        )
         self.said: list[Message] = []
 
     async def reply(self, envelope: Envelope, message: Message) -> None:
@@ -41,7 +50,13 @@ class Model(ConvModel):
     async def given(self, group: int, number: int, layer: str, blobs: tuple[Any, ...]) -> None:
         """A group's gradient arrives."""
         said = LayerGradient(
-            group=group, number=number, layer=layer, part=0, parts=1, formats=("float32",) * 2, blobs=blobs
+            group=group,
+            number=number,
+            layer=layer,
+            part=0,
+            parts=1,
+            formats=("float32",) * 2,
+            blobs=blobs,
         )
         await self.on_layer_gradient(said, envelope(said))
 
@@ -52,4 +67,6 @@ class Model(ConvModel):
 
 
 def envelope(message: Message) -> Envelope:
-    return Envelope(message, id=1, sender="conv-0-0", incarnation=1, receiver="conv_model", reply_to="conv-0-0")
+    return Envelope(
+        message, id=1, sender="conv-0-0", incarnation=1, receiver="conv_model", reply_to="conv-0-0"
+    )

@@ -1,4 +1,5 @@
-"""Laboratories without a cluster: losses that are written down, and a quadratic whose optimum is known."""
+"""Laboratories without a cluster: losses that are written down, and a quadratic whose optimum is
+known."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ Losses = Callable[[Setting, int], float]  # of a setting at an iteration
 
 
 class Written:
-    """`losses(setting, iteration)`, no number: it diverges there; `seconds(groups)` an iteration takes. `keeps`: what
-    is to be kept is, if it falls; then iterations go on from there."""
+    """`losses(setting, iteration)`, no number: it diverges there; `seconds(groups)` an iteration
+    takes. `keeps`: what is to be kept is, if it falls; then iterations go on from there."""
 
     def __init__(
         self,
@@ -26,12 +27,21 @@ class Written:
         beside: float = 0.0,
         keeps: bool = False,
     ) -> None:
-        self._losses, self._seconds, self._beside, self._keeps = losses, seconds, beside, keeps
+        self._losses = losses
+        self._seconds = seconds
+        self._beside = beside
+        self._keeps = keeps
         self._done = 0
         self.asked: list[tuple[Setting, int]] = []
 
     async def probe(
-        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+        self,
+        setting: Setting,
+        iterations: int,
+        seconds: float,
+        *,
+        kept: bool = False,
+        falls: float = THRESHOLD,
     ) -> Trial:
         self.asked.append((setting, iterations))
         each = self._seconds(setting.groups)
@@ -41,28 +51,49 @@ class Written:
         for at in range(iterations):
             loss = self._losses(setting, self._done + at)
             if not math.isfinite(loss):
-                return Trial(tuple(losses), (len(losses) + 1) * each, True, (len(losses) + 1) * each + self._beside)
+                return Trial(
+                    tuple(losses),
+                    (len(losses) + 1) * each,
+                    True,
+                    (len(losses) + 1) * each + self._beside,
+                )
             losses.append(loss)
         kept = kept and self._keeps and fell(losses, falls)
         self._done += len(losses) * kept
-        return Trial(tuple(losses), len(losses) * each, cost=len(losses) * each + self._beside, kept=kept)
+        return Trial(
+            tuple(losses), len(losses) * each, cost=len(losses) * each + self._beside, kept=kept
+        )
 
 
 class Quadratic:
-    """Noisy SGD on sum(h w^2) / 2 + 0.1 by g groups that take turns, so that a gradient is g - 1 updates old; the
-    coupled momentum of Caffe. Iteration n has the same samples in every probe. `now` is the model that is kept."""
+    """Noisy SGD on sum(h w^2) / 2 + 0.1 by g groups that take turns, so that a gradient is g - 1
+    updates old; the coupled momentum of Caffe. Iteration n has the same samples in every probe.
+    `now` is the model that is kept."""
 
     def __init__(
-        self, seconds: Mapping[int, float], *, noise: float = 0.1, seed: int = 1, curvatures: Sequence[float] = ()
+        self,
+        seconds: Mapping[int, float],
+        *,
+        noise: float = 0.1,
+        seed: int = 1,
+        curvatures: Sequence[float] = (),
     ) -> None:
         self._h = np.array(curvatures or np.geomspace(0.05, 1.0, 8))
-        self._noise, self._seed, self._seconds = noise, seed, dict(seconds)
+        self._noise = noise
+        self._seed = seed
+        self._seconds = dict(seconds)
         self.now = (np.ones_like(self._h), np.zeros_like(self._h))
         self.iteration = 0
         self.asked: list[tuple[Setting, int]] = []
 
     async def probe(
-        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+        self,
+        setting: Setting,
+        iterations: int,
+        seconds: float,
+        *,
+        kept: bool = False,
+        falls: float = THRESHOLD,
     ) -> Trial:
         self.asked.append((setting, iterations))
         each = self._seconds[setting.groups]
@@ -81,7 +112,9 @@ class Quadratic:
         self.iteration += iterations
         return losses
 
-    def learnt(self, setting: Setting, iterations: int) -> tuple[list[float], tuple[np.ndarray, np.ndarray], bool]:
+    def learnt(
+        self, setting: Setting, iterations: int
+    ) -> tuple[list[float], tuple[np.ndarray, np.ndarray], bool]:
         """Losses, the model after them, whether it diverged."""
         chance = np.random.default_rng([self._seed, self.iteration])
         w, v = (part.copy() for part in self.now)
@@ -94,7 +127,9 @@ class Quadratic:
             if not math.isfinite(loss) or loss > 1e12:
                 return losses, (w, v), True
             losses.append(loss)
-            v = setting.momentum * v - setting.base_lr * (self._h * seen + self._noise * sample * 0.1)
+            v = setting.momentum * v - setting.base_lr * (
+                self._h * seen + self._noise * sample * 0.1
+            )
             w = w + v
             old.append(w.copy())
         return losses, (w, v), False

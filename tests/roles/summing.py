@@ -1,4 +1,5 @@
-"""What tests of sums share: members that sum arrays by an exchange, each on a device that takes a random time."""
+"""What tests of sums share: members that sum arrays by an exchange, each on a device that takes a
+random time."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 import ops
 from ops import Array
 from roles.exchange.accumulator import HostAccumulator
-from roles.exchange.choice import Chosen
+from roles.exchange.chosen_exchange import Chosen
 from roles.exchange.exchange import Layout
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, ActorSpec, Envelope, Topology
@@ -30,10 +31,14 @@ def array_of(rank: int, step: int, size: int) -> Array:
 
 
 class Member(Actor):
-    """Sums every bucket of some steps, all of a step at once, and keeps what it gets and when a step was done."""
+    """Sums every bucket of some steps, all of a step at once, and keeps what it gets and when a
+    step was done."""
 
     def __init__(self, *, rank: int, exchange: Chosen, sizes: list[int], steps: int) -> None:
-        self._rank, self._chosen, self._sizes, self._steps = rank, exchange, sizes, steps
+        self._rank = rank
+        self._chosen = exchange
+        self._sizes = sizes
+        self._steps = steps
         self.found: dict[tuple[int, int], Array] = {}
         self.ended: list[float] = []
 
@@ -65,7 +70,9 @@ def names_of(members: int) -> list[str]:
 
 def options_of(kind: str, members: int, **more: int) -> Chosen:
     """The options of an exchange among so many members."""
-    options: dict[str, Any] = {"accumulator": "sums"} if kind == "host" else {"members": names_of(members)}
+    options: dict[str, Any] = (
+        {"accumulator": "sums"} if kind == "host" else {"members": names_of(members)}
+    )
     return Chosen(kind, {**options, **more})
 
 
@@ -79,17 +86,20 @@ def summed(
     network: InprocNetwork | None = None,
     layout: Layout | None = None,
 ) -> dict[str, Member]:
-    """The members after the last step; their work takes times drawn with `seed`, or none. `layout`: of the exchange, if
-    it has links and servers of its own."""
+    """The members after the last step; their work takes times drawn with `seed`, or none. `layout`:
+    of the exchange, if it has links and servers of its own."""
     names = names_of(members)
     options = {"exchange": exchange, "sizes": list(sizes), "steps": steps}
-    specs = [ActorSpec(name, "member", {"rank": rank, **options}) for rank, name in enumerate(names)]
+    specs = [
+        ActorSpec(name, "member", {"rank": rank, **options}) for rank, name in enumerate(names)
+    ]
     links = [(a, b) for a in names for b in names if a < b]
     if exchange.kind == "host":
         specs.append(ActorSpec("sums", "host_accumulator", {"members": names, "kernels": "numpy"}))
         links = [("sums", name) for name in names]
     if layout is not None:
-        specs, links = [*specs[:members], *layout.servers], list(layout.links)
+        specs = [*specs[:members], *layout.servers]
+        links = list(layout.links)
     placement = Placement(
         Topology("tests", tuple(specs), tuple(links), names[0]),
         tuple(ProcessSpec(spec.name, "here", (spec.name,)) for spec in specs),
@@ -100,7 +110,9 @@ def summed(
         simulate(
             placement,
             {"member": Member, "host_accumulator": HostAccumulator},
-            service_time=None if seed is None else lambda actor, label: float(delays.exponential(0.1)),
+            service_time=None
+            if seed is None
+            else lambda actor, label: float(delays.exponential(0.1)),
             network=network,
             prepared=found.update,
         )

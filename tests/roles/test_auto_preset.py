@@ -11,8 +11,8 @@ import pytest
 
 import roles
 from roles.choosing import speeds
-from roles.choosing.candidates import candidates
 from roles.choosing.preset import PresetChoice, PresetTrial, choice
+from roles.choosing.preset_candidates import candidates
 from roles.forecasting.costs import Timed
 from roles.forecasting.layer_times import UNTIMED, timed_quickly
 from roles.learning.job import Job
@@ -26,7 +26,16 @@ PROFILE = {f"*/{label}": 0.0 for label in UNTIMED}
 PROFILE |= {"single/*": 0.02, "replica/backward": 0.006, "replica/*": 0.004, "*/*": 0.003}
 VIRTUAL = '[simulation]\nclock = "virtual"\nservice_times = "times.json"\n'
 DIGITS = '[train.data]\ntrain = { format = "digits", split = "train" }\n'
-LIKE_SINGLE = {"single", "sync", "replicas", "firecaffe", "host-accumulate", "singa", "mxnet-sync", "local-fc-shards"}
+LIKE_SINGLE = {
+    "single",
+    "sync",
+    "replicas",
+    "firecaffe",
+    "host-accumulate",
+    "singa",
+    "mxnet-sync",
+    "local-fc-shards",
+}
 LIKE_SINGLE |= {"parameter-server", "one-weird-trick"}
 
 
@@ -78,7 +87,10 @@ def made(folder: Path, predicted: PresetChoice) -> PresetChoice:
 def test_candidates_are_the_presets_that_compute_what_single_does_each_once(tmp_path: Path) -> None:
     names, left = found(auto(tmp_path, DIGITS))
     assert names | left.keys() == LIKE_SINGLE | {"omnivore"}
-    assert left == {"omnivore": "with one group it is 'sync'", "parameter-server": "with one group it is 'mxnet-sync'"}
+    assert left == {
+        "omnivore": "with one group it is 'sync'",
+        "parameter-server": "with one group it is 'mxnet-sync'",
+    }
 
 
 def test_presets_that_refuse_a_solver_are_left_out_with_the_reason(tmp_path: Path) -> None:
@@ -91,13 +103,20 @@ def test_presets_that_refuse_a_solver_are_left_out_with_the_reason(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_workers_that_would_normalise_their_own_rows_are_left_out_unless_all_do_so_alike(tmp_path: Path) -> None:
-    data = "[train.data]\ntrain = { format = 'synthetic', shape = [3, 32, 32], classes = 10, size = 64 }\n"
+def test_workers_that_would_normalise_their_own_rows_are_left_out_unless_all_do_so_alike(
+    tmp_path: Path,
+) -> None:
+    data = (
+        "[train.data]\ntrain = { format = 'synthetic', shape = [3, 32, 32], classes = 10, "
+        "size = 64 }\n"
+    )
     net = f"[train]\nnet = 'resnet20'\nsolver = 'resnet20_solver'\nbatch = 16\n{data}"
     names, left = found(auto(tmp_path, net))
     assert names == {"single"}
     assert "takes its statistics from the rows of a worker, not of the batch" in left["replicas"]
-    names, _ = found(loaded(tmp_path, f"{net}[train.strategy]\npreset='auto'\nworkers=2\nreproducible=true\n"))
+    names, _ = found(
+        loaded(tmp_path, f"{net}[train.strategy]\npreset='auto'\nworkers=2\nreproducible=true\n")
+    )
     assert {"single", "replicas"} <= names
 
 
@@ -109,12 +128,29 @@ def test_what_is_wrong_with_all_is_told_as_of_single(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("groups = 'auto'", "groups: found 'auto', but preset = 'auto' chooses among presets that do not all look"),
-        ("live = true", "live: found true, but preset = 'auto' chooses among presets that do not all look at it"),
-        ("options = { every = 2 }", "options: found {'every': 2}, but preset = 'auto' chooses among presets"),
+        (
+            "groups = 'auto'",
+            (
+                "groups: found 'auto', but preset = 'auto' chooses among presets "
+                "that do not all look"
+            ),
+        ),
+        (
+            "live = true",
+            (
+                "live: found true, but preset = 'auto' chooses among presets that do "
+                "not all look at it"
+            ),
+        ),
+        (
+            "options = { every = 2 }",
+            ("options: found {'every': 2}, but preset = 'auto' chooses among presets"),
+        ),
     ],
 )
-def test_keys_that_not_all_presets_look_at_are_refused_with_their_line(tmp_path: Path, key: str, said: str) -> None:
+def test_keys_that_not_all_presets_look_at_are_refused_with_their_line(
+    tmp_path: Path, key: str, said: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         chosen(loaded(tmp_path, f"[train.strategy]\npreset = 'auto'\n{key}\n"))
     [line] = refused.value.problems
@@ -122,7 +158,9 @@ def test_keys_that_not_all_presets_look_at_are_refused_with_their_line(tmp_path:
 
 
 def test_a_script_names_its_preset() -> None:
-    with pytest.raises(ConfigError, match=r"preset: found 'auto', which only a cluster.toml may say"):
+    with pytest.raises(
+        ConfigError, match=(r"preset: found 'auto', which only a cluster.toml " r"may say")
+    ):
         roles.training({"strategy": {"preset": "auto"}})
 
 
@@ -131,7 +169,9 @@ def test_the_two_best_by_prediction_are_tried_and_the_best_is_expected(made: Pre
     predicted = [fields["predicted_seconds"] for fields in table]
     assert predicted == sorted(predicted)
     assert {fields["preset"] for fields in table} == LIKE_SINGLE - {"parameter-server"}
-    assert dict(zip([f["preset"] for f in table], predicted, strict=True))["single"] == pytest.approx(0.02)
+    assert dict(zip([f["preset"] for f in table], predicted, strict=True))[
+        "single"
+    ] == pytest.approx(0.02)
     assert [trial.name for trial in made.trials] == [fields["preset"] for fields in table[:2]]
     event, fields = made.expected.why
     assert (event, fields["preset"], fields["workers"]) == ("choice", table[0]["preset"], 3)
@@ -154,7 +194,10 @@ def test_what_is_measured_counts_and_not_what_was_predicted(made: PresetChoice) 
 
 def test_a_trial_that_fails_is_never_chosen(made: PresetChoice) -> None:
     told(made, 0.01, 0.02)
-    assert made.trials[0].ended("it died") == ("trial", {"preset": made.trials[0].name, "failed": "it died"})
+    assert made.trials[0].ended("it died") == (
+        "trial",
+        {"preset": made.trials[0].name, "failed": "it died"},
+    )
     event, fields = made.chosen().why
     assert (event, fields["preset"]) == ("choice", made.trials[1].name)
     assert fields["why"].endswith(f"{made.trials[0].name} failed")
@@ -165,7 +208,9 @@ def test_a_run_too_short_to_measure_is_chosen_by_prediction(made: PresetChoice) 
     assert "too short" in made.chosen().why[1]["why"]
 
 
-def test_what_is_chosen_is_what_the_preset_lays_out_that_is_named_by_hand(folder: Path, made: PresetChoice) -> None:
+def test_what_is_chosen_is_what_the_preset_lays_out_that_is_named_by_hand(
+    folder: Path, made: PresetChoice
+) -> None:
     for trial in made.trials:
         workers = trial.candidate.options.train.strategy.workers
         by_hand = [f"train.strategy.preset={trial.name}", f"train.strategy.workers={workers}"]
@@ -181,10 +226,14 @@ def test_a_trial_tests_and_saves_nothing_and_is_tuned_by_nobody(tmp_path: Path) 
     made = chosen(loaded(tmp_path, f"{text}[train.strategy]\npreset = 'auto'\nworkers = 2\n"))
     assert len(made.trials) == 2
     for trial in made.trials:
-        table = next(actor.options for actor in trial.topology.actors if actor.name == trial.topology.lead).timetable
+        table = next(
+            actor.options for actor in trial.topology.actors if actor.name == trial.topology.lead
+        ).timetable
         assert (table.tests, table.snapshot_interval, table.snapshot_last) == ((), 0, False)
         assert not any(isinstance(actor.options, TunerOptions) for actor in trial.topology.actors)
-        assert any(isinstance(actor.options, TunerOptions) for actor in trial.candidate.topology.actors)
+        assert any(
+            isinstance(actor.options, TunerOptions) for actor in trial.candidate.topology.actors
+        )
 
 
 def test_where_array_work_takes_no_time_nothing_is_tried(tmp_path: Path) -> None:
@@ -198,13 +247,16 @@ def test_where_array_work_takes_no_time_nothing_is_tried(tmp_path: Path) -> None
 
 
 def in_proportion(job: Job, rows: Iterable[int]) -> Timed:
-    """A millisecond a row forward and two backward, of every layer of LeNet; the rest takes no time."""
+    """A millisecond a row forward and two backward, of every layer of LeNet; the rest takes no
+    time."""
     names = [layer.proto.name for layer in job.spec("TRAIN").layers]
     layers = {many: dict.fromkeys(names, (1e-3 * many, 2e-3 * many)) for many in rows}
     return Timed(layers, dict.fromkeys(names, 0.0), 0.0)
 
 
-def predictions(folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int) -> dict[str, tuple[float, str]]:
+def predictions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int
+) -> dict[str, tuple[float, str]]:
     monkeypatch.setattr(speeds, "timed_quickly", in_proportion)
     monkeypatch.setattr(speeds, "processors_of", lambda config: processors)
     text = f"[[machine]]\nthreads = 1\n{DIGITS}[train.strategy]\npreset = 'auto'\nworkers = 4\n"
@@ -213,18 +265,26 @@ def predictions(folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int) 
 
 
 @pytest.mark.slow
-def test_four_workers_on_four_processors_are_faster_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_four_workers_on_four_processors_are_faster_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = predictions(tmp_path, monkeypatch, processors=4)
     assert known["replicas"][0] == pytest.approx(known["single"][0] / 4, rel=0.05)
 
 
-def test_on_one_processor_nobody_is_faster_than_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_one_processor_nobody_is_faster_than_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known = predictions(tmp_path, monkeypatch, processors=1)
-    assert min(seconds for seconds, _ in known.values()) == pytest.approx(known["single"][0], rel=0.05)
+    assert min(seconds for seconds, _ in known.values()) == pytest.approx(
+        known["single"][0], rel=0.05
+    )
     assert known["replicas"][1] == "processors 100%"
 
 
-def test_layers_are_timed_with_the_rows_that_workers_have_and_long_passes_once(tmp_path: Path) -> None:
+def test_layers_are_timed_with_the_rows_that_workers_have_and_long_passes_once(
+    tmp_path: Path,
+) -> None:
     of = auto(tmp_path, DIGITS)
     assert isinstance(of.options, roles.Options)
     job = dataclasses.replace(roles.planning.planner.job_of(of.config, of.options), kernels="numpy")

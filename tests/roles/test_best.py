@@ -12,10 +12,13 @@ import pytest
 from nets.files import checkpoint
 from roles.checkpoints.best import FILE, KEY, History, Watch, Watched, same, taken_over
 
-ACCURACY, LOSS = Watch("accuracy", rises=True), Watch("loss")
+ACCURACY = Watch("accuracy", rises=True)
+LOSS = Watch("loss")
 
 
-def heard(history: History, values: list[float], name: str = "accuracy", every: int = 10) -> list[bool]:
+def heard(
+    history: History, values: list[float], name: str = "accuracy", every: int = 10
+) -> list[bool]:
     """Tell it a score every ten iterations; after which of them the run is to end."""
     return [bool(history.hear(every * at, {name: value}).stop) for at, value in enumerate(values)]
 
@@ -27,29 +30,50 @@ def test_the_run_ends_after_so_many_tests_that_are_not_better_than_the_best() ->
 
 
 def test_a_better_one_begins_the_count_anew() -> None:
-    assert heard(History(Watched(stop=ACCURACY, patience=2)), [0.5, 0.4, 0.6, 0.5, 0.5]) == [False] * 4 + [True]
+    assert heard(History(Watched(stop=ACCURACY, patience=2)), [0.5, 0.4, 0.6, 0.5, 0.5]) == [
+        False
+    ] * 4 + [True]
 
 
-@pytest.mark.parametrize(("values", "ends"), [([0.50, 0.505, 0.508], True), ([0.50, 0.505, 0.511], False)])
-def test_what_is_better_by_less_than_min_delta_does_not_count_however_often(values: list[float], ends: bool) -> None:
+@pytest.mark.parametrize(
+    ("values", "ends"), [([0.50, 0.505, 0.508], True), ([0.50, 0.505, 0.511], False)]
+)
+def test_what_is_better_by_less_than_min_delta_does_not_count_however_often(
+    values: list[float], ends: bool
+) -> None:
     history = History(Watched(stop=ACCURACY, patience=2, min_delta=0.01))
     assert heard(history, values)[-1] == ends
 
 
 def test_a_loss_is_better_when_it_is_smaller() -> None:
-    assert heard(History(Watched(stop=LOSS, patience=1)), [2.0, 1.0, 1.5], "loss") == [False, False, True]
+    assert heard(History(Watched(stop=LOSS, patience=1)), [2.0, 1.0, 1.5], "loss") == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_what_is_no_number_is_never_better() -> None:
-    assert heard(History(Watched(stop=LOSS, patience=2)), [math.nan, 2.0, math.nan, math.nan], "loss")[-1]
-    assert not any(heard(History(Watched(stop=LOSS, patience=1)), [math.nan] * 5, "loss")), "there is no best yet"
+    assert heard(
+        History(Watched(stop=LOSS, patience=2)), [math.nan, 2.0, math.nan, math.nan], "loss"
+    )[-1]
+    assert not any(heard(History(Watched(stop=LOSS, patience=1)), [math.nan] * 5, "loss")), (
+        "there is no best yet"
+    )
 
 
 def test_the_first_of_equal_models_is_the_best() -> None:
     history = History(Watched(best=ACCURACY))
-    assert [history.hear(at, {"accuracy": value}).best for at, value in enumerate([0.3, 0.3, 0.4, 0.4, 0.2])] == [
-        True, False, True, False, False,
-    ]  # fmt: skip
+    assert [
+        history.hear(at, {"accuracy": value}).best
+        for at, value in enumerate([0.3, 0.3, 0.4, 0.4, 0.2])
+    ] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert (history.best_iteration, history.best_value) == (2, 0.4)
 
 
@@ -66,11 +90,15 @@ def test_a_run_that_goes_on_decides_as_the_unbroken_one(cut: int) -> None:
     for at, each in enumerate(scores[:cut]):
         first.hear(at, each)
     rest = History(watched, cut - 1, first.facts(cut - 1)[KEY])
-    assert rest.hear(cut - 1, scores[cut - 1]).stop == {}, "the test before the first iteration was made before"
+    assert rest.hear(cut - 1, scores[cut - 1]).stop == {}, (
+        "the test before the first iteration was made before"
+    )
     assert [rest.hear(cut + at, each) for at, each in enumerate(scores[cut:])] == expected[cut:]
 
 
-def test_the_test_that_a_resumed_run_begins_with_counts_nowhere_if_the_unbroken_run_has_none_there() -> None:
+def test_the_test_that_a_resumed_run_begins_with_counts_nowhere_if_the_unbroken_run_has_none_there() -> (
+    None
+):
     watched = Watched(best=ACCURACY, stop=ACCURACY, patience=1)
     first = History(watched)
     first.hear(4, {"accuracy": 0.5})
@@ -101,7 +129,8 @@ def test_metadata_that_nobody_wrote_are_no_history(known: str) -> None:
 
 
 def test_the_best_model_comes_along_if_it_is_the_one_that_is_meant(tmp_path: Path) -> None:
-    before, here = tmp_path / "before", tmp_path / "here"
+    before = tmp_path / "before"
+    here = tmp_path / "here"
     before.mkdir()
     here.mkdir()
     checkpoint.save(before / FILE, {"a.0": np.arange(3.0)}, {"iteration": "40"})

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from roles.exchange.binomial import Position, place_of
 
-MEMBERS, FAN_IN = st.integers(1, 200), st.integers(2, 9)
+MEMBERS = st.integers(1, 200)
+FAN_IN = st.integers(2, 9)
 
 
 def tree(members: int, fan_in: int) -> list[Position]:
@@ -19,18 +20,34 @@ def tree(members: int, fan_in: int) -> list[Position]:
 
 def test_the_tree_of_eight_is_the_binomial_tree() -> None:
     assert tree(8, 2) == [
-        (None, ((1,), (2,), (4,))), (0, ()), (0, ((3,),)), (2, ()), (0, ((5,), (6,))), (4, ()), (4, ((7,),)), (6, ()),
-    ]  # fmt: skip
+        (None, ((1,), (2,), (4,))),
+        (0, ()),
+        (0, ((3,),)),
+        (2, ()),
+        (0, ((5,), (6,))),
+        (4, ()),
+        (4, ((7,),)),
+        (6, ()),
+    ]
 
 
 @given(MEMBERS, FAN_IN)
-def test_every_member_but_the_first_has_one_parent_who_knows_it_and_comes_before_it(members: int, fan_in: int) -> None:
+def test_every_member_but_the_first_has_one_parent_who_knows_it_and_comes_before_it(
+    members: int, fan_in: int
+) -> None:
     places = tree(members, fan_in)
     for rank, place in enumerate(places):
         assert (place.parent is None) == (rank == 0)
         assert place.parent is None or place.parent < rank
-    told = [(child, rank) for rank, place in enumerate(places) for level in place.levels for child in level]
-    assert sorted(told) == [(rank, place.parent) for rank, place in enumerate(places) if place.parent is not None]
+    told = [
+        (child, rank)
+        for rank, place in enumerate(places)
+        for level in place.levels
+        for child in level
+    ]
+    assert sorted(told) == [
+        (rank, place.parent) for rank, place in enumerate(places) if place.parent is not None
+    ]
 
 
 @given(MEMBERS, FAN_IN)
@@ -51,15 +68,21 @@ def test_a_member_adds_up_neighbours_in_the_order_of_ranks(members: int, fan_in:
     places = tree(members, fan_in)
 
     def below(rank: int) -> list[int]:
-        return [rank, *(found for level in places[rank].levels for child in level for found in below(child))]
+        return [
+            rank,
+            *(found for level in places[rank].levels for child in level for found in below(child)),
+        ]
 
     assert below(0) == list(range(members))
 
 
 @pytest.mark.parametrize("fan_in", [2, 3, 4])
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_with_one_interface_each_a_sum_takes_the_levels_times_fan_in_minus_1_each_way(fan_in: int, levels: int) -> None:
-    """One array at a time leaves a member, one at a time comes in; for fan_in 2 that is equation 4 of FireCaffe."""
+def test_with_one_interface_each_a_sum_takes_the_levels_times_fan_in_minus_1_each_way(
+    fan_in: int, levels: int
+) -> None:
+    """One array at a time leaves a member, one at a time comes in; for fan_in 2 that is equation 4
+    of FireCaffe."""
     members = fan_in**levels
     places = tree(members, fan_in)
 

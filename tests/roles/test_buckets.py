@@ -1,4 +1,5 @@
-"""Which gradients travel together: all of them, in the order of the backward pass, in pieces worth a message."""
+"""Which gradients travel together: all of them, in the order of the backward pass, in pieces worth
+a message."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ IMAGES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "resnet20": (3, 32
 
 @cache
 def net_of(name: str) -> Net:
-    return Net(load_net(name), "TRAIN", ops=get_backend("cpu", threads=1), seed=1, batch=2, input_shape=IMAGES[name])
+    return Net(
+        load_net(name),
+        "TRAIN",
+        ops=get_backend("cpu", threads=1),
+        seed=1,
+        batch=2,
+        input_shape=IMAGES[name],
+    )
 
 
 @settings(deadline=None)
@@ -37,12 +45,18 @@ def test_every_layers_gradients_are_in_one_bucket_in_backward_order_and_all_but_
         stage.layer for stage in stages if stage.layer is not None
     ]
     sizes = [bucket.size * net.dtype.itemsize for bucket in buckets]
-    assert sum(sizes) == sum(4 * math.prod(param.shape) for params in net.params.values() for param in params)
+    assert sum(sizes) == sum(
+        4 * math.prod(param.shape) for params in net.params.values() for param in params
+    )
     assert min(sizes[:-1], default=least) >= least
 
 
-@pytest.mark.parametrize(("name", "expected"), [("lenet", 2), ("cifar10_quick", 3), ("resnet20", 4)])
-def test_small_nets_have_few_buckets_and_one_where_memory_is_shared(name: str, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"), [("lenet", 2), ("cifar10_quick", 3), ("resnet20", 4)]
+)
+def test_small_nets_have_few_buckets_and_one_where_memory_is_shared(
+    name: str, expected: int
+) -> None:
     assert len(buckets_of(net_of(name))) == expected
     assert len(buckets_of(net_of(name), CollectiveOptions(members=("a", "b")).bucket_bytes)) == 1
 

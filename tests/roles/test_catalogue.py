@@ -1,4 +1,5 @@
-"""Kinds of machines to rent: ours are complete, mistakes in a file of one's own are told by line."""
+"""Kinds of machines to rent: ours are complete, mistakes in a file of one's own are told by
+line."""
 
 from __future__ import annotations
 
@@ -22,17 +23,34 @@ def test_the_machines_that_we_know_are_those_of_omnivore_with_a_source_each() ->
 def test_a_catalogue_of_ones_own_is_read_with_its_defaults(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[machine.mine]\nflops = 2e12\nshare = 0.5\n")
     mine = kind_called("mine", tmp_path / "mine.toml")
-    assert (mine.achieved, mine.bytes_per_second, mine.latency, mine.price_per_hour) == (1e12, None, None, None)
+    assert (mine.achieved, mine.bytes_per_second, mine.latency, mine.price_per_hour) == (
+        1e12,
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("flops = 0\nshare = 0.5", ":2: machine.a.flops: found 0 (integer), expected a finite number > 0"),
-        ("flops = 1e9\nshare = 56", ":3: machine.a.share: found 56 (integer), expected a number > 0 and <= 1"),
+        (
+            "flops = 0\nshare = 0.5",
+            (":2: machine.a.flops: found 0 (integer), expected a finite number > 0"),
+        ),
+        (
+            "flops = 1e9\nshare = 56",
+            (":3: machine.a.share: found 56 (integer), expected a number > 0 and <= 1"),
+        ),
         ("flops = 1e9", ":1: machine.a.share: missing, expected a number > 0 and <= 1"),
-        ("flops = 1e9\nshare = 1.0\nbytes_per_second = 0", ":4: machine.a.bytes_per_second: found 0 (integer)"),
-        ("flops = 1e9\nshare = 1.0\nprice_per_hour = -1", ":4: machine.a.price_per_hour: found -1 (integer)"),
+        (
+            ("flops = 1e9\nshare = 1.0\nbytes_per_second = 0"),
+            ":4: machine.a.bytes_per_second: found 0 (integer)",
+        ),
+        (
+            ("flops = 1e9\nshare = 1.0\nprice_per_hour = -1"),
+            ":4: machine.a.price_per_hour: found -1 (integer)",
+        ),
         ("flops = 1e9\nshare = 1.0\nprize = 1", ":4: machine.a.prize: unknown key"),
     ],
 )
@@ -53,4 +71,6 @@ def test_an_empty_catalogue_is_none(tmp_path: Path) -> None:
 def test_a_kind_that_nobody_knows_is_told_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError) as found:
         kind_called("c4.4xlarg")
-    assert found.value.problems == ["--machine c4.4xlarg: no such kind in the catalogue (did you mean 'c4.4xlarge'?)"]
+    assert found.value.problems == [
+        ("--machine c4.4xlarg: no such kind in the catalogue (did you mean 'c4.4xlarge'?)")
+    ]

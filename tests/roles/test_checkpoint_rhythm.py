@@ -1,4 +1,5 @@
-"""When checkpoints are due by time, which are removed, and which one is the newest: plain decisions."""
+"""When checkpoints are due by time, which are removed, and which one is the newest: plain
+decisions."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from roles.checkpoints.checkpoint_timing import MOST_EXPOSED, NEVER, CheckpointTiming, Timing
 from roles.checkpoints.newest import newest
-from roles.checkpoints.rhythm import MOST_EXPOSED, NEVER, Rhythm, Timing
 
 
 def paths(*numbers: int) -> list[Path]:
@@ -15,7 +16,8 @@ def paths(*numbers: int) -> list[Path]:
 
 
 def test_one_is_due_when_its_seconds_are_over_and_never_if_there_are_none() -> None:
-    rhythm, never = Rhythm(Timing(10.0)), Rhythm(NEVER)
+    rhythm = CheckpointTiming(Timing(10.0))
+    never = CheckpointTiming(NEVER)
     for each in (rhythm, never):
         assert not each.due(1e9)
         each.next(100.0)
@@ -24,20 +26,23 @@ def test_one_is_due_when_its_seconds_are_over_and_never_if_there_are_none() -> N
 
 
 def test_the_wait_for_the_next_keeps_what_training_waits_for_them_to_a_hundredth() -> None:
-    rhythm = Rhythm(Timing(10.0))
+    rhythm = CheckpointTiming(Timing(10.0))
     assert rhythm.next(0.0, exposed=0.05) == 10.0
     assert rhythm.next(0.0, exposed=0.5) == 0.5 / MOST_EXPOSED == 50.0
 
 
 def test_the_last_of_those_that_came_by_time_stay_and_all_that_were_asked_for() -> None:
-    rhythm, removed = Rhythm(Timing(1.0, keep=2)), []
-    for path, asked in zip(paths(1, 2, 3, 4, 5, 6), (False, True, False, False, True, False), strict=True):
+    rhythm = CheckpointTiming(Timing(1.0, keep=2))
+    removed = []
+    for path, asked in zip(
+        paths(1, 2, 3, 4, 5, 6), (False, True, False, False, True, False), strict=True
+    ):
         removed += rhythm.written(path, for_good=asked)
     assert removed == paths(1, 3)
 
 
 def test_one_that_came_by_time_and_is_then_asked_for_is_removed_no_more() -> None:
-    rhythm = Rhythm(Timing(1.0, keep=1))
+    rhythm = CheckpointTiming(Timing(1.0, keep=1))
     one, other, third = paths(1, 2, 3)
     assert rhythm.written(one, for_good=False) == []
     assert rhythm.written(one, for_good=True) == []
@@ -45,7 +50,9 @@ def test_one_that_came_by_time_and_is_then_asked_for_is_removed_no_more() -> Non
     assert rhythm.written(third, for_good=False) == [other]
 
 
-@pytest.mark.parametrize(("bad", "found"), [((), 12345678), ((12345678,), 9999999), ((12345678, 9999999), None)])
+@pytest.mark.parametrize(
+    ("bad", "found"), [((), 12345678), ((12345678,), 9999999), ((12345678, 9999999), None)]
+)
 def test_the_first_that_fits_is_taken_and_every_other_before_it_is_named_with_its_reason(
     tmp_path: Path, bad: tuple[int, ...], found: int | None
 ) -> None:

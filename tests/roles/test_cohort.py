@@ -1,4 +1,5 @@
-"""Workers that are slower than their peers are named within 20 passes, those that only vary never."""
+"""Workers that are slower than their peers are named within 20 passes, those that only vary
+never."""
 
 from __future__ import annotations
 
@@ -6,17 +7,23 @@ import random
 
 import pytest
 
-from roles.coordination.cohort import AGAIN_SECONDS, AWAY, WINDOW, Cohort, Straggler
+from roles.coordination.stragglers import AGAIN_SECONDS, AWAY, WINDOW, Straggler, Stragglers
 
 WORKERS = ("a", "b", "c", "d")
 WITHIN = 20  # passes
 
 
 def told(
-    factors: dict[str, float], passes: int, sigma: float, seed: int = 1, cohort: Cohort | None = None
+    factors: dict[str, float],
+    passes: int,
+    sigma: float,
+    seed: int = 1,
+    cohort: Stragglers | None = None,
 ) -> list[tuple[int, Straggler]]:
-    """What is told of workers whose passes take a second times their factor, times what chance does."""
-    chance, found = random.Random(seed), cohort or Cohort()
+    """What is told of workers whose passes take a second times their factor, times what chance
+    does."""
+    chance = random.Random(seed)
+    found = cohort or Stragglers()
     news = []
     for number in range(passes):
         for worker, factor in factors.items():
@@ -28,7 +35,9 @@ def told(
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("times", [2.0, 5.0, 10.0])
-def test_a_slow_worker_is_named_within_twenty_passes_and_nobody_else_is(times: float, count: int) -> None:
+def test_a_slow_worker_is_named_within_twenty_passes_and_nobody_else_is(
+    times: float, count: int
+) -> None:
     for seed in range(50):
         factors = dict.fromkeys(WORKERS[:count], 1.0) | {"b": times}
         ((at, first), *more) = told(factors, 60, 0.1, seed)
@@ -43,7 +52,8 @@ def test_workers_that_only_vary_are_never_named(sigma: float) -> None:
 
 
 def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
-    chance, cohort = random.Random(2), Cohort()
+    chance = random.Random(2)
+    cohort = Stragglers()
     for number in range(5000):
         for worker in WORKERS:
             seconds = 10.0 if chance.random() < 0.1 else 1.0
@@ -51,15 +61,16 @@ def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
 
 
 def test_one_quick_pass_of_a_peer_that_then_waits_names_nobody() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     assert told({"a": 1.0, "b": 1.0}, WINDOW, 0.0, cohort=cohort) == []
     assert told({"b": 0.5}, 1, 0.0, cohort=cohort) == []
     assert told({"a": 1.0}, WITHIN, 0.0, cohort=cohort) == []
 
 
 def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once() -> None:
-    cohort = Cohort()
-    slow, even = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}, dict.fromkeys(WORKERS, 1.0)
+    cohort = Stragglers()
+    slow = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}
+    even = dict.fromkeys(WORKERS, 1.0)
     assert [said.slow for _, said in told(slow, 20, 0.05, cohort=cohort)] == [True]
     assert cohort.stragglers == ["b"]
     assert [said.slow for _, said in told(even, 20, 0.05, cohort=cohort)] == [False]
@@ -69,14 +80,16 @@ def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once(
 
 
 def test_whoever_has_more_rows_may_take_longer() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     for number in range(100):
         assert cohort.seen("a", 2, 2.0, float(number)) is None
         assert cohort.seen("b", 1, 1.0, float(number)) is None
 
 
 def test_whoever_takes_part_no_more_is_no_peer() -> None:
-    cohort = Cohort()
+    cohort = Stragglers()
     told({"a": 1.0, "b": 1.0, "c": 1.0}, 20, 0.05, cohort=cohort)
-    assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, "its peers are as slow"
+    assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, (
+        "its peers are as slow"
+    )
     assert cohort.stragglers == []

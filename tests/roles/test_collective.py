@@ -1,5 +1,5 @@
-"""How a collective's members share the work out, and whose memory they do it in. What they sum is tested with the other
-exchanges."""
+"""How a collective's members share the work out, and whose memory they do it in. What they sum is
+tested with the other exchanges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import ops
 from ops import Array
 from roles.exchange import collective
 from roles.exchange.accumulator import HostAccumulator
-from roles.exchange.choice import Chosen, exchange_called
+from roles.exchange.chosen_exchange import Chosen, exchange_called
 from roles.exchange.collective import shares
 from roles.exchange.exchange import TREE, Between, Home, Members
 from roles.exchange.partial_sums import Arrays, Key, Summands
@@ -30,8 +30,15 @@ from runtime.transport.sockets import SocketTransport
 from tests.roles.summing import Member, array_of, names_of, options_of
 
 SIZE = 100_000  # numbers: large enough to be read in place
-RING, HALVES = ((0, "ring"),), ((0, "halving"),)
-WAYS = [("per-host", TREE), ("per-host", RING), ("per-host", HALVES), ("tree", TREE), ("host", TREE)]
+RING = ((0, "ring"),)
+HALVES = ((0, "halving"),)
+WAYS = [
+    ("per-host", TREE),
+    ("per-host", RING),
+    ("per-host", HALVES),
+    ("tree", TREE),
+    ("host", TREE),
+]
 
 
 def test_shares_cover_everything_once_and_begin_with_cache_lines() -> None:
@@ -68,16 +75,24 @@ class Sharing(Member):
 async def members_on(
     hosts: str, exchange: Chosen, folder: Path, servers: Sequence[ActorSpec] = ()
 ) -> AsyncIterator[dict[str, Sharing]]:
-    """A member on each of these hosts, "aab" are two and one, with sockets between all of them; and accumulators."""
-    names, members = names_of(len(hosts)), {}
+    """A member on each of these hosts, "aab" are two and one, with sockets between all of them; and
+    accumulators."""
+    names = names_of(len(hosts))
+    members = {}
     every = [*names, *(server.name for server in servers)]
-    homes = dict(zip(names, hosts, strict=True)) | {server.name: server.options.beside for server in servers}
-    nodes, roads, arenas = [], [], [Arena(name) for name in every]
+    homes = dict(zip(names, hosts, strict=True)) | {
+        server.name: server.options.beside for server in servers
+    }
+    nodes = []
+    roads = []
+    arenas = [Arena(name) for name in every]
     for rank, (name, arena) in enumerate(zip(every, arenas, strict=True)):
         node = Node(name, 1, InlineCompute(), Metrics())
         node.arena = arena
         bind = lambda lane, name=name: (f"unix://{folder}/{name}.{lane}", "tcp://127.0.0.1:*")  # noqa: E731
-        road = SocketTransport(name, node.deliver, node.reject, Limits(), incarnation=1, bind=bind, arena=arena)
+        road = SocketTransport(
+            name, node.deliver, node.reject, Limits(), incarnation=1, bind=bind, arena=arena
+        )
         road._host = homes.get(homes[name], homes[name])
         if name in names:
             members[name] = Sharing(rank=rank, exchange=exchange, sizes=[SIZE], steps=2)
@@ -105,10 +120,14 @@ async def members_on(
 async def check_sums(members: Mapping[str, Sharing]) -> None:
     """Two steps, each in pairs by rank, to the last bit."""
     for step in range(2):
-        sums = await asyncio.gather(*(each.sum_of(step, rank) for rank, each in enumerate(members.values())))
+        sums = await asyncio.gather(
+            *(each.sum_of(step, rank) for rank, each in enumerate(members.values()))
+        )
         arrays = [array_of(rank, step, SIZE) for rank in range(len(members))]
         wanted = ops.get_backend("numpy").add_all(arrays, np.empty(SIZE, np.float32))
-        assert [number for number, total in enumerate(sums) if total.tobytes() != wanted.tobytes()] == []
+        assert [
+            number for number, total in enumerate(sums) if total.tobytes() != wanted.tobytes()
+        ] == []
 
 
 @pytest.mark.skipif(not available(), reason="needs memory that processes share: Linux")
@@ -119,7 +138,9 @@ async def test_members_of_one_host_or_of_several_get_the_same_sum(
     hosts: str, adders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collective, "ALONE_BYTES", 0)
-    async with members_on(hosts, options_of("collective", len(hosts), adders=adders), tmp_path) as members:
+    async with members_on(
+        hosts, options_of("collective", len(hosts), adders=adders), tmp_path
+    ) as members:
         await check_sums(members)
 
 
@@ -134,13 +155,20 @@ async def test_members_of_one_host_read_in_place_what_they_are_sent_and_only_one
         pytest.skip("a ring of more than two adds up in another order, and three are not halved")
     monkeypatch.setattr(collective, "ALONE_BYTES", 0)
     homes = dict(zip(names_of(len(hosts)), hosts, strict=True))
-    of_hosts = [Home(tuple(name for name in homes if homes[name] == host), 2) for host in dict.fromkeys(hosts)]
-    layout = exchange_called(kind).laid_out(Members(tuple(homes), hosts=tuple(of_hosts), between=way))
+    of_hosts = [
+        Home(tuple(name for name in homes if homes[name] == host), 2)
+        for host in dict.fromkeys(hosts)
+    ]
+    layout = exchange_called(kind).laid_out(
+        Members(tuple(homes), hosts=tuple(of_hosts), between=way)
+    )
     homes |= {server.name: homes[server.options.beside] for server in layout.servers}
     heard: set[tuple[str, str, bool]] = set()  # receiver, sender, is it in shared memory?
     taken = Summands.arrived
 
-    def arrived(self: Summands, message: Message, sender: str, key: Key, arrays: Arrays, *more: Any) -> None:
+    def arrived(
+        self: Summands, message: Message, sender: str, key: Key, arrays: Arrays, *more: Any
+    ) -> None:
         heard.update((owners[id(self)], sender, writable(array) is not None) for array in arrays)
         taken(self, message, sender, key, arrays, *more)
 
@@ -157,6 +185,12 @@ async def test_members_of_one_host_read_in_place_what_they_are_sent_and_only_one
             await check_sums(members)
     inside = {each for each in heard if homes[each[0]] == homes[each[1]]}
     assert {each for each in inside if not each[2]} == set()
-    assert len({name for name, _, _ in inside}) >= len(homes) - len(layout.servers) - len({*hosts}) * (kind == "tree")
+    assert len({name for name, _, _ in inside}) >= len(homes) - len(layout.servers) - len(
+        {*hosts}
+    ) * (kind == "tree")
     first = {name for name, _, _ in heard - inside}
-    assert len(first) == len({homes[name] for name in first}) == (0 if kind == "host" else len({*hosts}))
+    assert (
+        len(first)
+        == len({homes[name] for name in first})
+        == (0 if kind == "host" else len({*hosts}))
+    )

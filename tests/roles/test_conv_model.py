@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from roles.messages import TRAIN, GetState, LayerGradient, PullLayer, SetState, State, Updated
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from runtime import MessageError
 from runtime.messages.wire import decode, encode
 from tests.roles.conv_model_alone import Model, envelope
 
 
-async def test_a_layer_that_lies_elsewhere_is_neither_published_nor_updated(make_model: Any) -> None:
+async def test_a_layer_that_lies_elsewhere_is_neither_published_nor_updated(
+    make_model: Any,
+) -> None:
     model: Model = await make_model(layers=["conv2"])
     pull = PullLayer(group=0, members=1, phase=TRAIN, number=0, layer="conv1", after=-1)
     with pytest.raises(MessageError, match=r"illegal: .* is 'on another server'"):
@@ -33,10 +35,18 @@ async def test_the_parts_of_a_gradient_are_added_up_in_their_order_and_applied_o
     model: Model = await make_model(layers=["conv1"])
     read = await model.pulled(0, 0, "conv1")
     rng = np.random.default_rng(0)
-    parts = [tuple(rng.standard_normal(blob.shape).astype("f") for blob in read.blobs) for _ in order]
+    parts = [
+        tuple(rng.standard_normal(blob.shape).astype("f") for blob in read.blobs) for _ in order
+    ]
     for part in order:
         said = LayerGradient(
-            group=0, number=0, layer="conv1", part=part, parts=3, formats=("float32",) * 2, blobs=parts[part]
+            group=0,
+            number=0,
+            layer="conv1",
+            part=part,
+            parts=3,
+            formats=("float32",) * 2,
+            blobs=parts[part],
         )
         await model.on_layer_gradient(said, envelope(said))
     assert [said.version for said in model.said if isinstance(said, Updated)] == [1]
@@ -53,7 +63,8 @@ async def test_a_model_server_tells_momentum_and_noise_when_it_is_asked(make_mod
     assert [name for name, value in asdict(before).items() if math.isnan(value)] == [
         "groups", "staleness", "gradients", "gradients_error", "noise", "noise_error"
     ]  # fmt: skip
-    rng, groups = np.random.default_rng(0), 3
+    rng = np.random.default_rng(0)
+    groups = 3
     read = await model.pulled(0, 0, "conv1")
     for number in range(1, groups):
         await model.pulled(number, number, "conv1")
@@ -69,7 +80,9 @@ async def test_a_model_server_tells_momentum_and_noise_when_it_is_asked(make_mod
     assert 0 < after.noise_error < 0.5 * after.noise
 
 
-async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_far(make_model: Any) -> None:
+async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_far(
+    make_model: Any,
+) -> None:
     model: Model = await make_model(layers=["conv1"])
     asked = GetGradientStatistics(after=2)
     await model.on_get_gradient_statistics(asked, envelope(asked))
@@ -81,7 +94,9 @@ async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_fa
     assert told == [[], [2], [2]]
 
 
-async def test_a_model_that_is_put_back_counts_anew_what_its_gradients_say_of_momentum(make_model: Any) -> None:
+async def test_a_model_that_is_put_back_counts_anew_what_its_gradients_say_of_momentum(
+    make_model: Any,
+) -> None:
     model: Model = await make_model(layers=["conv1"])
     kept = GetState()
     await model.on_get_state(kept, envelope(kept))

@@ -1,4 +1,5 @@
-"""The tables of what may be said when: every message in every state, and that they cover what the roles handle."""
+"""The tables of what may be said when: every message in every state, and that they cover what the
+roles handle."""
 
 from __future__ import annotations
 
@@ -16,9 +17,12 @@ from runtime import Actor, Conversation, Message, MessageError, Standing
 
 ROOT = Path(__file__).resolve().parents[2]
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
-OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]  # of something that goes on
+# of something that goes on
+OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
 OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])  # of parameters
-MESSAGES = sorted({said for _, talk in TALKS for said in talk.messages}, key=lambda kind: kind.__name__)
+MESSAGES = sorted(
+    {said for _, talk in TALKS for said in talk.messages}, key=lambda kind: kind.__name__
+)
 named = pytest.mark.parametrize(
     "talk", [talk for _, talk in TALKS], ids=[f"{who}: {talk.about}" for who, talk in TALKS]
 )
@@ -27,9 +31,12 @@ named = pytest.mark.parametrize(
 def sample(kind: type[Message]) -> Message:
     """A message of this class, with any values."""
     plain = {
-        field.name: {int: 3, float: 0.5, str: "x", bool: False}.get(field.annotation, ()) for field in kind.plain_fields
+        field.name: {int: 3, float: 0.5, str: "x", bool: False}.get(field.annotation, ())
+        for field in kind.plain_fields
     }
-    arrays = {name: (np.zeros(2),) if several else np.zeros(2) for name, several in kind.array_fields}
+    arrays = {
+        name: (np.zeros(2),) if several else np.zeros(2) for name, several in kind.array_fields
+    }
     return kind(**plain, **arrays)
 
 
@@ -47,7 +54,8 @@ def at(talk: Conversation, state: str) -> Standing[Any]:
 def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
     talk: Conversation, kind: type[Message]
 ) -> None:
-    message, subject = sample(kind), subject_of(talk)
+    message = sample(kind)
+    subject = subject_of(talk)
     for state in talk.states:
         standing = at(talk, state)
         if (state, kind) not in talk.table:
@@ -55,7 +63,9 @@ def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
                 standing.hear(message, "somebody", subject)
             assert refused.value.reason == "illegal"
             told = str(refused.value)
-            assert all(text in told for text in (repr(message), "somebody", talk.about, f"is '{state}'"))
+            assert all(
+                text in told for text in (repr(message), "somebody", talk.about, f"is '{state}'")
+            )
             assert all(f"'{place}'" in told for place in talk.takes(kind))
             assert (standing.state(subject), len(standing)) == (state, 0)
         for after in talk.table.get((state, kind), ()):
@@ -66,7 +76,9 @@ def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
 
 
 @named
-def test_a_state_that_no_row_leads_to_is_no_ones_mistake_but_refused_as_well(talk: Conversation) -> None:
+def test_a_state_that_no_row_leads_to_is_no_ones_mistake_but_refused_as_well(
+    talk: Conversation,
+) -> None:
     for (state, said), after in talk.table.items():
         for wrong in {*talk.states, ""} - set(after if len(after) > 1 else (*after, "")):
             standing = at(talk, state)
@@ -76,15 +88,24 @@ def test_a_state_that_no_row_leads_to_is_no_ones_mistake_but_refused_as_well(tal
 
 
 @named
-def test_every_message_of_a_table_has_a_row_but_those_that_never_may_come(talk: Conversation) -> None:
+def test_every_message_of_a_table_has_a_row_but_those_that_never_may_come(
+    talk: Conversation,
+) -> None:
     assert talk.messages
     assert [kind for kind in talk.messages if not talk.takes(kind)] == list(talk.never)
 
 
 def test_what_is_in_the_state_of_the_unheard_is_not_kept() -> None:
-    talk = Conversation("a day", "number", "to come", {("to come", NextTicket): ("here",), ("here", "end"): ("over",)})
+    talk = Conversation(
+        "a day",
+        "number",
+        "to come",
+        {("to come", NextTicket): ("here",), ("here", "end"): ("over",)},
+    )
     last = -1
-    days: Standing[tuple[int]] = Standing(talk, lambda subject: "over" if subject[0] <= last else "to come")
+    days: Standing[tuple[int]] = Standing(
+        talk, lambda subject: "over" if subject[0] <= last else "to come"
+    )
     for number in range(1000):
         days.hear(NextTicket(), "somebody", (number,))
         assert repr(days) == "<1 under way of <conversation about a day: 3 states, 2 rows>>"
@@ -92,7 +113,10 @@ def test_what_is_in_the_state_of_the_unheard_is_not_kept() -> None:
         days.move("end", (number,))
         assert len(days) == 0
         with pytest.raises(
-            MessageError, match=rf"illegal: NextTicket\(\) of somebody: a day \(number {number}\) is 'over'"
+            MessageError,
+            match=(
+                rf"illegal: NextTicket\(\) of somebody: a day \(number " rf"{number}\) is 'over'"
+            ),
         ):
             days.hear(NextTicket(), "somebody", (number,))
 
@@ -104,7 +128,11 @@ def speakers_in_the_code() -> set[type]:
     while left:
         cls = left.pop()
         left += cls.__subclasses__()
-        found |= {cls} if cls.__module__.startswith("roles.") and cls.__dict__.get("conversations") else set()
+        found |= (
+            {cls}
+            if cls.__module__.startswith("roles.") and cls.__dict__.get("conversations")
+            else set()
+        )
     return found
 
 
@@ -114,12 +142,17 @@ def test_the_page_is_about_everybody_who_has_tables() -> None:
 
 
 def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
-    """What is asked when nothing is under way, and what workers hand to their exchange, whose tables have it."""
+    """What is asked when nothing is under way, and what workers hand to their exchange, whose
+    tables have it."""
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
-        "averaging_replica": sorted(["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]),
+        "averaging_replica": sorted(
+            ["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]
+        ),
         "conv_compute": sorted(["Place", *OF_KEEPERS]),
         "conv_model": sorted(["GetGradientStatistics", *OF_HOLDERS]),
-        "conv_replica": sorted(["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]),
+        "conv_replica": sorted(
+            ["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]
+        ),
         "coordinator": ["GetHolders", "HandOver", "Regroup", "Save", "WindDown"],
         "fc_server": OF_HOLDERS,
         "fc_shard": OF_HOLDERS,
@@ -130,7 +163,10 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
     exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]
     assert len(exchanges) == 6
     for exchange in exchanges:
-        assert {said for talk in exchange.conversations for said in talk.messages} >= {Contribution, SharedSum}
+        assert {said for talk in exchange.conversations for said in talk.messages} >= {
+            Contribution,
+            SharedSum,
+        }
 
 
 def test_no_role_refuses_by_hand_what_a_table_should() -> None:
@@ -157,6 +193,8 @@ def test_no_message_is_missing_on_the_page() -> None:
     declared = set()
     for path in [*(ROOT / "roles").rglob("*.py"), *(ROOT / "runtime").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and any(ast.unparse(each) == "message" for each in node.decorator_list):
+            if isinstance(node, ast.ClassDef) and any(
+                ast.unparse(each) == "message" for each in node.decorator_list
+            ):
                 declared.add(node.name)
     assert [name for name in sorted(declared) if f"| `{name}` |" not in messages_page()] == []

@@ -1,4 +1,5 @@
-"""The coordinator with a stand-in for the workers, on virtual time: what a run reports of itself."""
+"""The coordinator with a stand-in for the workers, on virtual time: what a run reports of
+itself."""
 
 from __future__ import annotations
 
@@ -16,15 +17,24 @@ from runtime.plan.topology import Placement, ProcessSpec
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 
-JOB = Job(net="lenet", solver="lenet_digits_solver", data={}, seed=1, batch=10, test_batches=(10,), base_directory=".")
+JOB = Job(
+    net="lenet",
+    solver="lenet_digits_solver",
+    data={},
+    seed=1,
+    batch=10,
+    test_batches=(10,),
+    base_directory=".",
+)
 
 
 class Worker(Actor):
-    """One iteration a second, with the losses it is given (the last one for ever). The model server's
-    word of iteration `late` comes after the worker's about the next."""
+    """One iteration a second, with the losses it is given (the last one for ever). The model
+    server's word of iteration `late` comes after the worker's about the next."""
 
     def __init__(self, *, losses: list[float], late: int = -1) -> None:
-        self._losses, self._late = losses, late
+        self._losses = losses
+        self._late = late
 
     async def run(self) -> None:
         position = 0
@@ -35,7 +45,9 @@ class Worker(Actor):
                 return
             await asyncio.sleep(1)
             loss = self._losses[min(position, len(self._losses) - 1)]
-            done = PassDone(members=1, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss})
+            done = PassDone(
+                members=1, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss}
+            )
             await self.tell("coordinator", done)
             held.append(Updated(number=ticket.number, version=position, staleness=0))
             while held and ticket.number != self._late:
@@ -43,20 +55,32 @@ class Worker(Actor):
             position += 1
 
 
-def train(directory: Path, *, first: int, last: int, losses: list[float], late: int = -1, display: int = 5) -> Journal:
+def train(
+    directory: Path, *, first: int, last: int, losses: list[float], late: int = -1, display: int = 5
+) -> Journal:
     options: dict[str, Any] = {
-        "job": JOB, "timetable": {"first": first, "last": last, "batch": 10}, "groups": [["worker"]], "updates": 1,
-        "servers": [], "display": display,
-    }  # fmt: skip
+        "job": JOB,
+        "timetable": {"first": first, "last": last, "batch": 10},
+        "groups": [["worker"]],
+        "updates": 1,
+        "servers": [],
+        "display": display,
+    }
     worker = ActorSpec("worker", "worker", {"losses": losses, "late": late})
     actors = (ActorSpec("coordinator", "coordinator", options), worker)
     topology = Topology("roles", actors, (("worker", "coordinator"),), "coordinator")
-    placement = Placement(topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in actors))
-    return run_virtual(simulate(placement, {"coordinator": Coordinator, "worker": Worker}, directory=directory))
+    placement = Placement(
+        topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in actors)
+    )
+    return run_virtual(
+        simulate(placement, {"coordinator": Coordinator, "worker": Worker}, directory=directory)
+    )
 
 
 @pytest.mark.parametrize("first", [0, 100])
-def test_a_resumed_run_reports_its_own_speed_not_that_of_the_run_before(tmp_path: Path, first: int) -> None:
+def test_a_resumed_run_reports_its_own_speed_not_that_of_the_run_before(
+    tmp_path: Path, first: int
+) -> None:
     journal = train(tmp_path, first=first, last=first + 10, losses=[0.5])
     shown = journal.of("progress")
     assert [fields["iteration"] for fields in shown] == [first + n for n in (1, 5, 10)]
@@ -73,7 +97,8 @@ def test_a_resumed_run_reports_its_own_speed_not_that_of_the_run_before(tmp_path
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_ends_the_run_in_words(tmp_path: Path, bad: float) -> None:
     with pytest.raises(
-        ProgramFailed, match=r"at iteration 3: training diverged; the learning rate is .*, try a smaller"
+        ProgramFailed,
+        match=(r"at iteration 3: training diverged; the learning rate is .*, " r"try a smaller"),
     ):
         train(tmp_path, first=0, last=10, losses=[0.5, 0.5, 0.5, bad])
 

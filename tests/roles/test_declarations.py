@@ -1,4 +1,5 @@
-"""What roles say of themselves is so: who is durable, who is asked for state, who computes where."""
+"""What roles say of themselves is so: who is durable, who is asked for state, who computes
+where."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ def test_what_is_undone_counts_for_nothing() -> None:
 
 def test_it_is_likely_as_soon_as_half_of_the_last_losses_are_far_above_the_first() -> None:
     watched = Divergence()
-    for loss in [2.4, 2.3, 2.2, 2.0, 2.0, 1.9, 1.8, 1.8, 1.7, 1.6, 0.9, 2.7, 5.6, 4.1]:  # LeNet's, as measured
+    # LeNet's, as measured
+    for loss in [2.4, 2.3, 2.2, 2.0, 2.0, 1.9, 1.8, 1.8, 1.7, 1.6, 0.9, 2.7, 5.6, 4.1]:
         assert not watched.likely
         watched.shows(loss)
     assert watched.likely

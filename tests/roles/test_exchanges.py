@@ -1,4 +1,5 @@
-"""The exchanges: every member gets the sum of all arrays, to the last bit the same whatever the order of arrival."""
+"""The exchanges: every member gets the sum of all arrays, to the last bit the same whatever the
+order of arrival."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 import roles.exchange.collective
 from ops import Array
 from roles.exchange.accumulator import AccumulatorOptions, HostAccumulator
-from roles.exchange.choice import exchange_called
+from roles.exchange.chosen_exchange import exchange_called
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork
@@ -29,7 +30,8 @@ KINDS: list[tuple[str, dict[str, int]]] = [
 def in_order(arrays: list[Array], fan_in: int) -> Array:
     """Neighbours added up, `fan_in` at a time from the left, then their sums in the same way."""
     while len(arrays) > 1:
-        level, arrays = arrays, []
+        level = arrays
+        arrays = []
         for start in range(0, len(level), fan_in):
             total = level[start]
             for array in level[start + 1 : start + fan_in]:
@@ -39,7 +41,9 @@ def in_order(arrays: list[Array], fan_in: int) -> Array:
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize(("kind", "more", "alone"), [(*kind, 0) for kind in KINDS] + [("collective", {}, 1 << 30)])
+@pytest.mark.parametrize(
+    ("kind", "more", "alone"), [(*kind, 0) for kind in KINDS] + [("collective", {}, 1 << 30)]
+)
 def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whoever_is_late(
     kind: str, more: dict[str, int], members: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,20 +64,35 @@ def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whoever_is
 
 def test_the_order_of_addition_shows_in_the_bits_that_are_compared() -> None:
     arrays = [array_of(rank, 0, 1000) for rank in range(4)]
-    assert in_order(arrays, 2).tobytes() != in_order(arrays, 5).tobytes() != in_order(arrays[::-1], 5).tobytes()
+    assert (
+        in_order(arrays, 2).tobytes()
+        != in_order(arrays, 5).tobytes()
+        != in_order(arrays[::-1], 5).tobytes()
+    )
 
 
 @pytest.mark.parametrize("members", [2, 4, 8, 16])
 def test_one_bucket_goes_up_and_down_a_binary_tree_in_the_time_of_equation_4(members: int) -> None:
-    size, rate = 250_000, 1e6
-    network = InprocNetwork(bytes_per_second=rate, interfaces={name: name for name in names_of(members)})
-    found = summed(options_of("tree", members, fan_in=2), members, steps=1, seed=None, sizes=(size,), network=network)
+    size = 250_000
+    rate = 1e6
+    network = InprocNetwork(
+        bytes_per_second=rate, interfaces={name: name for name in names_of(members)}
+    )
+    found = summed(
+        options_of("tree", members, fan_in=2),
+        members,
+        steps=1,
+        seed=None,
+        sizes=(size,),
+        network=network,
+    )
     expected = 4 * size * 2 * math.log2(members) / rate
     assert max(member.ended[0] for member in found.values()) == pytest.approx(expected, rel=1e-3)
 
 
 async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> None:
-    actor, told = Actor(), []
+    actor = Actor()
+    told = []
     actor.name = "member-0"
 
     async def tell(to: str, message: Any, *answer: Any, step: int) -> None:
@@ -123,7 +142,9 @@ async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
     with pytest.raises(MessageError, match=why):
         exchange.contributed(contribution(bucket, values), sender)
     exchange.contributed(contribution(4, ZEROS), "member-2")
-    with pytest.raises(MessageError, match=r"illegal: .* of member-2: .* is 'here', it may come in 'awaited"):
+    with pytest.raises(
+        MessageError, match=(r"illegal: .* of member-2: .* is 'here', it may " r"come in 'awaited")
+    ):
         exchange.contributed(contribution(4, ZEROS), "member-2")
 
 
@@ -131,7 +152,9 @@ async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
     ("kind", "more", "sender"),
     [("collective", {}, "member-2"), ("tree", {"fan_in": 3}, "member-2"), ("host", {}, "sums")],
 )
-async def test_a_sum_takes_arrays_of_its_own_precision_only(kind: str, more: dict[str, int], sender: str) -> None:
+async def test_a_sum_takes_arrays_of_its_own_precision_only(
+    kind: str, more: dict[str, int], sender: str
+) -> None:
     exchange = member(kind, "member-0", np.float64, **more)
 
     def given(values: Array) -> None:
@@ -147,7 +170,11 @@ async def test_a_sum_takes_arrays_of_its_own_precision_only(kind: str, more: dic
 
 @pytest.mark.parametrize(
     ("kind", "more", "above"),
-    [("collective", {"adders": 1}, "member-0"), ("tree", {"fan_in": 2}, "member-0"), ("host", {}, "sums")],
+    [
+        ("collective", {"adders": 1}, "member-0"),
+        ("tree", {"fan_in": 2}, "member-0"),
+        ("host", {}, "sums"),
+    ],
 )
 async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
     kind: str, more: dict[str, int], above: str, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +189,10 @@ async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
     ):  # fmt: skip
         with pytest.raises(
             MessageError,
-            match=r"illegal: .* is '(not from there|awaited from below)'|expected 1|expected float32\(1000,\)",
+            match=(
+                r"illegal: .* is '(not from there|awaited from below)'|expected 1|expected "
+                r"float32\(1000,\)"
+            ),
         ):
             exchange.summed(message, sender)
     exchange.summed(whole, above)
@@ -170,7 +200,9 @@ async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
         exchange.summed(whole, above)
 
 
-@pytest.mark.parametrize(("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})])
+@pytest.mark.parametrize(
+    ("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})]
+)
 async def test_gradients_are_not_taken_where_nothing_is_added_up(
     kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,12 +212,15 @@ async def test_gradients_are_not_taken_where_nothing_is_added_up(
             member(kind, **more).contributed(contribution(4, ZEROS), sender)
 
 
-@pytest.mark.parametrize(("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})])
+@pytest.mark.parametrize(
+    ("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})]
+)
 async def test_what_comes_after_a_sum_is_complete_is_rejected(
     kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
-    exchange, told = member(kind, **more), []
+    exchange = member(kind, **more)
+    told = []
 
     async def tell(to: str, message: Any, *, step: int) -> None:
         told.append((to, type(message)))
@@ -204,7 +239,9 @@ async def test_what_comes_after_a_sum_is_complete_is_rejected(
             exchange.contributed(contribution(4, ZEROS), "member-2")
 
 
-def test_only_the_first_member_of_a_collective_gives_memory_for_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_member_of_a_collective_gives_memory_for_a_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
     for sender, into in (("member-0", ()), ("member-2", (ZEROS,)), ("member-0", (ZEROS, ZEROS))):
         with pytest.raises(MessageError, match="memories"):
@@ -219,7 +256,9 @@ class Accumulator(HostAccumulator):
 
     def __init__(self) -> None:
         super().__init__(AccumulatorOptions(members=("a", "b")))
-        self.name, self.told, self._sums = "sums", [], SimpleNamespace(inc=lambda: None)
+        self.name = "sums"
+        self.told = []
+        self._sums = SimpleNamespace(inc=lambda: None)
         self.memory = lambda size: np.empty(size, np.uint8)  # type: ignore[method-assign]
         self._build()
 
@@ -258,7 +297,8 @@ async def test_an_accumulator_adds_each_member_once_and_tells_everybody() -> Non
     assert sums.told[2:] == [("a", [2, 0]), ("b", [2, 0])]
 
 
-# -- by halves: seen by member-1 of four. Its partners are 0, which goes on with the first half, and 3
+# -- by halves: seen by member-1 of four. Its partners are 0, which goes on with the first half, and
+# 3
 
 
 def by_halves() -> Any:
@@ -275,7 +315,9 @@ def by_halves() -> Any:
         ("member-0", 4, 503, r"float32\(504,\)"), ("member-3", 4, 504, r"float32\(256,\)"),
     ],
 )  # fmt: skip
-async def test_a_half_comes_from_a_partner_once_and_in_its_size(sender: str, bucket: int, size: int, why: str) -> None:
+async def test_a_half_comes_from_a_partner_once_and_in_its_size(
+    sender: str, bucket: int, size: int, why: str
+) -> None:
     exchange = by_halves()
     with pytest.raises(MessageError, match=why):
         exchange.contributed(contribution(bucket, ZEROS[:size]), sender)

@@ -1,4 +1,5 @@
-"""The plain objects behind an FC shard: which rows make an FC batch, who waits for what, parts put together."""
+"""The plain objects behind an FC shard: which rows make an FC batch, who waits for what, parts put
+together."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from nets import NetError, load_net
 from nets.sharding.division import ShardedNet
 from ops import get_backend
 from roles.checkpoints.state_average import MeanState
-from roles.fc.batches import fc_batches, rows_in
+from roles.fc.fc_batches import fc_batches, rows_in
 from roles.fc.queue import FcQueue
 from roles.fc.swap import Columns, ColumnSwap, FcTurn
-from roles.learning.slices import cut_state, slices_of_state
+from roles.learning.checkpoint_slices import cut_state, slices_of_state
 from roles.messages import ActivationSlice, State
 from runtime import Actor, Envelope, MessageError
 
@@ -42,18 +43,25 @@ def test_the_schemes_are_those_of_the_paper() -> None:
     assert fc_batches("c", cuts) == [[(0, (0, 2)), (1, (4, 6))], [(0, (2, 4)), (1, (6, 8))]]
 
 
-def slice_of(number: int, rank: int, part: int, rows: int, cuts: tuple[int, ...] = (0, 3, 6)) -> ActivationSlice:
+def slice_of(
+    number: int, rank: int, part: int, rows: int, cuts: tuple[int, ...] = (0, 3, 6)
+) -> ActivationSlice:
     blobs = (np.zeros((rows,), np.float32), np.zeros((rows, 5), np.float32))
-    return ActivationSlice(phase="TRAIN", number=number, counted=number, rank=rank, part=part, cuts=cuts, blobs=blobs)
+    return ActivationSlice(
+        phase="TRAIN", number=number, counted=number, rank=rank, part=part, cuts=cuts, blobs=blobs
+    )
 
 
 def asked(message: ActivationSlice) -> Envelope:
     return Envelope(message, 1, f"conv-{message.rank}", 1, "fc-0", reply_to=f"conv-{message.rank}")
 
 
-def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices_come_out_by_rank() -> None:
+def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices_come_out_by_rank() -> (
+    None
+):
     queue = FcQueue("a", [(), (5,)], "fc-0")
-    late, early = slice_of(7, 0, 0, 3), slice_of(7, 1, 0, 3)
+    late = slice_of(7, 0, 0, 3)
+    early = slice_of(7, 1, 0, 3)
     assert not queue.add(early, asked(early)) and not queue.due
     assert queue.add(late, asked(late)) and not queue.due
     queue.turn("TRAIN", 7)
@@ -110,7 +118,9 @@ def test_a_slice_that_comes_again_after_its_pass_is_done_does_not_begin_it_anew(
         (slice_of(1, 1, 1, 2), "expected blobs of shapes"),
     ],
 )
-def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(message: ActivationSlice, why: str) -> None:
+def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(
+    message: ActivationSlice, why: str
+) -> None:
     queue = FcQueue("b", [(), (5,)], "fc-0")
     first = slice_of(1, 0, 0, 3)
     queue.add(first, asked(first))
@@ -122,10 +132,14 @@ def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(message: Acti
 
 def lenet_shard(rank: int, of: int) -> ShardedNet:
     ops = get_backend("numpy")
-    return ShardedNet(load_net("lenet"), "TRAIN", rank=rank, of=of, ops=ops, batch=2, input_shape=(1, 28, 28))
+    return ShardedNet(
+        load_net("lenet"), "TRAIN", rank=rank, of=of, ops=ops, batch=2, input_shape=(1, 28, 28)
+    )
 
 
-def columns(width: int, *, link: int = 1, backward: bool = False, dtype: str = "float32", more: int = 0) -> Columns:
+def columns(
+    width: int, *, link: int = 1, backward: bool = False, dtype: str = "float32", more: int = 0
+) -> Columns:
     values = (np.zeros((4, width), dtype),) * (1 + more)
     return Columns(phase="TRAIN", number=1, part=0, link=link, backward=backward, values=values)
 
@@ -138,12 +152,15 @@ def columns(width: int, *, link: int = 1, backward: bool = False, dtype: str = "
         (columns(4), "b", "not as many"),
         (columns(3, more=1), "b", "not as many"),
         (columns(3, dtype="float64"), "b", "not as many"),
-        (columns(167, backward=True), "b", "not as many"),  # those of b; of a, whom it is told, they are 166
+        # those of b; of a, whom it is told, they are 166
+        (columns(167, backward=True), "b", "not as many"),
         (columns(3, link=2), "b", "no columns of that link"),
         (columns(166, link=0, backward=True), "b", "no columns of that link"),
     ],
 )
-def test_columns_that_are_not_awaited_are_rejected_and_change_nothing(message: Columns, sender: str, why: str) -> None:
+def test_columns_that_are_not_awaited_are_rejected_and_change_nothing(
+    message: Columns, sender: str, why: str
+) -> None:
     actor = Actor()
     actor.name = "a"
     swap = ColumnSwap(actor, ["a", "b", "c"], lenet_shard(0, 3))
@@ -156,7 +173,9 @@ def test_columns_that_are_not_awaited_are_rejected_and_change_nothing(message: C
     assert repr(swap) == "<shard 0 of 3, 2 swaps open>"
 
 
-def test_parts_of_parameters_and_histories_put_together_are_the_whole_and_cut_again_are_the_parts() -> None:
+def test_parts_of_parameters_and_histories_put_together_are_the_whole_and_cut_again_are_the_parts() -> (
+    None
+):
     shards = [lenet_shard(rank, 3) for rank in range(3)]
     rng = np.random.default_rng(0)
     whole = {
@@ -169,7 +188,9 @@ def test_parts_of_parameters_and_histories_put_together_are_the_whole_and_cut_ag
         state = cut_state({**whole, "conv1.0": rng.standard_normal(3)}, shard)
         assert state.keys() == whole.keys()
         slices = slices_of_state(state, shard)
-        assembly.add(State(names=tuple(state), arrays=tuple(state.values()), version=1, slices=slices))
+        assembly.add(
+            State(names=tuple(state), arrays=tuple(state.values()), version=1, slices=slices)
+        )
     found = assembly.arrays()
     assert found.keys() == whole.keys()
     assert all(np.array_equal(found[name], array) for name, array in whole.items())
@@ -178,7 +199,8 @@ def test_parts_of_parameters_and_histories_put_together_are_the_whole_and_cut_ag
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("servers", [2, 3, 5, 7])
 def test_the_mean_of_equal_arrays_is_that_array_to_the_last_bit(servers: int, dtype: type) -> None:
-    array, mean = np.random.default_rng(0).standard_normal(1000).astype(dtype), MeanState()
+    array = np.random.default_rng(0).standard_normal(1000).astype(dtype)
+    mean = MeanState()
     for _ in range(servers):
         mean.add(State(names=("ip.0",), arrays=(array,), version=1, slices={}))
     (found,) = mean.arrays().values()
@@ -186,16 +208,24 @@ def test_the_mean_of_equal_arrays_is_that_array_to_the_last_bit(servers: int, dt
 
 
 def test_the_mean_of_different_arrays_is_theirs() -> None:
-    arrays, mean = np.random.default_rng(0).standard_normal((3, 100)).astype(np.float32), MeanState()
+    arrays = np.random.default_rng(0).standard_normal((3, 100)).astype(np.float32)
+    mean = MeanState()
     for array in arrays:
         mean.add(State(names=("ip.0",), arrays=(array,), version=1, slices={}))
-    np.testing.assert_allclose(mean.arrays()["ip.0"], arrays.astype(np.float64).mean(0), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        mean.arrays()["ip.0"], arrays.astype(np.float64).mean(0), rtol=1e-6, atol=1e-8
+    )
 
 
-def test_a_checkpoint_with_a_part_missing_is_not_written_and_one_of_another_net_is_not_read() -> None:
+def test_a_checkpoint_with_a_part_missing_is_not_written_and_one_of_another_net_is_not_read() -> (
+    None
+):
     shard = lenet_shard(0, 2)
-    assembly, half = MeanState(), np.zeros((5, 500), np.float32)
-    assembly.add(State(names=("ip2.0",), arrays=(half,), version=1, slices={"ip2.0": [0, 0, 5, 10]}))
+    assembly = MeanState()
+    half = np.zeros((5, 500), np.float32)
+    assembly.add(
+        State(names=("ip2.0",), arrays=(half,), version=1, slices={"ip2.0": [0, 0, 5, 10]})
+    )
     with pytest.raises(NetError, match=r"'ip2\.0': 5 units of it did not come"):
         assembly.arrays()
     with pytest.raises(NetError, match=r"'ip2\.0': found \(5, 500\), expected shape \(10, 500\)"):

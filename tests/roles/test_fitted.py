@@ -1,4 +1,5 @@
-"""A run as a model: what messages take is learnt once, other groups are predicted with it, processors are a bound."""
+"""A run as a model: what messages take is learnt once, other groups are predicted with it,
+processors are a bound."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from roles import training
-from roles.forecasting.fitted import PROCESSORS, Fitted, network_of, processors_of
+from roles.forecasting.fitted_model import PROCESSORS, Fitted, network_of, processors_of
 from roles.forecasting.prediction import Network
 from roles.learning.job import Job
 from runtime.config.sections import ClusterConfig, Simulation
@@ -21,12 +22,18 @@ ALONE = {"single": {"train": (10.0, 0.2, 0.004)}}
 
 def placement(**strategy: Any) -> Placement:
     data = {"train": {"format": "digits", "split": "train"}}
-    topology = training({"net": "lenet", "solver": "lenet_digits_solver", "data": data, "strategy": strategy})
-    return Placement(topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in topology.actors))
+    topology = training(
+        {"net": "lenet", "solver": "lenet_digits_solver", "data": data, "strategy": strategy}
+    )
+    return Placement(
+        topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in topology.actors)
+    )
 
 
 def live(**strategy: Any) -> Fitted:
-    return Fitted(placement(preset="omnivore", workers=2, live=True, **strategy), Network(), learns=True)
+    return Fitted(
+        placement(preset="omnivore", workers=2, live=True, **strategy), Network(), learns=True
+    )
 
 
 def test_what_no_work_explains_is_put_on_messages_and_the_prediction_is_what_was_measured() -> None:
@@ -88,8 +95,11 @@ def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
 
 
 def on_two_processors(busy: float) -> Fitted:
-    """An iteration of two workers in a group has 65 ms of array work (the FC phase is merged), and takes 50 ms."""
-    model = Fitted(placement(preset="omnivore", workers=2, live=True), Network(), learns=True, processors=2)
+    """An iteration of two workers in a group has 65 ms of array work (the FC phase is merged), and
+    takes 50 ms."""
+    model = Fitted(
+        placement(preset="omnivore", workers=2, live=True), Network(), learns=True, processors=2
+    )
     before = model.fit(WORK, 0.050, busy)
     assert before.use[PROCESSORS] == pytest.approx(busy, rel=0.02)
     return model
@@ -134,16 +144,24 @@ def test_without_messages_all_processor_time_goes_with_array_work() -> None:
 
 
 def test_a_known_network_is_taken_as_it_is() -> None:
-    config = ClusterConfig(simulation=Simulation(clock="virtual", latency=0.002, interfaces="machine"))
+    config = ClusterConfig(
+        simulation=Simulation(clock="virtual", latency=0.002, interfaces="machine")
+    )
     placed = placement(preset="omnivore", workers=2, groups=2)
     network, unknown = network_of(placed, config)
-    assert (network.latency, network.bytes_per_second, set(network.interfaces.values())) == (0.002, None, {"here"})
+    assert (network.latency, network.bytes_per_second, set(network.interfaces.values())) == (
+        0.002,
+        None,
+        {"here"},
+    )
     assert (unknown, processors_of(config)) == ([], 0)
     fit = Fitted(placed, Network(latency=0.002), learns=False).fit(WORK, 0.5)
     assert fit.message == 0.002
     assert fit.seconds < 0.05
 
 
-def test_on_real_time_processors_are_those_of_this_machine_unless_another_launcher_starts_processes() -> None:
+def test_on_real_time_processors_are_those_of_this_machine_unless_another_launcher_starts_processes() -> (
+    None
+):
     assert processors_of(ClusterConfig()) >= 1
     assert network_of(placement(preset="single"), ClusterConfig()) == (Network(), [])

@@ -6,16 +6,27 @@ import math
 
 import pytest
 
-from roles.tuning.following import COUNTED, LEAST, Following
+from roles.tuning.gradient_statistics import GradientStatistics
 from roles.tuning.momentum import total
-from roles.tuning.statistics import GradientStatistics
+from roles.tuning.momentum_following import COUNTED, LEAST, Following
 
 NAN = math.nan
 
 
-def said(momentum: float, staleness: float = NAN, *, updates: int = 256, **more: float) -> GradientStatistics:
-    known = {"groups": NAN, "gradients": NAN, "gradients_error": NAN, "noise": NAN, "noise_error": NAN, **more}
-    return GradientStatistics(iteration=50, momentum=momentum, updates=updates, staleness=staleness, **known)
+def said(
+    momentum: float, staleness: float = NAN, *, updates: int = 256, **more: float
+) -> GradientStatistics:
+    known = {
+        "groups": NAN,
+        "gradients": NAN,
+        "gradients_error": NAN,
+        "noise": NAN,
+        "noise_error": NAN,
+        **more,
+    }
+    return GradientStatistics(
+        iteration=50, momentum=momentum, updates=updates, staleness=staleness, **known
+    )
 
 
 @pytest.mark.parametrize(("groups", "momentum"), [(2, 0.8), (4, 0.6), (8, 0.2), (16, 0.0)])
@@ -34,19 +45,23 @@ def test_alone_nothing_is_changed() -> None:
 
 @pytest.mark.parametrize("implicit", [0.3, 0.67, 0.85])
 def test_the_total_comes_to_where_it_is_wanted_and_stays_there(implicit: float) -> None:
-    following, momentum = Following(0.6, 0.9), 0.6
+    following = Following(0.6, 0.9)
+    momentum = 0.6
     changes = 0
     for _ in range(20):
         change = following.heard([said(momentum, implicit)])
         if change is not None:
             assert change.total == pytest.approx(total(momentum, implicit))
             assert f"asynchrony gives {implicit:.3g} (staleness of 256 updates)" in change.why
-            momentum, changes = change.momentum, changes + 1
+            momentum = change.momentum
+            changes = changes + 1
     assert 0 < changes < 10
     assert total(momentum, implicit) == pytest.approx(0.9, abs=2 * LEAST * (1 - implicit))
 
 
-def test_what_nobody_knows_changes_nothing_and_gradients_count_where_staleness_is_not_known() -> None:
+def test_what_nobody_knows_changes_nothing_and_gradients_count_where_staleness_is_not_known() -> (
+    None
+):
     following = Following(0.6, 0.9)
     assert following.heard([said(0.6, 0.9, updates=COUNTED - 1)]) is None
     assert following.heard([said(0.6, updates=0, gradients=0.2, gradients_error=0.5)]) is None

@@ -1,4 +1,5 @@
-"""Who gets which pass: every member of a group the same ones in the same order, whatever the order of asking."""
+"""Who gets which pass: every member of a group the same ones in the same order, whatever the order
+of asking."""
 
 from __future__ import annotations
 
@@ -23,12 +24,17 @@ class Deciding:
 
     def __call__(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]]:
         self.made += 1
-        return Pass(TEST if self.made % 3 == 0 else TRAIN, self.made, 60), tuple(range(0, 61, 60 // len(members)))
+        return Pass(TEST if self.made % 3 == 0 else TRAIN, self.made, 60), tuple(
+            range(0, 61, 60 // len(members))
+        )
 
 
 @given(st.lists(st.sampled_from(WORKERS), max_size=80))
-def test_every_member_gets_its_groups_passes_in_order_and_no_two_groups_share_one(asking: list[str]) -> None:
-    grouping, decide = Grouping(GROUPS), Deciding()
+def test_every_member_gets_its_groups_passes_in_order_and_no_two_groups_share_one(
+    asking: list[str],
+) -> None:
+    grouping = Grouping(GROUPS)
+    decide = Deciding()
     got: dict[str, list[Ticket]] = {name: [] for name in WORKERS}
     for name in asking:
         ticket = grouping.next_of(name, decide)
@@ -44,13 +50,15 @@ def test_every_member_gets_its_groups_passes_in_order_and_no_two_groups_share_on
         for rank, name in enumerate(members):
             assert [ticket.number for ticket in got[name]] == numbers[: len(got[name])]
             assert all(
-                (ticket.group, ticket.rank, ticket.members) == (index, rank, len(members)) for ticket in got[name]
+                (ticket.group, ticket.rank, ticket.members) == (index, rank, len(members))
+                for ticket in got[name]
             )
     assert len(seen) == decide.made
 
 
 def test_a_ticket_names_the_groups_training_iteration_before_it() -> None:
-    grouping, decide = Grouping([["a"], ["b"]]), Deciding()
+    grouping = Grouping([["a"], ["b"]])
+    decide = Deciding()
     order = [grouping.next_of(name, decide) for name in "aabba"]
     assert [(t.phase, t.number, t.after) for t in order if t is not None] == [
         (TRAIN, 1, -1), (TRAIN, 2, 1), (TEST, 3, -1), (TRAIN, 4, -1), (TRAIN, 5, 2),
@@ -58,14 +66,20 @@ def test_a_ticket_names_the_groups_training_iteration_before_it() -> None:
 
 
 def test_several_iterations_in_a_row_follow_one_another_as_if_each_had_been_asked_for() -> None:
-    passes = iter([Pass(TRAIN, 1, 60), Pass(TRAIN, 2, 60, passes=3), Pass(TEST, 0, 60), Pass(TRAIN, 5, 60)])
+    passes = iter(
+        [Pass(TRAIN, 1, 60), Pass(TRAIN, 2, 60, passes=3), Pass(TEST, 0, 60), Pass(TRAIN, 5, 60)]
+    )
     grouping = Grouping([["a"]])
     order = [grouping.next_of("a", lambda members: (next(passes), (0, 60))) for _ in range(4)]
     each = [ticket for tickets in order if tickets is not None for ticket in tickets.each()]
     assert [(t.phase, t.number, t.after, t.count, t.mine) for t in each] == [
-        (TRAIN, 1, -1, 1, (0, 60)), (TRAIN, 2, 1, 1, (0, 60)), (TRAIN, 3, 2, 1, (0, 60)), (TRAIN, 4, 3, 1, (0, 60)),
-        (TEST, 0, 4, 1, (0, 60)), (TRAIN, 5, 4, 1, (0, 60)),
-    ]  # fmt: skip
+        (TRAIN, 1, -1, 1, (0, 60)),
+        (TRAIN, 2, 1, 1, (0, 60)),
+        (TRAIN, 3, 2, 1, (0, 60)),
+        (TRAIN, 4, 3, 1, (0, 60)),
+        (TEST, 0, 4, 1, (0, 60)),
+        (TRAIN, 5, 4, 1, (0, 60)),
+    ]
 
 
 def test_nothing_is_handed_out_while_nothing_is_decided() -> None:

@@ -1,4 +1,5 @@
-"""A run that is handed over ends where it was saved; what cannot be handed over is refused in words, and goes on."""
+"""A run that is handed over ends where it was saved; what cannot be handed over is refused in
+words, and goes on."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ class Around:
         """At once."""
 
 
-def handing(schedule: Schedule, *, emulated: bool = False, **around: Any) -> tuple[HandingOver, Around]:
+def handing(
+    schedule: Schedule, *, emulated: bool = False, **around: Any
+) -> tuple[HandingOver, Around]:
     these = Around(**around)
     return HandingOver(these, schedule, these, these, emulated=emulated), these  # type: ignore[arg-type]
 
@@ -56,19 +59,27 @@ async def test_a_run_ends_where_it_was_saved_and_hands_out_nothing_more() -> Non
     assert (schedule.stage, schedule.completed, schedule.images) == (RunStage.DONE, 1, 8)
     assert schedule.next_pass(1) is None and handing_over.done
     (answer,) = around.said
-    assert isinstance(answer, HandedOver) and (answer.file, answer.at) == (around.last, "iteration 1")
+    assert isinstance(answer, HandedOver) and (answer.file, answer.at) == (
+        around.last,
+        "iteration 1",
+    )
 
 
 async def test_a_run_whose_checkpoint_cannot_be_written_goes_on() -> None:
     schedule = trained()
-    handing_over, around = handing(schedule, unsaved="checkpoint-0000001.safetensors: No space left on device")
+    handing_over, around = handing(
+        schedule, unsaved=("checkpoint-0000001.safetensors: No space left on device")
+    )
     handing_over.hear(ASKED)
     schedule.reported(0)
     await handing_over.saved()
     schedule.saved()
     assert schedule.stage is RunStage.TRAINING and not handing_over.done
     (answer,) = around.said
-    assert isinstance(answer, Refusal) and "No space left on device; training goes on" in answer.error
+    assert (
+        isinstance(answer, Refusal)
+        and ("No space left on device; training goes on") in answer.error
+    )
 
 
 async def test_a_run_that_reaches_its_end_meanwhile_ends_as_ever() -> None:

@@ -1,4 +1,5 @@
-"""After a death: who holds all of a run, what is still due in the one that follows, what that goes on with."""
+"""After a death: who holds all of a run, what is still due in the one that follows, what that goes
+on with."""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ import pytest
 from nets.files import checkpoint
 from nets.files.histories import SOLVER
 from roles.checkpoints.best import _read as heard_before
-from roles.coordination.healing import HELD, NOBODY, holders_of
 from roles.coordination.regroup import gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
+from roles.coordination.state_holders import HELD, NOBODY, holders_of
 from roles.learning.job import Job
 from roles.learning.resume import KEPT, Kept, keep, kept_of, lead_facts, losses_of
 from roles.messages import TRAIN, Regroup, Ticket
 from roles.options import Train
+from roles.planning.auto_settings import AutoSettings
 from roles.planning.strategies import preset_called
-from roles.planning.tuned import Tuned
 from roles.workers.replica import Replica
 from runtime import Holders, LaunchError, RoleDied
 from runtime.errors import by
@@ -37,7 +38,9 @@ TESTED = (NetTest(4, 4),)
 
 def holders(replicas: list[str], schedule: Schedule, *, quiet: bool = True) -> Holders:
     probing: Any = SimpleNamespace(quiet=quiet)
-    return holders_of(replicas, schedule, probing, batch=8, losses=[0.5], run=Path("runs/one"), more={"a": "b"})
+    return holders_of(
+        replicas, schedule, probing, batch=8, losses=[0.5], run=Path("runs/one"), more={"a": "b"}
+    )
 
 
 def test_what_is_known_of_a_run_is_where_all_reports_have_come_and_not_where_tickets_are() -> None:
@@ -54,7 +57,10 @@ def test_what_is_known_of_a_run_is_where_all_reports_have_come_and_not_where_tic
 def test_a_run_that_is_held_or_has_one_model_only_has_no_holders() -> None:
     schedule = Schedule(Timetable(last=10, batch=8))
     assert (holders([], schedule).actors, holders([], schedule).why) == ((), NOBODY)
-    assert (holders(["r0"], schedule, quiet=False).actors, holders(["r0"], schedule, quiet=False).why) == ((), HELD)
+    assert (
+        holders(["r0"], schedule, quiet=False).actors,
+        holders(["r0"], schedule, quiet=False).why,
+    ) == ((), HELD)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,9 @@ def test_the_holder_that_has_come_furthest_goes_on_and_of_equals_the_first(
 def test_a_death_is_of_the_process_that_ended_or_of_the_one_whose_actor_failed() -> None:
     actors = (ActorSpec("lead", "lead", {}), ActorSpec("r0", "replica", {}))
     topology = Topology("roles", actors, (), "lead")
-    placement = Placement(topology, (ProcessSpec("p0", "here", ("lead",)), ProcessSpec("p1", "here", ("r0",))))
+    placement = Placement(
+        topology, (ProcessSpec("p0", "here", ("lead",)), ProcessSpec("p1", "here", ("r0",)))
+    )
     assert died_with(by("p1", RoleDied("killed")), placement) == {"p1"}
     assert died_with(by("r0", RoleDied("failed")), placement) == {"p1"}
     assert died_with(by("p0 p1", RoleDied("a link")), placement) == set()
@@ -79,15 +87,27 @@ def test_a_death_is_of_the_process_that_ended_or_of_the_one_whose_actor_failed()
 
 @pytest.mark.parametrize(
     ("tested", "iteration", "due"),
-    [(-1, 10, True), (5, 10, True), (10, 10, False), (5, 11, False), (10, 20, True), (15, 23, True), (23, 23, False)],
+    [
+        (-1, 10, True),
+        (5, 10, True),
+        (10, 10, False),
+        (5, 11, False),
+        (10, 20, True),
+        (15, 23, True),
+        (23, 23, False),
+    ],
 )
-def test_the_test_of_a_model_that_nobody_had_tested_is_still_due(tested: int, iteration: int, due: bool) -> None:
+def test_the_test_of_a_model_that_nobody_had_tested_is_still_due(
+    tested: int, iteration: int, due: bool
+) -> None:
     """Every 5 iterations, and at the end, 23."""
     assert Kept("r0", "runs/one", tested).due(iteration, 5, 23) == due
 
 
 def test_a_run_from_memory_tests_what_was_due_then_saves_then_trains() -> None:
-    schedule = Schedule(Timetable(first=10, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10))
+    schedule = Schedule(
+        Timetable(first=10, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10)
+    )
     assert schedule.stage is RunStage.TRAINING and schedule.tested_at == 10
     schedule.begin_unsettled(test=True)
     assert schedule.stage is RunStage.TESTING and schedule.tested_at == -1
@@ -99,7 +119,9 @@ def test_a_run_from_memory_tests_what_was_due_then_saves_then_trains() -> None:
 
 
 def test_a_run_from_memory_that_was_tested_and_at_no_place_of_the_solvers_saves_once() -> None:
-    schedule = Schedule(Timetable(first=11, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10))
+    schedule = Schedule(
+        Timetable(first=11, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10)
+    )
     schedule.begin_unsettled(test=False)
     assert schedule.stage is RunStage.SAVING and schedule.to_be_saved and not schedule.save_wanted
     schedule.saved()
@@ -122,7 +144,8 @@ PLANNED = {"workers": 4, "groups": 1, "base_lr": 0.01, "momentum": 0.9, "batch":
     [
         (PLANNED, {**PLANNED, "base_lr": 0.005}, Regroup(base_lr=0.005)),
         (PLANNED, {**PLANNED, "groups": 2, "momentum": 0.3}, Regroup(groups=2, momentum=0.3)),
-        ({**PLANNED, "base_lr": 0.1}, {**PLANNED, "base_lr": 0.005}, None),  # somebody has planned another rate since
+        # somebody has planned another rate since
+        ({**PLANNED, "base_lr": 0.1}, {**PLANNED, "base_lr": 0.005}, None),
         (PLANNED, PLANNED, None),
     ],
 )
@@ -148,7 +171,10 @@ def test_what_no_run_has_written_into_a_checkpoint_counts_as_not_there(said: str
 
 
 def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_path: Path) -> None:
-    arrays = {"conv.0": np.arange(6, dtype=np.float32).reshape(2, 3), "conv.0.history": np.zeros(0, np.float32)}
+    arrays = {
+        "conv.0": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "conv.0.history": np.zeros(0, np.float32),
+    }
     checkpoint.save(tmp_path / "one", arrays, {"iteration": "7"})
     file = checkpoint.in_memory(arrays, {"iteration": "7"})
     try:
@@ -160,7 +186,9 @@ def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_pat
 
 
 def test_a_checkpoint_in_memory_says_of_which_type_its_solver_is(tmp_path: Path) -> None:
-    (tmp_path / "s.prototxt").write_text('base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "AdaGrad"')
+    (tmp_path / "s.prototxt").write_text(
+        'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "AdaGrad"'
+    )
     job = Job("lenet", str(tmp_path / "s.prototxt"), {TRAIN: {}}, 1, 8, (), str(tmp_path))
     facts = lead_facts((6, 48), 8, [], -1, tmp_path, {})
     store: Any = SimpleNamespace(state=lambda: {"a.0": np.zeros(1, np.float32)})
@@ -175,7 +203,9 @@ class Half(Replica):
     """One whose second bucket is never summed: its peer has died."""
 
     def __init__(self, *, atomic: bool) -> None:
-        self._atomic, self._clips, self._updating = atomic, False, asyncio.Lock()
+        self._atomic = atomic
+        self._clips = False
+        self._updating = asyncio.Lock()
         self._buckets = [SimpleNamespace(number=number) for number in (0, 1)]  # type: ignore[misc]
         self._exposure: Any = SimpleNamespace(measured=nullcontext)
         self._exchange: Any = self
@@ -227,7 +257,8 @@ RECORD = {
         (json.dumps(RECORD), {"momentum": "auto"}, True),
         ("half of a rec", {"momentum": "auto"}, False),
         (json.dumps(RECORD), {}, False),  # nothing is tuned
-        (json.dumps(RECORD), {"momentum": "auto", "tuning": {"momentum_by": "closed-loop"}}, False),  # nor probed
+        # nor probed
+        (json.dumps(RECORD), {"momentum": "auto", "tuning": {"momentum_by": "closed-loop"}}, False),
     ],
 )
 def test_a_tuner_begins_with_what_the_run_before_had_chosen(
@@ -235,11 +266,14 @@ def test_a_tuner_begins_with_what_the_run_before_had_chosen(
 ) -> None:
     (tmp_path / "tuning.json").write_text(record)
     train = Train.model_validate({"strategy": {"preset": "replicas", "workers": 2}, **said})
-    going_on = Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path)
+    going_on = AutoSettings(train, preset_called("replicas"), tmp_path).going_on(tmp_path)
     assert going_on.tuning.start == (str(tmp_path / "tuning.json") if begins else None)
 
 
 def test_a_start_that_cluster_toml_names_stays(tmp_path: Path) -> None:
     (tmp_path / "tuning.json").write_text(json.dumps(RECORD))
     train = Train.model_validate({"momentum": "auto", "tuning": {"start": "other.json"}})
-    assert Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path).tuning.start == "other.json"
+    assert (
+        AutoSettings(train, preset_called("replicas"), tmp_path).going_on(tmp_path).tuning.start
+        == "other.json"
+    )

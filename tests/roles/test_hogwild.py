@@ -1,4 +1,5 @@
-"""Hogwild: updates of two groups are in progress at once on one set of arrays, and these are what is published."""
+"""Hogwild: updates of two groups are in progress at once on one set of arrays, and these are what
+is published."""
 
 from __future__ import annotations
 
@@ -50,12 +51,15 @@ async def test_updates_of_two_groups_are_in_progress_at_once(
         await model.given(group, group, layer, ones(one, 1.0 + group))
     await model.raced()
     assert len(meeting.threads) == 2
-    for (weights, bias), one in zip(before, read, strict=True):  # the arrays that were published first are the model
+    # the arrays that were published first are the model
+    for (weights, bias), one in zip(before, read, strict=True):
         assert not np.array_equal(one.blobs[0], weights)
         assert not np.array_equal(one.blobs[1], bias)
 
 
-async def test_racing_updates_are_counted_one_after_the_other(make_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_racing_updates_are_counted_one_after_the_other(
+    make_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = await make_model(hogwild=True, layers=["conv1"])
     read = [await model.pulled(group, group, "conv1") for group in range(3)]
     Meeting(monkeypatch, 3)
@@ -82,7 +86,9 @@ async def test_what_is_published_is_the_live_array_of_a_hogwild_server_and_a_ver
         assert (before.version, after.version) == (0, 1)
 
 
-async def test_without_interference_a_hogwild_update_is_the_update_of_any_other_server(make_model: Any) -> None:
+async def test_without_interference_a_hogwild_update_is_the_update_of_any_other_server(
+    make_model: Any,
+) -> None:
     found = []
     for hogwild in (True, False):
         model = await make_model(hogwild=hogwild)
@@ -124,7 +130,9 @@ async def test_an_update_that_fails_beside_the_inbox_ends_the_actors_work(
 
 
 async def test_races_under_way_end_with_the_actor() -> None:
-    races, never, ended = Races(), asyncio.Event(), []
+    races = Races()
+    never = asyncio.Event()
+    ended = []
 
     async def endless() -> None:
         try:

@@ -1,4 +1,5 @@
-"""How a run is laid out for the hosts where its workers will live, and on which devices of these they compute."""
+"""How a run is laid out for the hosts where its workers will live, and on which devices of these
+they compute."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from runtime.cli.main import main
 from runtime.errors import ConfigError
-from runtime.plan.hosts import hosts_of
+from runtime.plan.host_map import hosts_of
 from runtime.runs.checking import Checked, check
 from tests.roles.test_buckets import net_of
 from tests.roles.test_machines import ELSEWHERE, launcher
@@ -17,24 +18,37 @@ from tests.support import configure
 __all__ = ["launcher"]  # the fixture
 
 
-def planned(folder: Path, preset: str, *overrides: str, workers: int = 6, more: str = ELSEWHERE) -> Checked:
+def planned(
+    folder: Path, preset: str, *overrides: str, workers: int = 6, more: str = ELSEWHERE
+) -> Checked:
     return check(configure(folder, preset, workers=workers, more=more), overrides)
 
 
 def homes(made: Checked) -> dict[str, str]:
     """Actor -> host."""
-    return {name: host.name for host in hosts_of(made.placement, made.loaded.config) for name in host.actors}
+    return {
+        name: host.name
+        for host in hosts_of(made.placement, made.loaded.config)
+        for name in host.actors
+    }
 
 
-@pytest.mark.parametrize("preset", ["sync", "singa", "replicas", "firecaffe", "host-accumulate", "dl4j", "sparknet"])
+@pytest.mark.parametrize(
+    "preset", ["sync", "singa", "replicas", "firecaffe", "host-accumulate", "dl4j", "sparknet"]
+)
 @pytest.mark.parametrize("workers", [6, 9])
 def test_no_link_of_sums_leads_from_host_to_host_but_one_for_each_host(
     preset: str, workers: int, tmp_path: Path
 ) -> None:
     made = planned(tmp_path, preset, workers=workers)
-    at, lead = homes(made), made.placement.topology.lead
+    at = homes(made)
+    lead = made.placement.topology.lead
     servers = {"conv_model", "fc_server", "model-0", lead}  # every worker talks to these by itself
-    far = [link for link in made.placement.topology.links if at[link[0]] != at[link[1]] and not servers & {*link}]
+    far = [
+        link
+        for link in made.placement.topology.links
+        if at[link[0]] != at[link[1]] and not servers & {*link}
+    ]
     ends = {name for link in far for name in link}
     assert len(far) <= 3
     assert len(ends) == len({at[name] for name in ends}) or preset in ("sync", "singa")
@@ -52,7 +66,11 @@ def test_the_way_between_hosts_is_told_and_follows_from_what_the_network_has(
     for hosts, overrides, told in (
         (7, [], "round a ring from 350 kB on, smaller ones up a tree and down again"),
         (7, ["links.latency=0"], "round a ring"),
-        (7, ["links.bytes_per_second='125MB'"], "round a ring from 35 kB on, smaller ones up a tree and down again"),
+        (
+            7,
+            ["links.bytes_per_second='125MB'"],
+            ("round a ring from 35 kB on, smaller ones up a tree and down again"),
+        ),
         (7, ["train.strategy.between='tree'"], "up a tree and down again"),
         (8, [], "by halves and back"),
         (8, ["train.strategy.reproducible=true"], "by halves and back"),
@@ -60,7 +78,9 @@ def test_the_way_between_hosts_is_told_and_follows_from_what_the_network_has(
         (2, [], "by halves and back"),
     ):
         more = ELSEWHERE.replace("[1-3]", f"[1-{hosts}]")
-        assert planned(tmp_path, "replicas", *overrides, workers=hosts, more=more).notes == (first.format(hosts, told),)
+        assert planned(tmp_path, "replicas", *overrides, workers=hosts, more=more).notes == (
+            first.format(hosts, told),
+        )
     assert planned(tmp_path, "replicas", more="").notes == ()
     planned(tmp_path, "replicas", workers=7, more=ELSEWHERE.replace("[1-3]", "[1-7]"))
     for command in ("check", "plan"):
@@ -70,13 +90,26 @@ def test_the_way_between_hosts_is_told_and_follows_from_what_the_network_has(
 
 def test_a_reproducible_run_adds_up_pairs_whichever_host_they_are_on(tmp_path: Path) -> None:
     repeat = "train.strategy.reproducible=true"
-    assert "by halves" in planned(tmp_path, "replicas", repeat, workers=8, more=ELSEWHERE.replace("3", "4")).notes[0]
+    assert (
+        "by halves"
+        in planned(tmp_path, "replicas", repeat, workers=8, more=ELSEWHERE.replace("3", "4")).notes[
+            0
+        ]
+    )
     odd = planned(tmp_path, "replicas", repeat, workers=8)  # three, three and two
     assert odd.notes == ()
-    assert any("its hosts have 2, 3, 3 workers; expected 1, 2, 4 or 8 on each" in line for line in odd.warnings)
+    assert any(
+        ("its hosts have 2, 3, 3 workers; expected 1, 2, 4 or 8 on each") in line
+        for line in odd.warnings
+    )
     with pytest.raises(ConfigError, match="a ring adds up in an order of its own"):
         planned(
-            tmp_path, "replicas", repeat, "train.strategy.between='ring'", workers=8, more=ELSEWHERE.replace("3", "4")
+            tmp_path,
+            "replicas",
+            repeat,
+            "train.strategy.between='ring'",
+            workers=8,
+            more=ELSEWHERE.replace("3", "4"),
         )
 
 
@@ -85,22 +118,31 @@ def test_by_halves_sum_powers_of_two_only_and_others_are_refused(tmp_path: Path)
     four = planned(tmp_path, "replicas", halves, workers=8, more=ELSEWHERE.replace("3", "4"))
     assert four.notes[0].endswith("between them they go by halves and back")
     assert "by halves" not in planned(tmp_path, "replicas").notes[0]
-    with pytest.raises(ConfigError, match=r"found 'halving' between 3 hosts, but sums are halved among 1, 2, 4"):
+    with pytest.raises(
+        ConfigError,
+        match=(r"found 'halving' between 3 hosts, but sums are " r"halved among 1, 2, 4"),
+    ):
         planned(tmp_path, "replicas", halves)
     named = "train.strategy.exchange='halving'"
     planned(tmp_path, "firecaffe", named, workers=4, more="")
-    with pytest.raises(ConfigError, match="exchange: found 'halving' for 6 workers, but sums are halved among"):
+    with pytest.raises(
+        ConfigError, match=("exchange: found 'halving' for 6 workers, but sums are halved among")
+    ):
         planned(tmp_path, "firecaffe", named, more="")
 
 
-def test_where_memory_is_shared_gradients_travel_in_larger_buckets_than_between_hosts(tmp_path: Path) -> None:
+def test_where_memory_is_shared_gradients_travel_in_larger_buckets_than_between_hosts(
+    tmp_path: Path,
+) -> None:
     for more, buckets in (("", 1), (ELSEWHERE, 2)):
         made = planned(tmp_path, "replicas", more=more).placement.topology.actors
         (options,) = (actor.options for actor in made if actor.name == "replica-0")
         assert len(options.buckets(net_of("lenet"))) == buckets
 
 
-def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there_is_none(tmp_path: Path) -> None:
+def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there_is_none(
+    tmp_path: Path,
+) -> None:
     ring = "train.strategy.between='ring'"
     told = planned(tmp_path, "replicas", ring, more="").warnings
     assert [line.partition("between: ")[2] for line in told if "between" in line] == [
@@ -121,13 +163,24 @@ def devices(made: Checked) -> dict[str, str]:
     }
 
 
-def test_workers_take_the_devices_of_their_machine_in_turn_and_train_devices_counts_first(tmp_path: Path) -> None:
+def test_workers_take_the_devices_of_their_machine_in_turn_and_train_devices_counts_first(
+    tmp_path: Path,
+) -> None:
     listed = f'{ELSEWHERE}devices = ["cuda:0", "cuda:1"]\n'
-    assert [*devices(planned(tmp_path, "replicas", more=listed)).values()] == ["cuda:0", "cuda:1"] * 3
-    made = planned(tmp_path, "replicas", 'train.devices={"replica-2"="cpu"}', workers=9, more=listed)
-    zero, one = "cuda:0", "cuda:1"
+    assert [*devices(planned(tmp_path, "replicas", more=listed)).values()] == [
+        "cuda:0",
+        "cuda:1",
+    ] * 3
+    made = planned(
+        tmp_path, "replicas", 'train.devices={"replica-2"="cpu"}', workers=9, more=listed
+    )
+    zero = "cuda:0"
+    one = "cuda:1"
     assert [*devices(made).values()] == [zero, one, "cpu", zero, one, zero, zero, one, zero]
-    assert sum("has 3 workers for 2 devices: they share in turn" in line for line in made.warnings) == 2
+    assert (
+        sum(("has 3 workers for 2 devices: they share in turn") in line for line in made.warnings)
+        == 2
+    )
     assert devices(planned(tmp_path, "sync", workers=3, more=listed)) == {
         "fc_server": "cpu", "conv-0-0": zero, "conv-0-1": zero, "conv-0-2": zero,
     }  # fmt: skip

@@ -1,6 +1,8 @@
-"""A message that is illegal where its receiver stands is refused by the receiver's table and counted; the run goes on.
+"""A message that is illegal where its receiver stands is refused by the receiver's table and
+counted; the run goes on.
 
-Each run here is told, besides every message of a kind, one that is wrong by its number, what it names or its sender.
+Each run here is told, besides every message of a kind, one that is wrong by its number, what it
+names or its sender.
 """
 
 from __future__ import annotations
@@ -33,26 +35,109 @@ SHARDS = 'servers = 2\nscheme = "b"\n'
 Wrong = Callable[[Any], Message | None]  # what is wrong beside a message; None: nothing this time
 CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
     ("sync", Updated, lambda said: NextTicket(), "coordinator", "is 'none of this run's'"),
-    ("sync", PassDone, lambda said: replace(said, number=said.number + 9), "coordinator", "is 'not under way'"),
-    ("sync", Updated, lambda said: replace(said, number=said.number - 1), "coordinator", "is 'not under way'"),
-    ("sync", PullLayer, lambda said: replace(said, layer="ip1"), "conv_model", "is 'on another server'"),
-    ("sync", LayerGradient, lambda said: replace(said, number=said.number + 9), "conv_model", "is 'unread'"),
-    ("sync", LayerGradient, lambda said: replace(said, part=9), "reducer-0", "is 'none of its parts'"),
-    ("sync", Activations, lambda said: replace(said, rank=9), "fc_server", "is 'none of its parts'"),
-    ("local-fc-shards", FcTurn, lambda said: replace(said, number=said.number - 1) if said.number else None, "fc-1",
-     "is 'had its turn'"),
-    ("local-fc-shards", ActivationSlice, lambda said: Columns(
-        phase="TRAIN", number=said.number, part=0, link=0, backward=False, values=()), "fc-0",
-     "is 'not another shard's'"),
-    ("local-fc-shards", ActivationSlice, lambda said: replace(said, number=said.number - 1) if said.number else None,
-     "fc-0", "is 'answered'"),
-    ("replicas", Contribution, lambda said: replace(said, bucket=99), "replica-0", "is 'of no bucket'"),
-    ("replicas", Contribution, lambda said: replace(said, number=-1), "replica-1", "is 'summed before'"),
-    ("firecaffe", SharedSum, lambda said: replace(said, number=-1), "replica-1", "is 'summed before'"),
-    ("host-accumulate", SharedSum, lambda said: Contribution(
-        number=said.number, bucket=said.bucket, values=said.values[0], into=()), "replica-0", "in no state at all"),
-    ("host-accumulate", Contribution, lambda said: replace(said, number=-1), "accumulator", "is 'complete before'"),
-]  # fmt: skip
+    (
+        "sync",
+        PassDone,
+        lambda said: replace(said, number=said.number + 9),
+        "coordinator",
+        "is 'not under way'",
+    ),
+    (
+        "sync",
+        Updated,
+        lambda said: replace(said, number=said.number - 1),
+        "coordinator",
+        "is 'not under way'",
+    ),
+    (
+        "sync",
+        PullLayer,
+        lambda said: replace(said, layer="ip1"),
+        "conv_model",
+        "is 'on another server'",
+    ),
+    (
+        "sync",
+        LayerGradient,
+        lambda said: replace(said, number=said.number + 9),
+        "conv_model",
+        "is 'unread'",
+    ),
+    (
+        "sync",
+        LayerGradient,
+        lambda said: replace(said, part=9),
+        "reducer-0",
+        "is 'none of its parts'",
+    ),
+    (
+        "sync",
+        Activations,
+        lambda said: replace(said, rank=9),
+        "fc_server",
+        "is 'none of its parts'",
+    ),
+    (
+        "local-fc-shards",
+        FcTurn,
+        lambda said: replace(said, number=said.number - 1) if said.number else None,
+        "fc-1",
+        "is 'had its turn'",
+    ),
+    (
+        "local-fc-shards",
+        ActivationSlice,
+        lambda said: Columns(
+            phase="TRAIN", number=said.number, part=0, link=0, backward=False, values=()
+        ),
+        "fc-0",
+        "is 'not another shard's'",
+    ),
+    (
+        "local-fc-shards",
+        ActivationSlice,
+        lambda said: replace(said, number=said.number - 1) if said.number else None,
+        "fc-0",
+        "is 'answered'",
+    ),
+    (
+        "replicas",
+        Contribution,
+        lambda said: replace(said, bucket=99),
+        "replica-0",
+        "is 'of no bucket'",
+    ),
+    (
+        "replicas",
+        Contribution,
+        lambda said: replace(said, number=-1),
+        "replica-1",
+        "is 'summed before'",
+    ),
+    (
+        "firecaffe",
+        SharedSum,
+        lambda said: replace(said, number=-1),
+        "replica-1",
+        "is 'summed before'",
+    ),
+    (
+        "host-accumulate",
+        SharedSum,
+        lambda said: Contribution(
+            number=said.number, bucket=said.bucket, values=said.values[0], into=()
+        ),
+        "replica-0",
+        "in no state at all",
+    ),
+    (
+        "host-accumulate",
+        Contribution,
+        lambda said: replace(said, number=-1),
+        "accumulator",
+        "is 'complete before'",
+    ),
+]
 
 
 def run(directory: Path, preset: str) -> Simulated:
@@ -85,7 +170,9 @@ def test_an_illegal_message_is_refused_by_the_table_and_counted_and_the_run_goes
     preset: str, kind: type[Message], wrong: Wrong, receiver: str, why: str,
 ) -> None:  # fmt: skip
     expected = clean(preset)
-    send, ask, reject = Router.send, Router.ask, Router.reject
+    send = Router.send
+    ask = Router.ask
+    reject = Router.reject
     refused: list[MessageError] = []
     told = 0
 
@@ -99,7 +186,9 @@ def test_an_illegal_message_is_refused_by_the_table_and_counted_and_the_run_goes
         await meddle(router, sender, to, message)
         await send(router, sender, to, message, **about)
 
-    async def asked(router: Router, sender: str, to: str, message: Message, *rest: Any, **about: Any) -> Any:
+    async def asked(
+        router: Router, sender: str, to: str, message: Message, *rest: Any, **about: Any
+    ) -> Any:
         await meddle(router, sender, to, message)
         return await ask(router, sender, to, message, *rest, **about)
 
@@ -114,4 +203,6 @@ def test_an_illegal_message_is_refused_by_the_table_and_counted_and_the_run_goes
     assert len(refused) == told > 0
     assert all(error.reason == "illegal" and why in str(error) for error in refused)
     assert found.arrays.keys() == expected.arrays.keys()
-    assert all(found.arrays[name].tobytes() == array.tobytes() for name, array in expected.arrays.items())
+    assert all(
+        found.arrays[name].tobytes() == array.tobytes() for name, array in expected.arrays.items()
+    )

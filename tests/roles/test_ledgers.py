@@ -1,6 +1,8 @@
-"""The ledgers of the model server and the coordinator against simple models of them, for any order that may happen.
+"""The ledgers of the model server and the coordinator against simple models of them, for any order
+that may happen.
 
-What may happen next is drawn; what was said before is said again now and then, and must be refused without a trace.
+What may happen next is drawn; what was said before is said again now and then, and must be refused
+without a trace.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.coordination.pass_ledger import PassLedger
-from roles.messages import TEST, TRAIN, LayerGradient, LayerModel, NextTicket, PassDone, PullLayer, Updated
+from roles.messages import (
+    TEST,
+    TRAIN,
+    LayerGradient,
+    LayerModel,
+    NextTicket,
+    PassDone,
+    PullLayer,
+    Updated,
+)
 from roles.servers.model_ledger import ModelLedger
 from runtime import Envelope, MessageError
 
@@ -22,12 +33,18 @@ LAYERS = ("conv1", "conv2")
 
 def shown(ledger: object) -> str:
     """Everything a ledger knows, its standings too."""
-    return str({name: vars(value) if hasattr(value, "__dict__") else value for name, value in vars(ledger).items()})
+    return str(
+        {
+            name: vars(value) if hasattr(value, "__dict__") else value
+            for name, value in vars(ledger).items()
+        }
+    )
 
 
 @dataclass
 class Worker:
-    """Does its group's iterations: pulls every layer, then sends its part of every layer's gradient."""
+    """Does its group's iterations: pulls every layer, then sends its part of every layer's
+    gradient."""
 
     group: int
     rank: int
@@ -55,7 +72,9 @@ class Run:
 
     def __post_init__(self) -> None:
         self.numbers: list[list[int]] = [[] for _ in self.sizes]
-        self.workers = [Worker(g, rank, size) for g, size in enumerate(self.sizes) for rank in range(size)]
+        self.workers = [
+            Worker(g, rank, size) for g, size in enumerate(self.sizes) for rank in range(size)
+        ]
 
     def able(self) -> list[Worker]:
         return [one for one in self.workers if not one.waits and (one.steps or self._more(one))]
@@ -78,9 +97,12 @@ class Run:
         if worker.done == len(numbers):
             numbers.append(self.issued)
             self.issued += 1
-        worker.number, worker.after = numbers[worker.done], numbers[worker.done - 1] if worker.done else -1
+        worker.number = numbers[worker.done]
+        worker.after = numbers[worker.done - 1] if worker.done else -1
         worker.done += 1
-        worker.steps = [("pull", layer) for layer in LAYERS] + [("give", layer) for layer in reversed(LAYERS)]
+        worker.steps = [("pull", layer) for layer in LAYERS] + [
+            ("give", layer) for layer in reversed(LAYERS)
+        ]
 
     def _pull(self, worker: Worker, layer: str) -> None:
         pull = PullLayer(
@@ -99,14 +121,21 @@ class Run:
     def _publish(self, pull: PullLayer, worker: Worker) -> None:
         self.began.setdefault(pull.number, self.ledger.version)
         fresh = LayerModel(layer=pull.layer, version=self.versions[pull.layer], blobs=())
-        self.read.setdefault((pull.number, pull.layer), set()).add(self.ledger.publish(pull, fresh).version)
+        self.read.setdefault((pull.number, pull.layer), set()).add(
+            self.ledger.publish(pull, fresh).version
+        )
         worker.waits = False
 
     def _give(self, worker: Worker, layer: str) -> None:
         gradient = LayerGradient(
-            group=worker.group, number=worker.number, layer=layer, part=worker.rank, parts=worker.members,
-            formats=(), blobs=(),
-        )  # fmt: skip
+            group=worker.group,
+            number=worker.number,
+            layer=layer,
+            part=worker.rank,
+            parts=worker.members,
+            formats=(),
+            blobs=(),
+        )
         self.ledger.check(gradient, "somebody")
         self.gradients.append(gradient)
         if not self.ledger.came(gradient, "somebody"):
@@ -120,7 +149,9 @@ class Run:
             assert updated.version == len(self.updates)
             assert updated.staleness == len(self.updates) - 1 - self.began[worker.number]
         for pull, envelope in self.ledger.ready():
-            self._publish(pull, next(one for one in self.workers if name_of(one) == envelope.sender))
+            self._publish(
+                pull, next(one for one in self.workers if name_of(one) == envelope.sender)
+            )
 
 
 def name_of(worker: Worker) -> str:
@@ -132,26 +163,36 @@ def asked(pull: PullLayer, worker: Worker) -> Envelope:
 
 
 @given(st.data(), st.lists(st.integers(1, 3), min_size=1, max_size=3))
-def test_every_iteration_gets_into_the_model_once_whatever_the_order(data: st.DataObject, sizes: list[int]) -> None:
+def test_every_iteration_gets_into_the_model_once_whatever_the_order(
+    data: st.DataObject, sizes: list[int]
+) -> None:
     run = Run(sizes, last=6)
     while able := run.able():
         run.step(data.draw(st.sampled_from(able)))
-        assert run.ledger.kept <= 2 * len(sizes) * len(LAYERS)  # of each group's last iteration and the one after
+        # of each group's last iteration and the one after
+        assert run.ledger.kept <= 2 * len(sizes) * len(LAYERS)
         if run.gradients and data.draw(st.integers(0, 4)) == 0:
-            again, before = data.draw(st.sampled_from(run.gradients)), shown(run.ledger)
+            again = data.draw(st.sampled_from(run.gradients))
+            before = shown(run.ledger)
             with pytest.raises(MessageError, match=r"illegal: .*LayerGradient"):
                 run.ledger.check(again, "somebody")
             assert shown(run.ledger) == before
     assert not any(worker.waits for worker in run.workers)
-    assert sorted(update.number for update in run.updates) == list(range(run.issued)) == list(range(6))
+    assert (
+        sorted(update.number for update in run.updates) == list(range(run.issued)) == list(range(6))
+    )
     ledger = run.ledger
     assert (ledger.version, ledger.kept, run.versions) == (6, 0, dict.fromkeys(LAYERS, 6))
-    assert not (ledger._waiting or ledger._reading or ledger._read or ledger._began or ledger._layers_in)
+    assert not (
+        ledger._waiting or ledger._reading or ledger._read or ledger._began or ledger._layers_in
+    )
     assert len(ledger._applied) <= len(sizes) * len(LAYERS)
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4))
-def test_a_test_batch_is_read_in_one_version_by_all_members_and_forgotten(members: list[int]) -> None:
+def test_a_test_batch_is_read_in_one_version_by_all_members_and_forgotten(
+    members: list[int],
+) -> None:
     ledger = ModelLedger(LAYERS)
     for version, count in enumerate(members):  # the same batch, of one test after the other
         for _ in range(count):
@@ -164,11 +205,15 @@ def test_a_test_batch_is_read_in_one_version_by_all_members_and_forgotten(member
 
 def test_batches_of_one_number_of_two_test_nets_are_under_way_together() -> None:
     ledger = ModelLedger(LAYERS)
-    pulls = [PullLayer(group=0, members=2, phase=f"TEST{n}", number=0, layer="conv1", after=-1) for n in ("", " 1")]
+    pulls = [
+        PullLayer(group=0, members=2, phase=f"TEST{n}", number=0, layer="conv1", after=-1)
+        for n in ("", " 1")
+    ]
     for version, pull in enumerate([*pulls, *pulls]):
         assert ledger.pull(pull, Envelope(pull, 1, "conv-0-0", 1, "conv_model"))
         fresh = LayerModel(layer="conv1", version=version, blobs=())
-        assert ledger.publish(pull, fresh).version == version % 2  # what the first member of its group got
+        # what the first member of its group got
+        assert ledger.publish(pull, fresh).version == version % 2
         assert ledger.kept == (1, 2, 1, 0)[version]
 
 
@@ -187,7 +232,9 @@ def test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_lar
     heard: list[Callable[[], object]] = []
     for number in range(4):
         owed[number] = workers + servers
-        reports += [(number, f"w{n}") for n in range(workers)] + [(number, f"s{n}") for n in range(servers)]
+        reports += [(number, f"w{n}") for n in range(workers)] + [
+            (number, f"s{n}") for n in range(servers)
+        ]
     for number, who in data.draw(st.permutations(reports)):
         if who.startswith("w"):
             worker = int(who[1:])
@@ -228,10 +275,18 @@ def test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_lar
             data.draw(st.sampled_from(heard))()
         assert shown(ledger) == before
     assert losses == {number: pytest.approx(number + (workers - 1) / 2) for number in range(4)}
-    assert (ledger.kept, ledger._parts, ledger._reporters, ledger._updaters, ledger._iterations) == (0, {}, {}, {}, {})
+    assert (
+        ledger.kept,
+        ledger._parts,
+        ledger._reporters,
+        ledger._updaters,
+        ledger._iterations,
+    ) == (0, {}, {}, {}, {})
 
 
-def test_a_report_about_a_test_batch_is_heard_once_until_the_test_is_over_and_again_in_the_next() -> None:
+def test_a_report_about_a_test_batch_is_heard_once_until_the_test_is_over_and_again_in_the_next() -> (
+    None
+):
     testing = True
     ledger = PassLedger(["w0"], lambda phase, number: phase == TEST and testing)
     said = PassDone(members=1, phase=TEST, number=0, rows=5, scores={"loss": 1.0})

@@ -1,4 +1,5 @@
-"""Service times of a run that goes on, from sums: warm-up left out, tests left out, a window that slides."""
+"""Service times of a run that goes on, from sums: warm-up left out, tests left out, a window that
+slides."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from roles.forecasting.live_times import ITERATIONS, SECONDS, LiveTimes
 
 
 class Told:
-    """The sums of a run as its processes would tell them, second by second, with iterations of half a second."""
+    """The sums of a run as its processes would tell them, second by second, with iterations of half
+    a second."""
 
     def __init__(self) -> None:
-        self.live, self.now = LiveTimes("coordinator"), 0.0
+        self.live = LiveTimes("coordinator")
+        self.now = 0.0
         self._sums: dict[str, dict[str, list[float]]] = {}
 
     def work(self, actor: str, label: str, count: int, seconds: float) -> None:
@@ -49,7 +52,9 @@ def test_the_first_pieces_which_are_slow_are_left_out() -> None:
     assert told.live.use()["worker"] == pytest.approx(0.2)
 
 
-def test_the_window_holds_as_many_seconds_and_iterations_as_it_needs_and_twice_as_many_at_most() -> None:
+def test_the_window_holds_as_many_seconds_and_iterations_as_it_needs_and_twice_as_many_at_most() -> (
+    None
+):
     told = Told().second()
     lengths = [told.second().live.iterations for _ in range(100)][20:]
     assert min(lengths) >= max(ITERATIONS, 2 * SECONDS)

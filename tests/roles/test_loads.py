@@ -1,5 +1,5 @@
-"""What roles say is in their array work: nothing of the net is left out or counted twice, and its labels and rows are
-those of the work that is really done."""
+"""What roles say is in their array work: nothing of the net is left out or counted twice, and its
+labels and rows are those of the work that is really done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ FEW = ("[sync]", "[replicas]", "[local-fc-shards]", "[adam]")
 
 def planned(preset: str, **strategy: Any) -> Topology:
     shape = {} if preset == "single" else {"workers": 4}
-    return roles.training({"kernels": "numpy", "data": DATA, "strategy": {"preset": preset, **shape, **strategy}})
+    return roles.training(
+        {"kernels": "numpy", "data": DATA, "strategy": {"preset": preset, **shape, **strategy}}
+    )
 
 
 def whole_net(shapes: Shapes) -> Net:
@@ -35,16 +37,23 @@ def whole_net(shapes: Shapes) -> Net:
 
 
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
-def test_an_iteration_of_every_group_is_the_whole_net_there_and_back_on_all_rows(preset: str) -> None:
+def test_an_iteration_of_every_group_is_the_whole_net_there_and_back_on_all_rows(
+    preset: str,
+) -> None:
     shapes = Shapes(planned(preset))
     net = whole_net(shapes)
     flops = ByFlops(net, achieved=1.0)
     computed: dict[str, float] = {
-        name: sum(map(flops.seconds, loads)) for name, loads in loads_of(shapes).items() if name != "fc_server"
+        name: sum(map(flops.seconds, loads))
+        for name, loads in loads_of(shapes).items()
+        if name != "fc_server"
     }
     shared = sum(map(flops.seconds, loads_of(shapes).get("fc_server", ())))  # serves every group
-    counted, groups = volumes(net), len(shapes.groups)
-    assert sum(computed.values()) + groups * shared == pytest.approx(groups * (counted.forward + counted.backward))
+    counted = volumes(net)
+    groups = len(shapes.groups)
+    assert sum(computed.values()) + groups * shared == pytest.approx(
+        groups * (counted.forward + counted.backward)
+    )
 
 
 @pytest.mark.parametrize("preset", ["single", "replicas", "mxnet-sync", "dl4j"])
@@ -53,11 +62,17 @@ def test_so_it_is_where_a_batch_is_computed_in_several_passes(tmp_path: Path, pr
     solver.write_text('base_lr: 0.01 lr_policy: "fixed" max_iter: 4 iter_size: 3')
     shape = {} if preset == "single" else {"workers": 2}
     topology = roles.training(
-        {"kernels": "numpy", "data": DATA, "solver": str(solver), "strategy": {"preset": preset, **shape}}
+        {
+            "kernels": "numpy",
+            "data": DATA,
+            "solver": str(solver),
+            "strategy": {"preset": preset, **shape},
+        }
     )
     shapes = Shapes(topology)
     net = whole_net(shapes)
-    flops, counted = ByFlops(net, achieved=1.0), volumes(net)
+    flops = ByFlops(net, achieved=1.0)
+    counted = volumes(net)
     loads = loads_of(shapes)
     total = sum(flops.seconds(load) for of in loads.values() for load in of)
     assert counted.batch == 3 * 64
@@ -83,20 +98,32 @@ def test_every_parameter_is_updated_as_often_as_it_is_held(preset: str) -> None:
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
 def test_a_prediction_asks_for_the_work_and_the_rows_that_are_said_here(preset: str) -> None:
     topology = planned(preset)
-    said = {(name, load.label): load.rows for name, loads in loads_of(Shapes(topology)).items() for load in loads}
+    said = {
+        (name, load.label): load.rows
+        for name, loads in loads_of(Shapes(topology)).items()
+        for load in loads
+    }
     asked = {key: rows for key, rows in rows_of(topology).items() if key[1] != "read"}
     assert {key: said.get(key) for key in asked} == asked
 
 
 @pytest.mark.few(*FEW)
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
-def test_the_profile_that_follows_is_enough_for_emulated_devices(tmp_path: Path, preset: str) -> None:
+def test_the_profile_that_follows_is_enough_for_emulated_devices(
+    tmp_path: Path, preset: str
+) -> None:
     cluster = configure(
-        tmp_path, preset, workers=3, groups=2, iterations=2, more='[train.devices]\n"*" = "emulated:times.json"\n'
+        tmp_path,
+        preset,
+        workers=3,
+        groups=2,
+        iterations=2,
+        more=('[train.devices]\n"*" = "emulated:times.json"\n'),
     )
     shapes = Shapes(planned(preset, **({} if preset == "single" else {"workers": 3})))
     table = profile(shapes, ByFlops(whole_net(shapes), 1e9).seconds)
-    table |= {f"*/{label}": 0 for label in (*UNTIMED, "pack", "unpack", "reduce")}  # other groups: other trees
+    # other groups: other trees
+    table |= {f"*/{label}": 0 for label in (*UNTIMED, "pack", "unpack", "reduce")}
     (tmp_path / "times.json").write_text(json.dumps(table))
     assert len(train(cluster, checkpoint=False).journal.of("progress")) == 2
 
@@ -111,7 +138,8 @@ def test_rows_that_were_not_timed_take_the_time_of_the_nearest_in_proportion() -
 
 
 def test_actors_of_one_role_that_do_other_work_have_entries_of_their_own() -> None:
-    shapes = Shapes(planned("firecaffe", workers=5, fan_in=3))  # 0 adds up 1 and 2, then 3; 3 adds up 4
+    # 0 adds up 1 and 2, then 3; 3 adds up 4
+    shapes = Shapes(planned("firecaffe", workers=5, fan_in=3))
     table = profile(shapes, lambda load: load.added + load.rows)
     assert table["replica/forward"]["rows"] == 13
     assert "replica/reduce" not in table

@@ -1,4 +1,5 @@
-"""What the plan of a training run takes from its machines, and what it says that it does not know of them."""
+"""What the plan of a training run takes from its machines, and what it says that it does not know
+of them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from roles.learning.job import Job
 from roles.workers.replica import ReplicaOptions
 from runtime.cli.main import main
 from runtime.config.sections import ClusterConfig
-from runtime.plan.files import Files
+from runtime.plan.machine_files import Files
 from runtime.plan.placement import unknown
 from runtime.plan.topology import Placement
 from runtime.runs.checking import Checked, check
@@ -29,7 +30,9 @@ ELSEWHERE = '[launcher]\nkind = "plain"\n[[machine]]\nhosts = "n[1-3]"\n'
 @pytest.fixture(autouse=True)
 def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that starts processes elsewhere; here nothing is started."""
-    write_metadata(tmp_path / "site", {"convoy.launchers": {"plain": "tests.stranger.launcher:PlainLauncher"}})
+    write_metadata(
+        tmp_path / "site", {"convoy.launchers": {"plain": "tests.stranger.launcher:PlainLauncher"}}
+    )
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
 
 
@@ -48,15 +51,20 @@ def adders(made: Checked) -> tuple[int | None, ...]:
     return options.adders if isinstance(options, PerHostOptions) else (options.adders,)
 
 
-def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_where_nobody_knows(tmp_path: Path) -> None:
+def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_where_nobody_knows(
+    tmp_path: Path,
+) -> None:
     assert adders(planned(tmp_path, "")) == (min(6, os.cpu_count() or 1),)
     assert adders(planned(tmp_path, "[[machine]]\ncores = 3\n")) == (3,)
     assert adders(planned(tmp_path, f"{ELSEWHERE}cores = 1\n", "machine.0.threads=1")) == (1, 1, 1)
     assert adders(planned(tmp_path, ELSEWHERE)) == (2, 2, 2)
-    mixed = ELSEWHERE.replace("[1-3]", "1") + 'cores = 4\n[[machine]]\nhost = "m"\nname = "m"\ncores = 2\n'
+    mixed = ELSEWHERE.replace("[1-3]", "1") + (
+        'cores = 4\n[[machine]]\nhost = "m"\nname = "m"\ncores = 2\n'
+    )
     assert adders(planned(tmp_path, mixed)) == (4, 2)  # four and two workers, as the cores are
     one = f"{ELSEWHERE}cores = 2\n[placement]\nspread = 'n3'\n"
-    assert adders(planned(tmp_path, one)) == (2,)  # all workers are there: its cores, and not those of all machines
+    # all workers are there: its cores, and not those of all machines
+    assert adders(planned(tmp_path, one)) == (2,)
     assert adders_of(("a", "b"), 64) == 2
 
 
@@ -67,7 +75,9 @@ def test_check_and_plan_say_what_they_cannot_know_of_machines_that_are_not_this_
     text = "not known here of machines n1, n2, n3: cores, memory, addresses, versions and data; "
     text += "each is asked at its start, before the run begins"
     assert unknown(made.placement, made.loaded.config) == text
-    assert unknown(*_parts(planned(tmp_path, f"{ELSEWHERE}cores = 2\n"))) == text.replace("cores, ", "")
+    assert unknown(*_parts(planned(tmp_path, f"{ELSEWHERE}cores = 2\n"))) == text.replace(
+        "cores, ", ""
+    )
     assert unknown(*_parts(planned(tmp_path, ""))) == ""
     monkeypatch.chdir(tmp_path)
     planned(tmp_path, ELSEWHERE)
@@ -92,13 +102,19 @@ def test_machines_of_one_entry_and_price_are_counted_together(
     assert "(3 x n1 to n3 at 0.5 an hour)" in capsys.readouterr().out
 
 
-def test_files_beside_cluster_toml_lie_in_the_directory_of_a_machine_and_others_where_they_were(tmp_path: Path) -> None:
+def test_files_beside_cluster_toml_lie_in_the_directory_of_a_machine_and_others_where_they_were(
+    tmp_path: Path,
+) -> None:
     there = Files("/home/a/run", "/scratch/b", "/data")
     assert there.here("/home/a/run/nets/x.prototxt") == "/scratch/b/nets/x.prototxt"
     assert [there.here(path) for path in ("lenet", "", "/etc/x", "/home/a/running")] == [
         "lenet", "", "/etc/x", "/home/a/running",
     ]  # fmt: skip
-    assert (there.data_root, Files("/a", "/b").data_root, Files("/a").data_root) == ("/data", "/b", "/a")
+    assert (there.data_root, Files("/a", "/b").data_root, Files("/a").data_root) == (
+        "/data",
+        "/b",
+        "/a",
+    )
     assert Files("/a", "~/b").here("/a/c") == f"{Path.home()}/b/c"
 
 
@@ -118,20 +134,29 @@ class Reader(ReadsJob):
         self._job = job
 
 
-def test_what_an_actor_reads_tells_nets_solvers_and_files_apart_but_not_where_they_lie(tmp_path: Path) -> None:
+def test_what_an_actor_reads_tells_nets_solvers_and_files_apart_but_not_where_they_lie(
+    tmp_path: Path,
+) -> None:
     job = options_of_a_worker(planned(tmp_path, "")).job
     for place, last in (("a", b"1"), ("b", b"2")):
         (tmp_path / place).mkdir()
         (tmp_path / place / "first.safetensors").write_bytes(b"0" * 200_000 + last)
-        (tmp_path / place / "solver.prototxt").write_text((tmp_path / "solver.prototxt").read_text())
+        (tmp_path / place / "solver.prototxt").write_text(
+            (tmp_path / "solver.prototxt").read_text()
+        )
 
     def read(**changed: object) -> dict[str, str]:
         return Reader(dataclasses.replace(job, **changed)).reads()  # type: ignore[arg-type]
 
     before = read(weights=(str(tmp_path / "a" / "first.safetensors"),))
     assert before.keys() == {"the net in TRAIN", "the solver", "train.weights first.safetensors"}
-    other = read(weights=(str(tmp_path / "b" / "first.safetensors"),), solver=str(tmp_path / "b" / "solver.prototxt"))
-    assert {name for name in before if before[name] != other[name]} == {"train.weights first.safetensors"}
+    other = read(
+        weights=(str(tmp_path / "b" / "first.safetensors"),),
+        solver=str(tmp_path / "b" / "solver.prototxt"),
+    )
+    assert {name for name in before if before[name] != other[name]} == {
+        "train.weights first.safetensors"
+    }
     assert read(solver_values={"base_lr": 0.5})["the solver"] != before["the solver"]
     assert read(net="cifar10_quick")["the net in TRAIN"] != before["the net in TRAIN"]
     assert read(device="emulated") == {}

@@ -1,4 +1,5 @@
-"""A model's state is handed over, changed, and put back; what does not fit is refused and changes nothing."""
+"""A model's state is handed over, changed, and put back; what does not fit is refused and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Holder(ModelHolder):
                 for n, blob in enumerate(blobs["ip"])
             )
         }
-        solver, numpy_ops = load_solver(folder / "solver.prototxt"), ops.get_backend("numpy")
+        solver = load_solver(folder / "solver.prototxt")
+        numpy_ops = ops.get_backend("numpy")
         self._store = ParameterStore(specs, blobs, solver, numpy_ops, in_place=in_place)
         self.said: list[Any] = []
 
@@ -52,14 +54,19 @@ class Holder(ModelHolder):
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-async def test_a_state_that_is_put_back_is_the_state_that_was_handed_over(tmp_path: Path, in_place: bool) -> None:
+async def test_a_state_that_is_put_back_is_the_state_that_was_handed_over(
+    tmp_path: Path, in_place: bool
+) -> None:
     holder = Holder(tmp_path, in_place=in_place)
     holder.trained()
     state = await holder.asked(GetState())
     assert isinstance(state, State)
-    kept, held = [array.copy() for array in state.arrays], holder._store.read("ip")
+    kept = [array.copy() for array in state.arrays]
+    held = holder._store.read("ip")
     holder.trained()
-    assert isinstance(await holder.asked(SetState(names=state.names, arrays=tuple(kept), version=1)), Done)
+    assert isinstance(
+        await holder.asked(SetState(names=state.names, arrays=tuple(kept), version=1)), Done
+    )
     again = await holder.asked(GetState())
     assert (again.names, again.version, state.version) == (state.names, 1, 1)
     for array, expected in zip(again.arrays, kept, strict=True):
@@ -69,7 +76,9 @@ async def test_a_state_that_is_put_back_is_the_state_that_was_handed_over(tmp_pa
 
 
 @pytest.mark.parametrize("names", [("ip.0",), ("ip.0", "ip.1")])
-async def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path, names: tuple[str, ...]) -> None:
+async def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
     holder = Holder(tmp_path, in_place=True)
     before = [array.copy() for array in holder._store.read("ip")]
     said = await holder.asked(SetState(names=names, arrays=(np.zeros(3, np.float32),), version=7))

@@ -21,27 +21,35 @@ NETS = {
 def fullest(sizes: list[int], servers: int) -> int:
     """What the fullest server holds at least, whichever way the layers are given out."""
     ways = itertools.product(range(servers), repeat=len(sizes))
-    return min(max(sum(s for s, at in zip(sizes, way, strict=True) if at == n) for n in range(servers)) for way in ways)
+    return min(
+        max(sum(s for s, at in zip(sizes, way, strict=True) if at == n) for n in range(servers))
+        for way in ways
+    )
 
 
 def spread_out(sizes: list[int], servers: int) -> tuple[list[list[str]], int]:
     named = {f"layer{number}": size for number, size in enumerate(sizes)}
     found = spread(named, servers)
     assert sorted(layer for layers in found for layer in layers) == sorted(named)
-    assert all(layers == [layer for layer in named if layer in layers] for layers in found)  # in net order
+    # in net order
+    assert all(layers == [layer for layer in named if layer in layers] for layers in found)
     return found, max(sum(named[layer] for layer in layers) for layers in found)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", NETS)
-def test_the_fullest_server_of_known_nets_holds_as_little_as_it_can(name: str, servers: int) -> None:
+def test_the_fullest_server_of_known_nets_holds_as_little_as_it_can(
+    name: str, servers: int
+) -> None:
     found, most = spread_out(NETS[name], servers)
     assert most == fullest(NETS[name], servers)
     assert all(found)
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=7), st.integers(1, 3))
-def test_no_server_holds_more_than_four_thirds_of_what_it_must(sizes: list[int], servers: int) -> None:
+def test_no_server_holds_more_than_four_thirds_of_what_it_must(
+    sizes: list[int], servers: int
+) -> None:
     found, most = spread_out(sizes, servers)
     assert 3 * most <= 4 * fullest(sizes, servers)
     assert sum(map(bool, found)) == min(servers, len(sizes))

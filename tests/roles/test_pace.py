@@ -1,4 +1,5 @@
-"""Iterations that are handed out at once: as many as pass in a moment, without any effect on what is learned."""
+"""Iterations that are handed out at once: as many as pass in a moment, without any effect on what
+is learned."""
 
 from __future__ import annotations
 
@@ -20,17 +21,22 @@ from tests.support import Simulated, configure, train
 
 
 def paced(seconds: float, times: int) -> list[int]:
-    """What is given to a group whose iterations take so long; it asks when the last one of those before begins."""
-    pace, now = Pace(), 100.0
+    """What is given to a group whose iterations take so long; it asks when the last one of those
+    before begins."""
+    pace = Pace()
+    now = 100.0
     given: list[int] = []
     for time in range(times):
-        now += given[-1] * seconds if time > 1 else 0.0  # the second time, the first iteration has only begun
+        # the second time, the first iteration has only begun
+        now += given[-1] * seconds if time > 1 else 0.0
         given.append(pace.next(now))
         pace.given(given[-1], now)
     return given
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(10.0, 1), (0.06, 1), (0.0249, 4), (0.0099, 10), (1e-6, MOST)])
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(10.0, 1), (0.06, 1), (0.0249, 4), (0.0099, 10), (1e-6, MOST)]
+)
 def test_a_group_gets_as_many_iterations_as_pass_in_a_moment(seconds: float, expected: int) -> None:
     given = paced(seconds, 12)
     assert given[-1] == expected
@@ -61,7 +67,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[type[Message], str]]:
     kinds: Counter[tuple[type[Message], str]] = Counter()
     send = Router.send
 
-    async def counting(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
+    async def counting(
+        router: Router, sender: str, to: str, message: Message, **about: Any
+    ) -> None:
         kinds[type(message), getattr(message, "phase", "")] += 1
         await send(router, sender, to, message, **about)
 
@@ -73,13 +81,17 @@ def trained(folder: Path, preset: str, display: int, **options: Any) -> Simulate
     """24 iterations on virtual time; a report of the progress ends every run of iterations."""
     cluster = configure(folder, preset, iterations=24, test=True, **options)
     solver = folder / "solver.prototxt"
-    solver.write_text(solver.read_text().replace("display: 1", f"display: {display} test_interval: 16"))
+    solver.write_text(
+        solver.read_text().replace("display: 1", f"display: {display} test_interval: 16")
+    )
     return train(cluster)
 
 
 @pytest.mark.few("[replicas]")
 @pytest.mark.parametrize("preset", ["single", "replicas", "sync", "dl4j", "one-weird-trick"])
-def test_how_many_iterations_are_handed_out_at_once_changes_no_bit(tmp_path: Path, preset: str) -> None:
+def test_how_many_iterations_are_handed_out_at_once_changes_no_bit(
+    tmp_path: Path, preset: str
+) -> None:
     workers = 1 if preset == "single" else 2
     one_by_one, many = (trained(tmp_path / str(n), preset, n, workers=workers) for n in (1, 20))
     for name, expected in one_by_one.arrays.items():
@@ -97,9 +109,12 @@ def test_a_lone_group_is_told_little_and_reports_every_iteration(
     assert sent[Ticket, TRAIN] == 2 * (5 + 4)
 
 
-def test_rows_are_asked_for_ahead_in_a_run_of_iterations_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_asked_for_ahead_in_a_run_of_iterations_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ahead: set[tuple[int, ...]] = set()
-    request, get = Prefetcher.request, Prefetcher.get
+    request = Prefetcher.request
+    get = Prefetcher.get
 
     def requesting(reader: Prefetcher, *share: int) -> bool:
         accepted = request(reader, *share)

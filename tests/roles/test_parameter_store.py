@@ -1,4 +1,5 @@
-"""The parameter store against Caffe's update written out in float64, and the promise that a version stays as it is."""
+"""The parameter store against Caffe's update written out in float64, and the promise that a version
+stays as it is."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from ops import Array
 from roles.learning.parameter_store import ParameterStore
 
 SHAPES = {"conv1": ((3, 2, 2, 2), (3,)), "ip": ((4, 6), (4,))}
-MULTS = {"conv1": ((1.0, 1.0), (2.0, 0.0)), "ip": ((0.5, 3.0), (0.0, 1.0))}  # (lr_mult, decay_mult) of each blob
+# (lr_mult, decay_mult) of each blob
+MULTS = {"conv1": ((1.0, 1.0), (2.0, 0.0)), "ip": ((0.5, 3.0), (0.0, 1.0))}
 SOLVER = """net: "unused"  base_lr: 0.1  momentum: 0.9  weight_decay: 0.05  lr_policy: "step"  gamma: 0.5  stepsize: 3
 max_iter: 100"""
 
@@ -48,12 +50,16 @@ def make(solver: SolverSpec, seed: int = 0) -> ParameterStore:
     return ParameterStore(params(), blobs(seed), solver, ops.get_backend("numpy"))
 
 
-def reference(layer: str, start: tuple[Array, ...], gradients: list[tuple[Array, ...]]) -> list[tuple[Array, Array]]:
-    """(w, h) of each blob after all updates: h = 0.9 h + lr (g + decay w), w = w - h, in float64."""
+def reference(
+    layer: str, start: tuple[Array, ...], gradients: list[tuple[Array, ...]]
+) -> list[tuple[Array, Array]]:
+    """(w, h) of each blob after all updates: h = 0.9 h + lr (g + decay w), w = w - h, in
+    float64."""
     result = []
     for n, blob in enumerate(start):
         lr_mult, decay_mult = MULTS[layer][n]
-        w, h = blob.astype(np.float64), np.zeros(blob.shape)
+        w = blob.astype(np.float64)
+        h = np.zeros(blob.shape)
         for iteration, step in enumerate(gradients):
             rate = 0.1 * 0.5 ** (iteration // 3) * lr_mult
             h = 0.9 * h + rate * (step[n].astype(np.float64) + 0.05 * decay_mult * w)
@@ -66,7 +72,8 @@ def reference(layer: str, start: tuple[Array, ...], gradients: list[tuple[Array,
 def test_updates_are_caffes_sgd_with_momentum_decay_multipliers_and_rate_policy(
     solver: SolverSpec, updates: int
 ) -> None:
-    store, start = make(solver), blobs(0)
+    store = make(solver)
+    start = blobs(0)
     for layer in SHAPES:
         gradients = [blobs(seed)[layer] for seed in range(1, updates + 1)]
         for count, step in enumerate(gradients, 1):
@@ -77,8 +84,11 @@ def test_updates_are_caffes_sgd_with_momentum_decay_multipliers_and_rate_policy(
             np.testing.assert_allclose(state[f"{layer}.{n}.history"], h, rtol=2e-5, atol=2e-6)
 
 
-def test_each_layer_counts_its_own_updates_and_takes_its_rate_by_that_count(solver: SolverSpec) -> None:
-    alone, mixed = make(solver), make(solver)
+def test_each_layer_counts_its_own_updates_and_takes_its_rate_by_that_count(
+    solver: SolverSpec,
+) -> None:
+    alone = make(solver)
+    mixed = make(solver)
     for seed in range(1, 6):
         alone.apply("ip", blobs(seed)["ip"])
         mixed.apply("conv1", blobs(seed)["conv1"])
@@ -89,11 +99,14 @@ def test_each_layer_counts_its_own_updates_and_takes_its_rate_by_that_count(solv
         assert a.tobytes() == b.tobytes()
 
 
-def test_a_published_version_is_never_modified_and_neither_are_the_gradients(solver: SolverSpec) -> None:
+def test_a_published_version_is_never_modified_and_neither_are_the_gradients(
+    solver: SolverSpec,
+) -> None:
     store = make(solver)
     kept = []
     for seed in range(1, 5):
-        read, step = store.read("ip"), blobs(seed)["ip"]
+        read = store.read("ip")
+        step = blobs(seed)["ip"]
         for array in (*read, *step):
             array.flags.writeable = False
         kept.append((read, [array.copy() for array in read]))
@@ -115,7 +128,8 @@ def test_a_state_is_a_moment_that_later_updates_do_not_change(solver: SolverSpec
 
 
 def test_a_restored_store_goes_on_to_the_same_bits(solver: SolverSpec) -> None:
-    store, other = make(solver), make(solver, seed=99)
+    store = make(solver)
+    other = make(solver, seed=99)
     for seed in range(1, 5):
         store.apply("ip", blobs(seed)["ip"])
         store.apply("conv1", blobs(seed)["conv1"])
@@ -130,7 +144,9 @@ def test_a_restored_store_goes_on_to_the_same_bits(solver: SolverSpec) -> None:
         assert array.tobytes() == other.state()[name].tobytes()
 
 
-def test_everything_missing_or_misshapen_in_a_checkpoint_is_named_and_nothing_is_taken(solver: SolverSpec) -> None:
+def test_everything_missing_or_misshapen_in_a_checkpoint_is_named_and_nothing_is_taken(
+    solver: SolverSpec,
+) -> None:
     store = make(solver)
     state = make(solver, seed=5).state()
     del state["conv1.0.history"]
@@ -146,8 +162,11 @@ def test_everything_missing_or_misshapen_in_a_checkpoint_is_named_and_nothing_is
         np.testing.assert_array_equal(found, first)
 
 
-def test_gradients_of_another_number_or_shape_are_refused_and_change_no_parameter(solver: SolverSpec) -> None:
-    store, before = make(solver), blobs(0)["ip"]
+def test_gradients_of_another_number_or_shape_are_refused_and_change_no_parameter(
+    solver: SolverSpec,
+) -> None:
+    store = make(solver)
+    before = blobs(0)["ip"]
     for wrong in ((blobs(1)["ip"][0],), blobs(1)["conv1"]):
         with pytest.raises((ValueError, ops.OpsError)):
             store.apply("ip", wrong)

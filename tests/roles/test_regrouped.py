@@ -1,4 +1,5 @@
-"""The topology of a run whose groups were changed is the one that would have been laid out for them."""
+"""The topology of a run whose groups were changed is the one that would have been laid out for
+them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from runtime import Topology
 def planned(workers: int, groups: int) -> Topology:
     data = {"train": {"format": "digits", "split": "train"}}
     strategy = {"preset": "omnivore", "workers": workers, "groups": groups, "live": True}
-    return training({"net": "lenet", "solver": "lenet_digits_solver", "data": data, "strategy": strategy})
+    return training(
+        {"net": "lenet", "solver": "lenet_digits_solver", "data": data, "strategy": strategy}
+    )
 
 
 def ways(topology: Topology) -> tuple[Any, dict[str, Any]]:
@@ -38,7 +41,13 @@ def test_groups_and_ways_are_those_of_a_topology_made_for_them() -> None:
         topology = regrouped(topology, 4, groups)
         made, found = ways(topology)
         expected, wanted = ways(planned(4, groups))
-        called = dict(zip((n for each in expected for n in each), (n for each in made for n in each), strict=True))
+        called = dict(
+            zip(
+                (n for each in expected for n in each),
+                (n for each in made for n in each),
+                strict=True,
+            )
+        )
         assert [len(members) for members in made] == [len(members) for members in expected]
         assert sorted(name for members in made for name in members) == sorted(names)
         for theirs, ours in called.items():
@@ -48,8 +57,12 @@ def test_groups_and_ways_are_those_of_a_topology_made_for_them() -> None:
         assert len(found) == len(wanted)
 
 
-@pytest.mark.parametrize(("before", "after"), list(pairwise([(4, 1), (4, 4), (2, 2), (2, 1), (4, 1)])))
-def test_fewer_workers_leave_the_others_without_a_group(before: tuple[int, int], after: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), list(pairwise([(4, 1), (4, 4), (2, 2), (2, 1), (4, 1)]))
+)
+def test_fewer_workers_leave_the_others_without_a_group(
+    before: tuple[int, int], after: tuple[int, int]
+) -> None:
     made, _ = ways(regrouped(regrouped(planned(4, 1), *before), *after))
     assert (sum(map(len, made)), len(made)) == after
 

@@ -1,4 +1,5 @@
-"""A message that is sent twice, arrives twice, or that nobody awaits, is rejected and counted; the run goes on."""
+"""A message that is sent twice, arrives twice, or that nobody awaits, is rejected and counted; the
+run goes on."""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ def same_numbers(tmp_path: Path, clean: Simulated) -> None:
 
 @pytest.mark.parametrize("kind", [LayerGradient, Updated, PassDone])
 def test_a_run_in_which_every_message_of_a_kind_is_sent_twice_gives_the_same_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Simulated, rejected: list[str], kind: type[Message]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clean: Simulated,
+    rejected: list[str],
+    kind: type[Message],
 ) -> None:
     send = Router.send
 

@@ -1,4 +1,5 @@
-"""The schedule under every interleaving: each iteration once, nothing under way while testing or saving, an end."""
+"""The schedule under every interleaving: each iteration once, nothing under way while testing or
+saving, an end."""
 
 from __future__ import annotations
 
@@ -18,15 +19,19 @@ WAITING = (RunStage.SAVING, RunStage.CHANGING, RunStage.HELD)  # for somebody ot
 
 
 class Play:
-    """Groups that ask, report and finish tests in an order drawn from `choice`; checks every rule on the way."""
+    """Groups that ask, report and finish tests in an order drawn from `choice`; checks every rule
+    on the way."""
 
     def __init__(self, table: Timetable, groups: int, choice: random.Random) -> None:
-        self.table, self.choice = table, choice
+        self.table = table
+        self.choice = choice
         self.schedule = Schedule(table)
         self.idle = list(range(groups))
-        self.reports = {group: 1 + group % 3 for group in range(groups)}  # how many reports each group's passes bring
+        # how many reports each group's passes bring
+        self.reports = {group: 1 + group % 3 for group in range(groups)}
         self.in_a_row = dict.fromkeys(range(groups), 0)  # iterations that a group has before it
-        self.training: dict[int, tuple[int, int]] = {}  # iteration -> (group, reports still to send)
+        # iteration -> (group, reports still to send)
+        self.training: dict[int, tuple[int, int]] = {}
         self.testing: list[int] = []  # groups with a test batch
         self.trained: list[int] = []
         self.events: list[Event] = []  # ("test" | "save", iterations in the model)
@@ -38,13 +43,15 @@ class Play:
         self.probes: list[list[int]] = []  # the iterations of each
         self.samples: list[tuple[int, int]] = []  # of each iteration that counts
         self.probed: list[list[tuple[int, int]]] = []  # and of each probe's
-        self.batch = table.batch  # anything from there on, but for one iteration after the other the same
+        # anything from there on, but for one iteration after the other the same
+        self.batch = table.batch
         self.probing = False
         self.falls = 0  # how often training goes back to where it was held
         self.images_held = -1  # handed out before; -1: it has not been released yet
 
     def run(self, *interrupts: tuple[str, int]) -> None:
-        """To the end; each of `interrupts` = (what, at which step) calls `wind_down` or `save` in between."""
+        """To the end; each of `interrupts` = (what, at which step) calls `wind_down` or `save` in
+        between."""
         steps = 0
         while self.schedule.stage is not RunStage.DONE:
             now = [what for what, at in interrupts if at == steps]
@@ -69,7 +76,11 @@ class Play:
             self.schedule.change()
 
     def step(self) -> None:
-        moves = [self.ask] * bool(self.idle) + [self.report] * bool(self.training) + [self.score] * bool(self.testing)
+        moves = (
+            [self.ask] * bool(self.idle)
+            + [self.report] * bool(self.training)
+            + [self.score] * bool(self.testing)
+        )
         if self.schedule.stage is RunStage.SAVING:
             assert not self.training and not self.testing, "something was under way while saving"
             moves.append(self.save)
@@ -77,7 +88,9 @@ class Play:
             assert not self.training and not self.testing, "something was under way while changing"
             moves.append(self.change)
         if self.schedule.stage is RunStage.HELD:
-            assert not self.training and not self.testing, "something was under way while the run was held"
+            assert not self.training and not self.testing, (
+                "something was under way while the run was held"
+            )
             moves.append(self.while_held)
         if self.schedule.stage is RunStage.PROBING:
             moves.append(self.schedule.cut_probe)
@@ -92,7 +105,9 @@ class Play:
             self.batch = self.table.batch * self.choice.randint(1, 3)
         ticket = self.schedule.next_pass(self.reports[group], most, self.batch)
         if ticket is None:
-            assert self.training or self.testing or self.schedule.stage in WAITING, "nobody will ever go on"
+            assert self.training or self.testing or self.schedule.stage in WAITING, (
+                "nobody will ever go on"
+            )
             return
         self.idle.remove(group)
         if ticket.phase == TRAIN:
@@ -103,7 +118,9 @@ class Play:
             self.training |= dict.fromkeys(numbers, (group, self.reports[group]))
             assert ticket.number == self.last_number + 1, "a number was given twice, or left out"
             self.last_number = numbers[-1]
-            (self.probes[-1] if self.probing else self.trained).extend(n - self.schedule.probed for n in numbers)
+            (self.probes[-1] if self.probing else self.trained).extend(
+                n - self.schedule.probed for n in numbers
+            )
             starts = [ticket.first + at * ticket.rows for at in range(ticket.passes)]
             spans = self.probed[-1] if self.probing else self.samples
             spans.extend((start, start + ticket.rows) for start in starts)
@@ -137,7 +154,9 @@ class Play:
                 assert sum(rows for _, rows in mine) == test.rows
                 assert all(0 < rows <= test.batch for _, rows in mine)
             order = [test.phase for test in self.table.tests if test.rows]
-            assert list(dict.fromkeys(phase for phase, _, _ in self.rows)) == order, "one test net after the other"
+            assert list(dict.fromkeys(phase for phase, _, _ in self.rows)) == order, (
+                "one test net after the other"
+            )
             self.rows = []
             self.events.append(("test", self.schedule.completed))
 
@@ -146,7 +165,8 @@ class Play:
         self.events.append(("save", self.schedule.completed))
 
     def while_held(self) -> None:
-        self.probing, at = False, self.schedule.completed
+        self.probing = False
+        at = self.schedule.completed
         assert self.held_at in (None, at), "a probe changed the model"
         self.held_at = at
         if not self.schedule.winding_down and len(self.probes) < 3:
@@ -165,16 +185,21 @@ class Play:
         self.schedule.go_back(self.held_at, self.images_held)
         self.images_held = -1
         kept = self.held_at - self.table.first
-        self.trained, self.samples = self.trained[:kept], self.samples[:kept]
+        self.trained = self.trained[:kept]
+        self.samples = self.samples[:kept]
         self.events = [event for event in self.events if event[1] <= self.held_at]
 
     def each_sample_comes_once(self) -> bool:
-        """In their order, from the first on, and those of every probe are the next ones of the run."""
+        """In their order, from the first on, and those of every probe are the next ones of the
+        run."""
         begin = self.table.first * self.table.batch if self.table.images < 0 else self.table.images
         ends = [begin, *(high for _, high in self.samples)]
         held = ends[(self.held_at or 0) - self.table.first] if self.probed else 0
         runs = [(begin, self.samples), *((held, spans) for spans in self.probed)]
-        return all([low for low, _ in spans] == [at, *(high for _, high in spans)][: len(spans)] for at, spans in runs)
+        return all(
+            [low for low, _ in spans] == [at, *(high for _, high in spans)][: len(spans)]
+            for at, spans in runs
+        )
 
     def change(self) -> None:
         self.schedule.changed()
@@ -191,7 +216,9 @@ def expected(table: Timetable) -> list[Event]:
         end = done == table.last
         if tested and (end or (table.test_interval and done % table.test_interval == 0)):
             found.append(("test", done))
-        if (end and table.snapshot_last) or (table.snapshot_interval and done % table.snapshot_interval == 0):
+        if (end and table.snapshot_last) or (
+            table.snapshot_interval and done % table.snapshot_interval == 0
+        ):
             found.append(("save", done))
     return found
 
@@ -215,7 +242,11 @@ def timetables(draw: st.DrawFn) -> Timetable:
     )
 
 
-everything = {"table": timetables(), "groups": st.integers(1, 4), "choice": st.integers(0, 2**32).map(random.Random)}
+everything = {
+    "table": timetables(),
+    "groups": st.integers(1, 4),
+    "choice": st.integers(0, 2**32).map(random.Random),
+}
 
 
 @settings(max_examples=100, deadline=None)
@@ -229,7 +260,9 @@ def test_every_iteration_is_handed_out_once_in_order_and_tests_and_saves_come_wh
     assert play.events == expected(table)
     assert play.schedule.completed == table.last
     assert play.each_sample_comes_once()
-    assert play.schedule.images == ([high for _, high in play.samples] or [play.schedule.images])[-1]
+    assert (
+        play.schedule.images == ([high for _, high in play.samples] or [play.schedule.images])[-1]
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -256,8 +289,12 @@ def test_a_save_asked_for_at_any_point_is_one_save_more_at_most_and_changes_noth
     play.run(("save", at))
     assert play.trained == list(range(table.first, table.last))
     planned = expected(table)
-    assert [event for event in play.events if event[0] == "test"] == [e for e in planned if e[0] == "test"]
-    saves, planned_saves = ([count for what, count in events if what == "save"] for events in (play.events, planned))
+    assert [event for event in play.events if event[0] == "test"] == [
+        e for e in planned if e[0] == "test"
+    ]
+    saves, planned_saves = (
+        [count for what, count in events if what == "save"] for events in (play.events, planned)
+    )
     assert saves == sorted(saves)
     extra = list(saves)
     for count in planned_saves:
@@ -352,7 +389,8 @@ def test_winding_down_before_the_first_iteration_ends_at_once_with_nothing_to_sa
 
 def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
     made = Schedule(Timetable(last=10, batch=1))
-    first, second = made.next_pass(2), made.next_pass(1)
+    first = made.next_pass(2)
+    second = made.next_pass(1)
     assert first is not None
     assert second is not None
     made.save()

@@ -12,10 +12,22 @@ def test_a_report_holds_the_means_since_the_last_one() -> None:
     board.begin(100.0)
     for loss, staleness in ((2.0, 0), (1.0, 3)):
         board.trained(Iteration(loss, staleness=staleness), 10, 0.1)
-    first = {"iteration": 2, "max_iter": 8, "loss": 1.5, "learning_rate": 0.1, "elapsed_seconds": 4.0}
+    first = {
+        "iteration": 2,
+        "max_iter": 8,
+        "loss": 1.5,
+        "learning_rate": 0.1,
+        "elapsed_seconds": 4.0,
+    }
     assert board.progress(2, 8, 104.0) == {**first, "images_per_second": 5.0, "staleness": 1.5}
     board.trained(Iteration(0.5, staleness=1), 30, 0.2)
-    then = {"iteration": 5, "max_iter": 8, "loss": 0.5, "learning_rate": 0.2, "elapsed_seconds": 5.0}
+    then = {
+        "iteration": 5,
+        "max_iter": 8,
+        "loss": 0.5,
+        "learning_rate": 0.2,
+        "elapsed_seconds": 5.0,
+    }
     assert board.progress(5, 8, 105.0) == {**then, "images_per_second": 30.0, "staleness": 1.0}
 
 
@@ -33,7 +45,12 @@ def test_a_report_of_nothing_is_zero_not_an_error() -> None:
     board = Scoreboard()
     board.begin(5.0)
     shown = board.progress(0, 8, 5.0)
-    assert (shown["loss"], shown["elapsed_seconds"], shown["images_per_second"], shown["staleness"]) == (0, 0, 0, 0)
+    assert (
+        shown["loss"],
+        shown["elapsed_seconds"],
+        shown["images_per_second"],
+        shown["staleness"],
+    ) == (0, 0, 0, 0)
     assert board.test_result() == {}
     assert board.summary(0, 5.0) == {"iterations": 0, "seconds": 0.0, "images_per_second": 0.0}
 
@@ -53,7 +70,9 @@ def test_the_next_test_starts_afresh() -> None:
     assert board.test_result() == {"accuracy": 1.0}
 
 
-def test_reports_after_a_test_show_its_scores_but_not_its_loss_in_place_of_the_training_loss() -> None:
+def test_reports_after_a_test_show_its_scores_but_not_its_loss_in_place_of_the_training_loss() -> (
+    None
+):
     board = Scoreboard()
     board.begin(0.0)
     board.tested("TEST", 10, {"accuracy": 0.75, "loss": 9.0})
@@ -71,10 +90,16 @@ def test_images_are_those_of_the_batches_that_this_run_had() -> None:
         board.trained(Iteration(), images, 0.1)
     assert board.progress(103, 120, 60.0)["images_per_second"] == 10.0
     board.trained(Iteration(), 100, 0.1)
-    assert board.summary(120, 60.0) == {"iterations": 120, "seconds": 10.0, "images_per_second": 20.0}
+    assert board.summary(120, 60.0) == {
+        "iterations": 120,
+        "seconds": 10.0,
+        "images_per_second": 20.0,
+    }
 
 
-def test_exposed_communication_is_a_mean_over_workers_and_iterations_and_left_out_where_there_is_none() -> None:
+def test_exposed_communication_is_a_mean_over_workers_and_iterations_and_left_out_where_there_is_none() -> (
+    None
+):
     board = Scoreboard()
     board.begin(0.0)
     for seconds in ([0.1, 0.3], [0.0, 0.4]):
@@ -98,12 +123,16 @@ def test_with_average_loss_a_report_holds_the_mean_of_so_many_iterations() -> No
         shown = board.progress(done, 8, float(done))
     assert shown["loss"] == pytest.approx(11 / 3)
     board.trained(Iteration(6.0), 10, 0.1)
-    assert board.progress(4, 8, 4.0)["loss"] == 3.0  # of the last three, whenever the last report was
+    # of the last three, whenever the last report was
+    assert board.progress(4, 8, 4.0)["loss"] == 3.0
 
 
 def test_the_tests_of_several_nets_are_told_apart_and_reports_show_those_of_the_first() -> None:
     board = Scoreboard()
     board.tested("TEST", 10, {"accuracy": 0.5})
     board.tested("TEST 1", 10, {"accuracy": 1.0})
-    assert [board.test_result(phase) for phase in ("TEST", "TEST 1")] == [{"accuracy": 0.5}, {"accuracy": 1.0}]
+    assert [board.test_result(phase) for phase in ("TEST", "TEST 1")] == [
+        {"accuracy": 0.5},
+        {"accuracy": 1.0},
+    ]
     assert board.summary(0, 1.0)["accuracy"] == 0.5

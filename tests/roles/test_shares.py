@@ -14,7 +14,9 @@ MEMBERS = ["a", "b", "c"]
 
 
 @given(st.lists(st.floats(0.1, 1000), min_size=1, max_size=8), st.integers(8, 300))
-def test_the_shares_make_up_the_batch_and_nobody_goes_without(seconds: list[float], rows: int) -> None:
+def test_the_shares_make_up_the_batch_and_nobody_goes_without(
+    seconds: list[float], rows: int
+) -> None:
     shares = Shares(Cutting(in_proportion=True))
     members = [f"worker-{n}" for n in range(len(seconds))]
     for name, taken in zip(members, seconds, strict=True):

@@ -11,13 +11,18 @@ from roles.options import Strategy
 from roles.planning.strategies import PRESETS, manner_of
 from runtime.plan.prospects import Needed, Prospect
 
-STALE, RACING = "conv layers stale", "conv layers stale, updates race"
+STALE = "conv layers stale"
+RACING = "conv layers stale, updates race"
 COUNTS = st.integers(1, 10**6)
 GROUPS = st.lists(st.integers(1, 64), min_size=1, max_size=5, unique=True)
 
 
-def counted(groups: int, iterations: int | None, momentum: float = 0.9, manner: str = STALE) -> Counted:
-    return Counted(Setting(ONE_GRADIENT if groups == 1 else manner, groups, momentum, 0.01), iterations)
+def counted(
+    groups: int, iterations: int | None, momentum: float = 0.9, manner: str = STALE
+) -> Counted:
+    return Counted(
+        Setting(ONE_GRADIENT if groups == 1 else manner, groups, momentum, 0.01), iterations
+    )
 
 
 def needed(runs: list[Counted], groups: int, manner: str = STALE) -> Needed:
@@ -27,7 +32,9 @@ def needed(runs: list[Counted], groups: int, manner: str = STALE) -> Needed:
 @given(st.dictionaries(st.integers(1, 64), COUNTS, min_size=1, max_size=8))
 def test_what_was_seen_is_told_as_it_was_counted(counts: dict[int, int]) -> None:
     runs = [counted(groups, count) for groups, count in counts.items()]
-    assert {groups: needed(runs, groups) for groups in counts} == {g: Needed(n, seen=True) for g, n in counts.items()}
+    assert {groups: needed(runs, groups) for groups in counts} == {
+        g: Needed(n, seen=True) for g, n in counts.items()
+    }
 
 
 @given(COUNTS, COUNTS, st.integers(1, 8), st.integers(1, 8), st.data())
@@ -76,7 +83,11 @@ def test_a_setting_of_which_half_the_runs_fail_has_not_reached_the_target() -> N
 
 def test_next_to_a_number_of_groups_that_failed_nothing_is_known() -> None:
     runs = [counted(1, 100), counted(4, None), counted(16, 100)]
-    assert [needed(runs, groups).why for groups in (2, 4, 8)] == ["not known", "not reached", "not known"]
+    assert [needed(runs, groups).why for groups in (2, 4, 8)] == [
+        "not known",
+        "not reached",
+        "not known",
+    ]
 
 
 def test_runs_of_another_manner_tell_nothing_but_one_group_is_of_every_manner() -> None:
@@ -86,7 +97,9 @@ def test_runs_of_another_manner_tell_nothing_but_one_group_is_of_every_manner() 
 
 
 @given(st.floats(1e-6, 1e6), COUNTS, st.floats(0.01, 100))
-def test_time_to_the_target_is_a_product_and_cost_another(seconds: float, steps: int, price: float) -> None:
+def test_time_to_the_target_is_a_product_and_cost_another(
+    seconds: float, steps: int, price: float
+) -> None:
     choice = Prospect("", 1, seconds, {}, "", Needed(steps, seen=True), price)
     assert choice.to_target == pytest.approx(steps * seconds)
     assert choice.cost == pytest.approx(steps * seconds / 3600 * price)
@@ -106,13 +119,21 @@ def test_with_one_group_presets_that_update_by_the_whole_batch_tell_of_one_anoth
 def test_with_several_groups_presets_tell_of_those_with_the_same_stale_layers() -> None:
     assert manner("omnivore", 4) == manner("async", 4) == manner("local-fc-shards", 4)
     assert manner("mxnet-async", 4) == manner("singa", 4) == manner("distbelief", 4)
-    assert len({manner(name, 4) for name in ("omnivore", "mxnet-async", "adam", "sparknet", "dl4j")}) == 5
+    assert (
+        len({manner(name, 4) for name in ("omnivore", "mxnet-async", "adam", "sparknet", "dl4j")})
+        == 5
+    )
 
 
 def test_workers_that_are_averaged_tell_of_as_many_that_are_averaged_as_often() -> None:
-    assert manner("sparknet", 1, tau=5) not in (manner("sparknet", 1, tau=10), manner("dl4j", 1, tau=5))
+    assert manner("sparknet", 1, tau=5) not in (
+        manner("sparknet", 1, tau=10),
+        manner("dl4j", 1, tau=5),
+    )
 
 
 @given(st.sampled_from(["omnivore", "adam", "singa"]), st.integers(2, 64), st.integers(2, 64))
-def test_a_manner_does_not_depend_on_how_many_groups_there_are(preset: str, one: int, other: int) -> None:
+def test_a_manner_does_not_depend_on_how_many_groups_there_are(
+    preset: str, one: int, other: int
+) -> None:
     assert manner(preset, one) == manner(preset, other)

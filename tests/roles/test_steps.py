@@ -1,4 +1,5 @@
-"""A training step as the preset single does it: no array is made after the first, and memory stays as it is."""
+"""A training step as the preset single does it: no array is made after the first, and memory stays
+as it is."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from roles.workers.single import train
 from tests.nets.support import spec_of
 
 # What Python itself needs for a step (tuples, dictionaries, blocks of arguments), in bytes
-FOR_THE_STEP, FOR_A_LAYER = 6144, 384
+FOR_THE_STEP = 6144
+FOR_A_LAYER = 384
 
 BODY = """
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
@@ -50,14 +52,21 @@ layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 16 }
 """
 
 
-def training(spec: NetSpec, image: tuple[int, int, int] | None, batch: int, threads: int) -> Callable[[], None]:
+def training(
+    spec: NetSpec, image: tuple[int, int, int] | None, batch: int, threads: int
+) -> Callable[[], None]:
     """One step on made-up images: forward, backward, update, scores."""
     ops = get_backend("cpu", threads=threads)
     net = Net(spec, "TRAIN", ops=ops, memory="reused", seed=1, batch=batch, input_shape=image)
-    store = ParameterStore(net.params, net.initial_blobs(), load_solver("lenet"), ops, in_place=True)
-    gradients, rng = gradient_buffers(net), np.random.default_rng(0)
+    store = ParameterStore(
+        net.params, net.initial_blobs(), load_solver("lenet"), ops, in_place=True
+    )
+    gradients = gradient_buffers(net)
+    rng = np.random.default_rng(0)
     given = {
-        name: rng.standard_normal(shape, np.float32) if len(shape) == 4 else rng.integers(0, 10, shape).astype("f")
+        name: rng.standard_normal(shape, np.float32)
+        if len(shape) == 4
+        else rng.integers(0, 10, shape).astype("f")
         for name, shape in net.input_shapes.items()
     }
 
@@ -76,7 +85,8 @@ def training(spec: NetSpec, image: tuple[int, int, int] | None, batch: int, thre
 
 
 def taken(step: Callable[[], None]) -> tuple[int, list[str]]:
-    """Bytes a step needs at most besides what is there already, and the arrays that are left of it."""
+    """Bytes a step needs at most besides what is there already, and the arrays that are left of
+    it."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -102,9 +112,12 @@ def test_after_the_first_iteration_a_training_step_allocates_no_array(tmp_path, 
     image = {"lenet": (1, 28, 28), "everything": None}.get(name, (3, 32, 32))
     step = training(spec, image, 16, threads)
     step()
-    each = [taken(step) for _ in range(3)]  # other threads of the test run may need memory during one of them
+    # other threads of the test run may need memory during one of them
+    each = [taken(step) for _ in range(3)]
     assert [left for _, left in each] == [[], [], []]
-    assert min(needed for needed, _ in each) < FOR_THE_STEP + FOR_A_LAYER * len(spec.for_phase("TRAIN").layers)
+    assert min(needed for needed, _ in each) < FOR_THE_STEP + FOR_A_LAYER * len(
+        spec.for_phase("TRAIN").layers
+    )
 
 
 def resident() -> int:
@@ -116,7 +129,8 @@ def resident() -> int:
 def test_memory_is_flat_over_many_iterations():
     step = training(load_net("lenet"), (1, 28, 28), 16, 1)
     grown = []
-    for _ in range(3):  # a leak grows every time; Linux fills up a large page, or a thread of another test ends, once
+    # a leak grows every time; Linux fills up a large page, or a thread of another test ends, once
+    for _ in range(3):
         for _ in range(50):
             step()
         gc.collect()

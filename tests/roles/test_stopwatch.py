@@ -8,8 +8,8 @@ from roles.choosing.stopwatch import Stopwatch, apart
 
 
 def told(watch: Stopwatch, second: float, every: int, most: int = 10_000, cold: float = 0.0) -> int:
-    """Report an iteration of so many seconds now and then, the first ten `cold` seconds longer; iterations until it was
-    enough."""
+    """Report an iteration of so many seconds now and then, the first ten `cold` seconds longer;
+    iterations until it was enough."""
     for done in [1, *range(every, most, every)]:
         now = done * second + min(done, 10) * cold
         if watch.heard("progress", {"iteration": done}, now):
@@ -58,7 +58,8 @@ def test_a_resumed_run_counts_from_where_it_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("predicted", "iterations", "every"), [(0.005, 1000, 50), (2.0, 1000, 1), (0.0001, 1000, 100), (0.005, 20, 5)]
+    ("predicted", "iterations", "every"),
+    [(0.005, 1000, 50), (2.0, 1000, 1), (0.0001, 1000, 100), (0.005, 20, 5)],
 )
 def test_reports_come_a_quarter_of_a_second_apart_and_at_least_four_in_a_run(
     predicted: float, iterations: int, every: int

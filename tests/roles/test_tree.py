@@ -6,9 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.learning.tree import TreeReducerSpec, forest, parents, reducers_needed, reduction_tree, split
+from roles.learning.tree import (
+    TreeReducerSpec,
+    forest,
+    parents,
+    reducers_needed,
+    reduction_tree,
+    split,
+)
 
-counts, fan_ins = st.integers(1, 200), st.integers(2, 9)
+counts = st.integers(1, 200)
+fan_ins = st.integers(2, 9)
 
 
 def leaves_of(count: int) -> list[str]:
@@ -24,9 +32,11 @@ def below(name: str, reducers: dict[str, TreeReducerSpec]) -> list[str]:
 
 def levels(count: int, fan_in: int) -> int:
     """ceil(log_fan_in(count)) by whole numbers."""
-    needed, reach = 0, 1
+    needed = 0
+    reach = 1
     while reach < count:
-        needed, reach = needed + 1, reach * fan_in
+        needed = needed + 1
+        reach = reach * fan_in
     return needed
 
 
@@ -47,7 +57,9 @@ def above(count: int, made: list[TreeReducerSpec]) -> dict[str, str]:
 
 
 @given(counts, fan_ins)
-def test_nobody_has_more_children_than_the_fan_in_or_fewer_than_two(count: int, fan_in: int) -> None:
+def test_nobody_has_more_children_than_the_fan_in_or_fewer_than_two(
+    count: int, fan_in: int
+) -> None:
     made = reduction_tree(leaves_of(count), fan_in, "root", "sum")
     assert all(2 <= len(reducer.children) <= fan_in for reducer in made)
     found = above(count, made)
@@ -60,9 +72,11 @@ def test_no_leaf_is_deeper_than_the_logarithm_rounded_up(count: int, fan_in: int
     made = reduction_tree(leaves_of(count), fan_in, "root", "sum")
     found = above(count, made)
     for leaf in leaves_of(count):
-        depth, name = 0, found[leaf]
+        depth = 0
+        name = found[leaf]
         while name != "root":
-            depth, name = depth + 1, found[name]
+            depth = depth + 1
+            name = found[name]
         assert depth <= levels(count, fan_in)
 
 
@@ -87,7 +101,9 @@ def test_a_fan_in_under_two_is_refused(fan_in: int) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 50))
-def test_shares_are_whole_differ_by_one_at_most_and_the_larger_come_first(total: int, parts: int) -> None:
+def test_shares_are_whole_differ_by_one_at_most_and_the_larger_come_first(
+    total: int, parts: int
+) -> None:
     shares = split(total, parts)
     assert (len(shares), sum(shares)) == (parts, total)
     assert shares == sorted(shares, reverse=True)
@@ -110,7 +126,11 @@ def test_every_node_knows_its_place_at_its_parent_and_the_places_are_the_order_o
 
 
 def test_without_reducers_the_root_adds_up_all_leaves() -> None:
-    assert parents(["a", "b", "c"], [], "root") == {"a": ("root", 0, 3), "b": ("root", 1, 3), "c": ("root", 2, 3)}
+    assert parents(["a", "b", "c"], [], "root") == {
+        "a": ("root", 0, 3),
+        "b": ("root", 1, 3),
+        "c": ("root", 2, 3),
+    }
 
 
 def test_a_group_that_is_alone_has_the_root_for_its_last_reducer() -> None:

@@ -1,4 +1,5 @@
-"""The tuner with a stand-in for the coordinator, on virtual time: what it asks, tells, keeps, and how it ends."""
+"""The tuner with a stand-in for the coordinator, on virtual time: what it asks, tells, keeps, and
+how it ends."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ import pytest
 
 from roles.messages import Held, Hold, Probe, Probed, Release, Released
 from roles.tuning.choices import Choices, Setting
+from roles.tuning.gradient_statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.noise import gain
 from roles.tuning.record import FILE, Start, read
-from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.tuner import Tuner, TunerOptions
 from runtime import Actor, ActorSpec, ConfigError, Envelope, MessageError, Topology
 from runtime.plan.topology import Placement, ProcessSpec
@@ -30,18 +31,27 @@ MOMENTA = (0.0, 0.3, 0.6, 0.9)
 
 
 class Coordinator(Actor):
-    """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses probes after
-    `patience` of them, as one does whose run winds down. Cuts the probe of number `cut` and lets the run go on, as one
-    does whose run winds down meanwhile; nothing may be asked any more. Twice the batch takes `slower` times as long.
-    After a release, rates from `falls` on diverge within 5 iterations."""
+    """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses
+    probes after `patience` of them, as one does whose run winds down. Cuts the probe of number
+    `cut` and lets the run go on, as one does whose run winds down meanwhile; nothing may be asked
+    any more. Twice the batch takes `slower` times as long. After a release, rates from `falls` on
+    diverge within 5 iterations."""
 
     def __init__(
-        self, *, last: int, base_lr: float = 0.1, patience: int = 1000, cut: int = 0, slower: float = 1.0,
+        self,
+        *,
+        last: int,
+        base_lr: float = 0.1,
+        patience: int = 1000,
+        cut: int = 0,
+        slower: float = 1.0,
         falls: float = math.inf,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._falls = falls
         self._slower = slower
-        self._last, self._patience, self._cut = last, patience, cut
+        self._last = last
+        self._patience = patience
+        self._cut = cut
         self._lab = Quadratic(SECONDS)
         self._now = Setting(1, 0.9, base_lr, BATCH)
         self._held: asyncio.Event | None = None
@@ -63,9 +73,13 @@ class Coordinator(Actor):
         await asyncio.sleep(0.25)  # what is under way ends
         now = self._now
         held = Held(
-            iteration=self._lab.iteration, workers=4, groups=now.groups, base_lr=now.base_lr, momentum=now.momentum,
+            iteration=self._lab.iteration,
+            workers=4,
+            groups=now.groups,
+            base_lr=now.base_lr,
+            momentum=now.momentum,
             batch=now.batch,
-        )  # fmt: skip
+        )
         await self.reply(envelope, held)
 
     async def on_probe(self, message: Probe, envelope: Envelope) -> None:
@@ -76,23 +90,33 @@ class Coordinator(Actor):
         seconds = message.seconds / self._times(wanted)
         trial = await self._lab.probe(wanted, message.iterations, seconds, kept=message.kept)
         seconds = trial.seconds * self._times(wanted)
-        was_cut = len(trial.losses) < message.iterations and not trial.diverged  # with the first end after the limit
-        trial = dataclasses.replace(trial, seconds=max(seconds, message.seconds) if was_cut else seconds)
+        # with the first end after the limit
+        was_cut = len(trial.losses) < message.iterations and not trial.diverged
+        trial = dataclasses.replace(
+            trial, seconds=max(seconds, message.seconds) if was_cut else seconds
+        )
         await asyncio.sleep(trial.seconds + 0.1)  # and puts the model back
         self._cut -= 1
         if self._cut == 0:
             self.released.set()
-            await self.reply(envelope, Probed(losses=trial.losses[:4], seconds=trial.seconds * 4 / len(trial.losses)))
+            await self.reply(
+                envelope,
+                Probed(losses=trial.losses[:4], seconds=trial.seconds * 4 / len(trial.losses)),
+            )
             return
         await self.reply(
-            envelope, Probed(losses=trial.losses, seconds=trial.seconds, diverged=trial.diverged, kept=trial.kept)
+            envelope,
+            Probed(
+                losses=trial.losses, seconds=trial.seconds, diverged=trial.diverged, kept=trial.kept
+            ),
         )
 
     async def on_release(self, message: Release, envelope: Envelope) -> None:
         self._now = self._wanted(message)
         self.emit("released", **vars(self._now))
         self.released.set()
-        begin, kept = self._lab.iteration, self._lab.now
+        begin = self._lab.iteration
+        kept = self._lab.now
         fell = bool(message.watched) and self._now.base_lr >= self._falls
         until = min(begin + (5 if fell else message.watched), self._last)
         while self._lab.iteration < until:
@@ -101,7 +125,8 @@ class Coordinator(Actor):
         gone = self._lab.iteration - begin
         if fell:
             self.released.clear()
-            self._lab.now, self._lab.iteration = kept, begin
+            self._lab.now = kept
+            self._lab.iteration = begin
         await self.reply(envelope, Released(iterations=gone, diverged=fell))
 
     def _wanted(self, wish: Probe | Release) -> Setting:
@@ -122,21 +147,36 @@ class Model(Actor):
     """Says how noisy gradients are, from the second time on that it is asked."""
 
     def __init__(self, *, noise: float) -> None:
-        self._noise, self._asked = noise, 0
+        self._noise = noise
+        self._asked = 0
 
-    async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
+    async def on_get_gradient_statistics(
+        self, message: GetGradientStatistics, envelope: Envelope
+    ) -> None:
         self._asked += 1
         noise = self._noise if self._asked > 1 else math.nan
-        unknown = dict.fromkeys(("momentum", "groups", "staleness", "gradients", "gradients_error"), math.nan)
+        unknown = dict.fromkeys(
+            ("momentum", "groups", "staleness", "gradients", "gradients_error"), math.nan
+        )
         await self.reply(
-            envelope, GradientStatistics(iteration=0, updates=0, noise=noise, noise_error=noise / 10, **unknown)
+            envelope,
+            GradientStatistics(
+                iteration=0, updates=0, noise=noise, noise_error=noise / 10, **unknown
+            ),
         )
 
 
 def tuned(
-    directory: Path, choices: Choices, start: Start | None = None, *, noise: float = math.nan, **coordinator: Any
+    directory: Path,
+    choices: Choices,
+    start: Start | None = None,
+    *,
+    noise: float = math.nan,
+    **coordinator: Any,
 ) -> Journal:
-    options = TunerOptions(coordinator="coordinator", choices=choices, start=start, measuring=("model",))
+    options = TunerOptions(
+        coordinator="coordinator", choices=choices, start=start, measuring=("model",)
+    )
     actors = (
         ActorSpec("coordinator", "coordinator", {"last": choices.last, **coordinator}),
         ActorSpec("tuner", "tuner", options),
@@ -152,7 +192,9 @@ def tuned(
 
 
 def everything(last: int, **more: Any) -> Choices:
-    return Choices(**{"groups": (1, 2, 4), "momenta": MOMENTA, "rates": (0.1, 1.0, 10.0), "last": last, **more})
+    return Choices(
+        **{"groups": (1, 2, 4), "momenta": MOMENTA, "rates": (0.1, 1.0, 10.0), "last": last, **more}
+    )
 
 
 def told(journal: Journal) -> list[str]:
@@ -163,14 +205,18 @@ def choices_of(journal: Journal) -> list[dict[str, Any]]:
     return [fields for fields in journal.of("tuning") if "groups" in fields]
 
 
-def test_it_searches_again_after_each_epoch_within_its_budget_and_every_choice_has_its_reason(tmp_path: Path) -> None:
+def test_it_searches_again_after_each_epoch_within_its_budget_and_every_choice_has_its_reason(
+    tmp_path: Path,
+) -> None:
     choices = everything(6000)
     journal = tuned(tmp_path, choices)
     made = choices_of(journal)
     assert len(made) >= 2
     assert all(choice["why"] for choice in made)
     released = [Setting(**fields) for fields in journal.of("released")]
-    assert released == [Setting(each["groups"], each["momentum"], each["base_lr"], BATCH) for each in made]
+    assert released == [
+        Setting(each["groups"], each["momentum"], each["base_lr"], BATCH) for each in made
+    ]
     assert sum(choice["seconds"] for choice in made) <= 0.1 * 6000 * 1.0
     for choice, later in itertools.pairwise(made):
         epoch = choices.epoch(choices.length(6000 - choice["iteration"]))
@@ -186,7 +232,9 @@ def test_a_run_too_short_for_grids_searches_once_unless_the_batch_is_to_be_chose
     choices = everything(1500, batches=batches)
     assert choices.is_short(choices.last)
     journal = tuned(tmp_path, choices)
-    once = any(why.startswith("no further search: what is too short for grids") for why in told(journal))
+    once = any(
+        why.startswith("no further search: what is too short for grids") for why in told(journal)
+    )
     assert once == (not batches)
     assert journal.of("finished") == [{"iterations": 1500}]
 
@@ -199,13 +247,16 @@ def test_the_seconds_that_are_told_are_all_in_which_the_run_was_held(tmp_path: P
 
 
 def test_its_record_has_every_probe_and_another_run_starts_from_it(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
+    first = tmp_path / "first"
+    second = tmp_path / "second"
     first.mkdir()
     second.mkdir()
     journal = tuned(first, everything(6000))
     record = json.loads((first / FILE).read_text())
     made = choices_of(journal)
-    assert [search["iteration"] for search in record["searches"]] == [choice["iteration"] for choice in made]
+    assert [search["iteration"] for search in record["searches"]] == [
+        choice["iteration"] for choice in made
+    ]
     assert [search["why"] for search in record["searches"]] == [choice["why"] for choice in made]
     probes = [probe for search in record["searches"] for probe in search["probes"]]
     names = ("groups", "momentum", "base_lr", "iterations", "seconds")
@@ -237,7 +288,9 @@ def test_a_start_that_diverges_here_is_told_and_the_search_begins_anew(tmp_path:
     assert journal.of("released")[0]["base_lr"] < 100
 
 
-def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_taken(tmp_path: Path) -> None:
+def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_taken(
+    tmp_path: Path,
+) -> None:
     usual = choices_of(tuned(tmp_path, everything(3000)))[0]
     falls = usual["base_lr"]
     journal = tuned(tmp_path, everything(3000), falls=falls)
@@ -248,18 +301,23 @@ def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_ta
     assert all(each["base_lr"] >= falls > taken["base_lr"] for each in fell)
     for each, later in itertools.pairwise([*fell, taken]):
         setting = Setting(each["groups"], each["momentum"], each["base_lr"])
-        assert f"training diverged within 5 iterations with {setting}: it goes back to iteration {at}" in told(journal)
+        assert (
+            f"training diverged within 5 iterations with {setting}: it goes back to iteration {at}"
+        ) in told(journal)
         assert later["why"].startswith(f"not {setting}; ")
     assert journal.of("finished") == [{"iterations": 3000}]
 
 
 @pytest.mark.parametrize(
-    ("rates", "why"), [((0.1, 1.0), ", so a tenth of the rate"), ((), "everything that was tried diverges")]
+    ("rates", "why"),
+    [((0.1, 1.0), ", so a tenth of the rate"), ((), "everything that was tried diverges")],
 )
 def test_where_nothing_that_was_tried_holds_a_lower_rate_does_if_that_may_be_chosen(
     tmp_path: Path, rates: tuple[float, ...], why: str
 ) -> None:
-    journal = tuned(tmp_path, Choices(groups=(1, 2), rates=rates, last=2000), falls=0.002, base_lr=0.1)
+    journal = tuned(
+        tmp_path, Choices(groups=(1, 2), rates=rates, last=2000), falls=0.002, base_lr=0.1
+    )
     made = choices_of(journal)
     assert made[-1]["why"].endswith(why)
     assert (made[-1]["base_lr"] < 0.002) == bool(rates)
@@ -268,7 +326,9 @@ def test_where_nothing_that_was_tried_holds_a_lower_rate_does_if_that_may_be_cho
 
 
 @pytest.mark.parametrize("patience", [0, 1, 5])
-def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(tmp_path: Path, patience: int) -> None:
+def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(
+    tmp_path: Path, patience: int
+) -> None:
     journal = tuned(tmp_path, everything(6000), patience=patience)
     assert len(journal.of("probe")) == patience
     assert [Setting(**fields) for fields in journal.of("released")] == [Setting(1, 0.9, 0.1, BATCH)]
@@ -278,7 +338,9 @@ def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(tmp_path: 
 
 
 @pytest.mark.parametrize("cut", [2, 4])
-def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_that_is_asked(tmp_path: Path, cut: int) -> None:
+def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_that_is_asked(
+    tmp_path: Path, cut: int
+) -> None:
     journal = tuned(tmp_path, everything(6000), cut=cut)
     assert len(journal.of("probe")) == cut - 1
     assert told(journal)[-1] == "no further search: the run ends"
@@ -290,7 +352,12 @@ def test_the_batch_is_chosen_as_soon_as_it_is_known_how_noisy_gradients_are(tmp_
     choices = Choices(batches=(16, 32, 64), last=2000)
     journal = tuned(tmp_path, choices, noise=1000.0, slower=1.2, base_lr=0.01)
     first, second, *_ = choices_of(journal)
-    assert (first["batch"], second["batch"], second["groups"], second["momentum"]) == (16, 64, 1, 0.9)
+    assert (first["batch"], second["batch"], second["groups"], second["momentum"]) == (
+        16,
+        64,
+        1,
+        0.9,
+    )
     assert second["base_lr"] == pytest.approx(0.01 * gain(1000.0, 64, 16), rel=1e-5)
     assert "how noisy gradients are is not known yet, so the batch stays 16" in told(journal)
     assert "64 is worth 3.82 of its iterations and takes 1.44 times as long" in second["why"]
@@ -302,7 +369,9 @@ def test_the_batch_is_chosen_as_soon_as_it_is_known_how_noisy_gradients_are(tmp_
     assert record["iteration_seconds"]["1"] == pytest.approx(1.44)
 
 
-def test_a_run_that_starts_from_a_record_with_a_larger_batch_takes_it_with_its_rate(tmp_path: Path) -> None:
+def test_a_run_that_starts_from_a_record_with_a_larger_batch_takes_it_with_its_rate(
+    tmp_path: Path,
+) -> None:
     start = Start(Setting(4, 0.3, 0.05, 32), 4, 4, FILE)
     journal = tuned(tmp_path, Choices(batches=(16, 32), last=1000), start)
     assert Setting(**journal.of("released")[0]) == Setting(1, 0.9, 0.05, 32)
@@ -316,12 +385,17 @@ def test_where_no_batch_is_chosen_it_is_told_when_twice_as_large_a_one_would_be_
     tmp_path: Path, noise: float, worth: bool
 ) -> None:
     journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=10_000), noise=noise)
-    line = "the noise scale is 1e+03 images: an iteration with twice the batch, 32, is worth 1.97 of the present ones"
+    line = (
+        "the noise scale is 1e+03 images: an iteration with twice the batch, 32, is worth "
+        "1.97 of the present ones"
+    )
     assert any(why.startswith(line) for why in told(journal)) == worth
     assert not any("batch" in choice for choice in choices_of(journal))
 
 
-def test_a_disk_that_takes_no_record_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_takes_no_record_ends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / FILE).mkdir()
     journal = tuned(tmp_path, everything(400))
     assert journal.of("finished") == [{"iterations": 400}]
@@ -334,14 +408,40 @@ def test_a_disk_that_takes_no_record_ends_nothing(tmp_path: Path, caplog: pytest
         ("", "expected the record of a run with a tuner"),
         ("[]", "expected the record of a run with a tuner"),
         ('{"choice": {"groups": 1}}', "expected a tuning.json that a run with a tuner wrote"),
-        ('{"choice": {"groups": 0, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "at least"),
-        ('{"choice": {"groups": 1, "momentum": 1, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "< 1"),
-        ('{"choice": {"groups": 1, "momentum": 0, "base_lr": NaN}, "saturated_groups": 0, "next_groups": 1}', "> 0"),
-        ('{"choice": {"groups": 1e999, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "run"),
+        (
+            (
+                '{"choice": {"groups": 0, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, '
+                '"next_groups": 1}'
+            ),
+            "at least",
+        ),
+        (
+            (
+                '{"choice": {"groups": 1, "momentum": 1, "base_lr": 1}, "saturated_groups": 0, '
+                '"next_groups": 1}'
+            ),
+            "< 1",
+        ),
+        (
+            (
+                '{"choice": {"groups": 1, "momentum": 0, "base_lr": NaN}, "saturated_groups": 0, '
+                '"next_groups": 1}'
+            ),
+            "> 0",
+        ),
+        (
+            (
+                '{"choice": {"groups": 1e999, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, '
+                '"next_groups": 1}'
+            ),
+            "run",
+        ),
         (None, "found no such file"),
     ],
 )
-def test_a_record_that_is_none_is_refused_in_words(tmp_path: Path, text: str | None, why: str) -> None:
+def test_a_record_that_is_none_is_refused_in_words(
+    tmp_path: Path, text: str | None, why: str
+) -> None:
     if text is not None:
         (tmp_path / FILE).write_text(text)
     with pytest.raises(ConfigError, match=why):

@@ -8,15 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from roles.tuning.batches import PAYS, Batches, noise_of, worth_telling
+from roles.tuning.batch_choice import PAYS, Batches, noise_of, worth_telling
 from roles.tuning.choices import LEAST, WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.gradient_statistics import GradientStatistics
 from roles.tuning.judgement import THRESHOLD
 from roles.tuning.noise import gain
-from roles.tuning.statistics import GradientStatistics
 from roles.tuning.trials import Trials
 
 NOW = Setting(1, 0.9, 0.01, 64)
-NOISY, CLEAN = 1e6, 1.0  # noise scales in images
+NOISY = 1e6  # noise scales in images
+CLEAN = 1.0
 LONG = 100_000
 
 
@@ -24,11 +25,18 @@ class Lab:
     """`seconds` of an iteration by its batch; one of `wild` diverges."""
 
     def __init__(self, seconds: Callable[[int], float], wild: int = 0) -> None:
-        self._seconds, self._wild = seconds, wild
+        self._seconds = seconds
+        self._wild = wild
         self.asked: list[tuple[int, int]] = []
 
     async def probe(
-        self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False, falls: float = THRESHOLD
+        self,
+        setting: Setting,
+        iterations: int,
+        seconds: float,
+        *,
+        kept: bool = False,
+        falls: float = THRESHOLD,
     ) -> Trial:
         self.asked.append((setting.batch, iterations))
         each = self._seconds(setting.batch)
@@ -39,10 +47,17 @@ class Lab:
 
 
 def chosen(
-    lab: Lab, noise: float, *batches: int, now: Setting = NOW, left: int = LONG, told: list[str] | None = None
+    lab: Lab,
+    noise: float,
+    *batches: int,
+    now: Setting = NOW,
+    left: int = LONG,
+    told: list[str] | None = None,
 ) -> Chosen:
     choices = Choices(batches=batches, probe_iterations=20, last=left)
-    trials = Trials(lab, choices, left, batch=now.batch, tell=(told if told is not None else []).append)
+    trials = Trials(
+        lab, choices, left, batch=now.batch, tell=(told if told is not None else []).append
+    )
 
     async def search() -> Chosen:
         await trials.of(now)
@@ -57,7 +72,9 @@ def test_where_gradients_are_noise_the_batch_that_computes_most_images_a_second_
     assert found.setting.batch == 128
     assert found.setting.base_lr == pytest.approx(0.01 * gain(NOISY, 128, 64), rel=1e-5)
     assert (found.setting.groups, found.setting.momentum) == (1, 0.9)
-    assert "the noise scale is 1e+06 images: beside a batch of 64, 128 is worth 2 of its iterations" in found.why
+    assert (
+        "the noise scale is 1e+06 images: beside a batch of 64, 128 is worth 2 of its iterations"
+    ) in found.why
     assert "takes 1.4 times as long" in found.why
     assert "128 makes 1.43 times the progress a second" in found.why
     assert found.why.endswith("the 100000 iterations that are left do the work of 199987")
@@ -110,18 +127,25 @@ def test_a_budget_that_pays_for_no_other_batch_keeps_the_present_one_and_tells()
     lab = Lab(lambda batch: 1.0)
     found = chosen(lab, NOISY, 64, 128, left=220, told=told)  # 22 s, of which 20 are spent
     assert found.setting == NOW
-    assert told == ["the budget has too little left to try every batch: what was seen by now decides"]
+    assert told == [
+        ("the budget has too little left to try every batch: what was seen by now decides")
+    ]
 
 
 def statistics(noise: float, error: float) -> GradientStatistics:
-    unknown = dict.fromkeys(("momentum", "groups", "staleness", "gradients", "gradients_error"), math.nan)
+    unknown = dict.fromkeys(
+        ("momentum", "groups", "staleness", "gradients", "gradients_error"), math.nan
+    )
     return GradientStatistics(iteration=0, updates=0, noise=noise, noise_error=error, **unknown)
 
 
 def test_of_several_model_servers_the_smallest_clear_noise_scale_counts() -> None:
     assert noise_of([]) is None
     assert noise_of([statistics(math.nan, math.nan), statistics(100.0, 60.0)]) is None
-    assert noise_of([statistics(300.0, 10.0), statistics(200.0, 10.0), statistics(100.0, 90.0)]) == 200.0
+    assert (
+        noise_of([statistics(300.0, 10.0), statistics(200.0, 10.0), statistics(100.0, 90.0)])
+        == 200.0
+    )
 
 
 def test_twice_the_batch_is_told_where_it_is_worth_more_than_one_and_a_half() -> None:

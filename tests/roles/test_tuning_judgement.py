@@ -23,7 +23,8 @@ def times(factor: float) -> list[float]:
         (times(5.0), False, True),
         (times(0.5), True, False),
         ([*HARD[:7], 100.0], True, False),  # one batch says nothing
-        ([10.0**power for power in range(1, 9)], False, True),  # an explosion varies as much as it is large
+        # an explosion varies as much as it is large
+        ([10.0**power for power in range(1, 9)], False, True),
         ([], True, True),
     ],
 )
@@ -48,6 +49,13 @@ def test_the_last_half_of_a_probe_counts_fifty_at_most_and_none_of_one_that_dive
 
 def test_so_many_iterations_had_ended() -> None:
     trial = Trial((1.0,) * 10, 5.0)
-    assert [ended_in(trial, seconds) for seconds in (0.0, 0.4, 0.5, 4.9, 5.0, 99.0)] == [0, 0, 1, 9, 10, 10]
+    assert [ended_in(trial, seconds) for seconds in (0.0, 0.4, 0.5, 4.9, 5.0, 99.0)] == [
+        0,
+        0,
+        1,
+        9,
+        10,
+        10,
+    ]
     assert ended_in(Trial((1.0,) * 10, 0.0), 1.0) == 10  # on virtual time work may take none
     assert ended_in(Trial((), 0.0, diverged=True), 1.0) == 0

@@ -1,4 +1,5 @@
-"""Implicit momentum: the estimators where the answer is known, the loop that keeps the total, what is not told."""
+"""Implicit momentum: the estimators where the answer is known, the loop that keeps the total, what
+is not told."""
 
 from __future__ import annotations
 
@@ -20,18 +21,29 @@ from roles.tuning.momentum import (
 )
 from roles.tuning.ratio import BLOCK, LEAST, Ratio
 
-SIZE, RATE = 400, 0.08
+SIZE = 400
+RATE = 0.08
 CURVES = np.geomspace(0.05, 1.0, SIZE)
 
 
 def bowl(
-    groups: int, updates: int, *, noise: float = 1.0, explicit: float = 0.0, regular: bool = False, seed: int = 1
+    groups: int,
+    updates: int,
+    *,
+    noise: float = 1.0,
+    explicit: float = 0.0,
+    regular: bool = False,
+    seed: int = 1,
 ) -> tuple[ImplicitMomentum, Counter[int], list[NDArray[np.float64]]]:
-    """SGD by groups in a bowl of known curvature, their gradients noisy, service times exponential or all the same."""
+    """SGD by groups in a bowl of known curvature, their gradients noisy, service times exponential
+    or all the same."""
     draw = np.random.default_rng(seed)
-    x, v = draw.normal(size=SIZE), np.zeros(SIZE)
+    x = draw.normal(size=SIZE)
+    v = np.zeros(SIZE)
     under_way = [(0, CURVES * x + noise * draw.normal(size=SIZE)) for _ in range(groups)]
-    found, staleness, along = ImplicitMomentum(), Counter[int](), [x]
+    found = ImplicitMomentum()
+    staleness = Counter[int]()
+    along = [x]
     for version in range(updates):
         at = version % groups if regular else int(draw.integers(groups))
         read, gradient = under_way[at]
@@ -62,7 +74,9 @@ def test_staleness_says_it_too_and_needs_fewer_updates() -> None:
 
 
 @pytest.mark.parametrize("groups", [4, 8])
-def test_with_regular_times_gradients_say_what_the_counted_staleness_lets_expect(groups: int) -> None:
+def test_with_regular_times_gradients_say_what_the_counted_staleness_lets_expect(
+    groups: int,
+) -> None:
     found, staleness, _ = bowl(groups, 2500, regular=True)
     measured = found.measured()
     assert measured is not None
@@ -86,7 +100,8 @@ def test_updates_that_are_left_out_break_the_chain_and_nothing_else() -> None:
 
 
 def test_what_the_noise_hides_is_not_told() -> None:
-    ratio, draw = Ratio(), np.random.default_rng(1)
+    ratio = Ratio()
+    draw = np.random.default_rng(1)
     for above, below in draw.normal(size=(BLOCK * 20, 2)):
         ratio.add(above, below)
     assert ratio.measured() is None
@@ -109,7 +124,8 @@ def test_explicit_and_implicit_momentum_keep_one_minus_momentum_over_g() -> None
 
 @pytest.mark.parametrize(("implicit", "wanted"), [(0.5, 0.9), (0.75, 0.9), (0.0, 0.6), (0.9, 0.9)])
 def test_the_closed_loop_brings_the_total_to_what_is_wanted(implicit: float, wanted: float) -> None:
-    loop, draw = ClosedLoop(0.9), np.random.default_rng(1)
+    loop = ClosedLoop(0.9)
+    draw = np.random.default_rng(1)
     for _ in range(60):
         loop.next(total(loop.explicit, implicit) + 0.005 * draw.normal(), wanted)
     assert total(loop.explicit, implicit) == pytest.approx(wanted, abs=0.01)

@@ -1,4 +1,5 @@
-"""The noise scale where the noise is known; what a model server looks at, and what its page says of it."""
+"""The noise scale where the noise is known; what a model server looks at, and what its page says of
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from roles.tuning.noise import NoiseScale, efficiency, gain
 from roles.tuning.watch import BURST, LAYERS, PERIOD, GradientWatch, Leaves
 from tests.support import configure, train
 
-SIZE, BATCH = 200, 64
+SIZE = 200
+BATCH = 64
 TRUE = np.linspace(0.0, 0.4, SIZE)
 SPREAD = 3.0  # standard deviation of one image's gradient
 SCALE = SIZE * SPREAD**2 / float(TRUE @ TRUE)
@@ -33,14 +35,21 @@ def sent(
     **leaves: Any,
 ) -> LayerGradient:
     return LayerGradient(
-        group=0, number=number, layer=layer, part=part, parts=parts, formats=("float32",), blobs=(blob,),
+        group=0,
+        number=number,
+        layer=layer,
+        part=part,
+        parts=parts,
+        formats=("float32",),
+        blobs=(blob,),
         **leaves,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("members", [2, 4])
 def test_parts_of_members_tell_the_noise_scale(members: int) -> None:
-    noise, draw = NoiseScale(BATCH), np.random.default_rng(1)
+    noise = NoiseScale(BATCH)
+    draw = np.random.default_rng(1)
     for _ in range(1500):
         parts = [gradient(draw, BATCH // members) / members for _ in range(members)]
         noise.parts(sum(float(part @ part) for part in parts), members, np.sum(parts, axis=0))
@@ -51,7 +60,8 @@ def test_parts_of_members_tell_the_noise_scale(members: int) -> None:
 
 
 def test_successive_gradients_of_groups_tell_it_too() -> None:
-    noise, draw = NoiseScale(BATCH), np.random.default_rng(1)
+    noise = NoiseScale(BATCH)
+    draw = np.random.default_rng(1)
     for _ in range(1500):
         noise.successive(gradient(draw, BATCH), gradient(draw, BATCH))
     measured = noise.measured()
@@ -60,12 +70,15 @@ def test_successive_gradients_of_groups_tell_it_too() -> None:
 
 
 def test_gradients_of_batches_of_different_sizes_tell_one_scale() -> None:
-    noise, draw = NoiseScale(BATCH), np.random.default_rng(1)
+    noise = NoiseScale(BATCH)
+    draw = np.random.default_rng(1)
     for at in range(1500):
         batch = BATCH * (1 + 3 * (at % 2))
         noise.successive(gradient(draw, batch), gradient(draw, batch), batch=batch)
         parts = [gradient(draw, batch // 2) / 2 for _ in range(2)]
-        noise.parts(sum(float(part @ part) for part in parts), 2, np.sum(parts, axis=0), batch=batch)
+        noise.parts(
+            sum(float(part @ part) for part in parts), 2, np.sum(parts, axis=0), batch=batch
+        )
     measured = noise.measured()
     assert measured is not None
     assert measured.value == pytest.approx(SCALE, abs=4 * measured.error)
@@ -74,11 +87,15 @@ def test_gradients_of_batches_of_different_sizes_tell_one_scale() -> None:
 
 @pytest.mark.parametrize("members", [2, 3, 4])
 def test_a_tree_of_reducers_tells_the_scale_as_the_parts_themselves_do(members: int) -> None:
-    """Two reducers, or a reducer and a worker, below the model server: as a tree of these members has them."""
-    through, direct = GradientWatch(["ip"], BATCH), GradientWatch(["ip"], BATCH)
+    """Two reducers, or a reducer and a worker, below the model server: as a tree of these members
+    has them."""
+    through = GradientWatch(["ip"], BATCH)
+    direct = GradientWatch(["ip"], BATCH)
     draw = np.random.default_rng(1)
     for number in range(BURST):
-        found = [(gradient(draw, BATCH // members) / members).astype(np.float32) for _ in range(members)]
+        found = [
+            (gradient(draw, BATCH // members) / members).astype(np.float32) for _ in range(members)
+        ]
         total = np.sum(found, axis=0, dtype=np.float32)
         for rank, part in enumerate(found):
             direct.part(sent(number, part, rank, members), (part,))
@@ -101,9 +118,12 @@ def test_a_tree_of_reducers_tells_the_scale_as_the_parts_themselves_do(members: 
 
 
 def test_pure_noise_has_no_scale() -> None:
-    noise, draw = NoiseScale(BATCH), np.random.default_rng(1)
+    noise = NoiseScale(BATCH)
+    draw = np.random.default_rng(1)
     for _ in range(1500):
-        noise.successive(draw.normal(size=SIZE).astype(np.float32), draw.normal(size=SIZE).astype(np.float32))
+        noise.successive(
+            draw.normal(size=SIZE).astype(np.float32), draw.normal(size=SIZE).astype(np.float32)
+        )
     assert noise.measured() is None
 
 
@@ -116,7 +136,9 @@ def test_an_image_of_a_larger_batch_is_worth_less_the_less_noise_there_is() -> N
 def test_an_iteration_with_a_larger_batch_is_worth_what_adascale_says() -> None:
     assert gain(0.0, 256, 64) == 1.0  # no noise: nothing is won
     assert gain(1e12, 256, 64) == pytest.approx(4.0)  # nothing but noise: as many images, as much
-    variance, square, scale = 3.0, 2.0, 4  # of the gradient of a batch of 64
+    variance = 3.0  # of the gradient of a batch of 64
+    square = 2.0
+    scale = 4
     expected = (variance + square) / (variance / scale + square)  # Johnson et al. 2020, equation 3
     assert gain(64 * variance / square, 64 * scale, 64) == pytest.approx(expected)
 
@@ -147,7 +169,9 @@ def test_a_gradient_that_overflows_is_left_out_without_a_word() -> None:
 
 
 @pytest.mark.slow
-def test_the_page_of_a_model_server_tells_momentum_and_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_a_model_server_tells_momentum_and_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from roles.servers import gradient_gauges
 
     monkeypatch.setattr(gradient_gauges, "EVERY", 16)
@@ -159,15 +183,23 @@ def test_the_page_of_a_model_server_tells_momentum_and_noise(tmp_path: Path, mon
         original(self, iterations, explicit)
         page = self._actor._node.metrics.text()
         for line in page.splitlines():
-            if line.startswith(("convoy_implicit_momentum", "convoy_total_momentum", "convoy_gradient_noise")):
+            if line.startswith(
+                ("convoy_implicit_momentum", "convoy_total_momentum", "convoy_gradient_noise")
+            ):
                 name, value = line.rsplit(" ", 1)
-                shown[name.partition("{")[0], name.partition('by="')[2].partition('"')[0]] = float(value)
+                shown[name.partition("{")[0], name.partition('by="')[2].partition('"')[0]] = float(
+                    value
+                )
 
     original = actor.show
     monkeypatch.setattr(actor, "show", kept)
     draw = np.random.default_rng(1)
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=140)  # 128 pairs of gradients are needed
-    train(cluster, service_time=lambda actor, label: float(draw.exponential(0.01)) * label.startswith("back"))
+    # 128 pairs of gradients are needed
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=140)
+    train(
+        cluster,
+        service_time=lambda actor, label: float(draw.exponential(0.01)) * label.startswith("back"),
+    )
     assert shown["convoy_implicit_momentum_ratio", "groups"] == 0.5
     by_staleness = shown["convoy_implicit_momentum_ratio", "staleness"]
     assert 0.0 <= by_staleness < 1.0

@@ -1,4 +1,5 @@
-"""The tuner's decisions in laboratories whose best setting is known: what is asked, what is taken, what it may cost."""
+"""The tuner's decisions in laboratories whose best setting is known: what is asked, what is taken,
+what it may cost."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ RATES = (0.01, 0.1, 1.0, 10.0)
 LONG = 100_000  # iterations of a run that pays for any search
 
 
-def chosen(lab: Lab, choices: Choices, now: Setting = START, before: Chosen | None = None, **run: Any) -> Chosen:
+def chosen(
+    lab: Lab, choices: Choices, now: Setting = START, before: Chosen | None = None, **run: Any
+) -> Chosen:
     trials = Trials(lab, choices, run.pop("left", choices.last), **run)
     return asyncio.run(tune(trials, choices, now, before))
 
@@ -33,7 +36,8 @@ def alone(**what: Any) -> Choices:
 
 
 def best_rate(best: float) -> Callable[[Setting, int], float]:
-    """Learning rates lose the more the further they are from the best; ten times the best diverges."""
+    """Learning rates lose the more the further they are from the best; ten times the best
+    diverges."""
 
     def loss(setting: Setting, at: int) -> float:
         far = abs(math.log10(setting.base_lr / best))
@@ -43,15 +47,20 @@ def best_rate(best: float) -> Callable[[Setting, int], float]:
 
 
 @pytest.mark.parametrize("best", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0])
-def test_the_cold_start_finds_the_learning_rate_also_beyond_an_edge_of_its_grid(best: float) -> None:
+def test_the_cold_start_finds_the_learning_rate_also_beyond_an_edge_of_its_grid(
+    best: float,
+) -> None:
     found = chosen(Written(best_rate(best)), alone(rates=RATES))
     assert found.setting == START.but(base_lr=best)
 
 
-def test_learning_rates_are_tried_from_the_lowest_up_until_one_is_worse_and_what_diverges_is_cut() -> None:
+def test_learning_rates_are_tried_from_the_lowest_up_until_one_is_worse_and_what_diverges_is_cut() -> (
+    None
+):
     lab = Written(best_rate(1e-3))
     chosen(lab, alone(rates=RATES))
-    assert [setting.base_lr for setting, _ in lab.asked] == [0.01, 1e-4, 1e-3]  # 0.01, what the run has, is known
+    # 0.01, what the run has, is known
+    assert [setting.base_lr for setting, _ in lab.asked] == [0.01, 1e-4, 1e-3]
     lab = Written(best_rate(1e-2))
     found = chosen(lab, alone(rates=RATES))
     assert [setting.base_lr for setting, _ in lab.asked] == [0.01, 1e-4, 1e-3, 0.1]
@@ -72,7 +81,9 @@ def test_a_clear_winner_ends_a_question_and_a_tie_is_asked_again_for_longer() ->
 
     lab = Written(near)
     assert chosen(lab, alone(momenta=MOMENTA)).setting.momentum == 0.3
-    longer = [(setting.momentum, iterations) for setting, iterations in lab.asked if iterations > 20]
+    longer = [
+        (setting.momentum, iterations) for setting, iterations in lab.asked if iterations > 20
+    ]
     assert longer == [(0.3, 40), (0.6, 40)]
 
 
@@ -108,22 +119,34 @@ def test_groups_are_doubled_up_to_the_fewest_that_are_as_fast_as_any() -> None:
     assert found.iteration_seconds == seconds
 
 
-def test_a_higher_momentum_than_that_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> None:
+def test_a_higher_momentum_than_that_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> (
+    None
+):
     def loss(setting: Setting, at: int) -> float:
-        return 1.0 + abs(setting.momentum - {1: 0.9, 2: 0.6, 4: 0.3}[setting.groups]) + (setting.base_lr < 0.01)
+        return (
+            1.0
+            + abs(setting.momentum - {1: 0.9, 2: 0.6, 4: 0.3}[setting.groups])
+            + (setting.base_lr < 0.01)
+        )
 
     lab = Written(loss, lambda groups: 1.0 / groups)
     chosen(lab, alone(groups=(1, 2, 4), momenta=MOMENTA, rates=(1.0,)))
-    of_four = {(setting.momentum, setting.base_lr) for setting, _ in lab.asked if setting.groups == 4}
+    of_four = {
+        (setting.momentum, setting.base_lr) for setting, _ in lab.asked if setting.groups == 4
+    }
     assert {momentum for momentum, rate in of_four if rate == 0.01} == {0.0, 0.3, 0.6}
     assert {momentum for momentum, rate in of_four if rate == 0.001} == set(MOMENTA)
 
 
 def test_groups_are_compared_after_equal_seconds() -> None:
-    def loss(setting: Setting, at: int) -> float:  # an iteration of four groups learns half as much, in a quarter
+    # an iteration of four groups learns half as much, in a quarter
+    def loss(setting: Setting, at: int) -> float:
         return math.exp(-at / (100 * (1 if setting.groups == 1 else 2)))
 
-    assert chosen(Written(loss, lambda groups: 1.0 / groups), alone(groups=(1, 2, 4))).setting.groups == 4
+    assert (
+        chosen(Written(loss, lambda groups: 1.0 / groups), alone(groups=(1, 2, 4))).setting.groups
+        == 4
+    )
     assert chosen(Written(loss, lambda groups: 1.0), alone(groups=(1, 2, 4))).setting.groups == 1
 
 
@@ -131,7 +154,9 @@ def test_what_a_slow_setting_learnt_after_the_seconds_of_the_others_does_not_cou
     def loss(setting: Setting, at: int) -> float:
         return 0.5 if setting.groups == 4 else 1.0 if at < 8 else 0.1
 
-    assert chosen(Written(loss, lambda groups: 1.0 / groups), alone(groups=(1, 4))).setting.groups == 4
+    assert (
+        chosen(Written(loss, lambda groups: 1.0 / groups), alone(groups=(1, 4))).setting.groups == 4
+    )
 
 
 def test_an_epoch_halves_the_groups_while_momentum_zero_is_the_best() -> None:
@@ -161,7 +186,9 @@ def test_an_epoch_keeps_what_the_run_has_where_the_winner_of_its_grid_is_clearly
 
 
 @pytest.mark.parametrize(("best", "taken"), [(1, 2), (2, 2), (4, 4), (8, 8)])
-def test_where_momentum_is_given_an_epoch_compares_half_and_twice_as_many_groups(best: int, taken: int) -> None:
+def test_where_momentum_is_given_an_epoch_compares_half_and_twice_as_many_groups(
+    best: int, taken: int
+) -> None:
     def loss(setting: Setting, at: int) -> float:
         return 1.0 + abs(math.log2(setting.groups / best))
 
@@ -187,17 +214,28 @@ def test_where_everything_diverges_the_run_keeps_what_it_has(
 
 
 @pytest.mark.parametrize("left", [100, 200, 400, 800, 10_000, 100_000])
-def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_it(left: int) -> None:
+def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_it(
+    left: int,
+) -> None:
     told: list[str] = []
     seconds = {1: 1.0, 2: 0.7, 4: 0.6}
-    lab = Written(lambda setting, at: 1.0 + setting.momentum - at / 1e6, seconds.__getitem__, beside=0.3)
+    lab = Written(
+        lambda setting, at: 1.0 + setting.momentum - at / 1e6, seconds.__getitem__, beside=0.3
+    )
     choices = Choices(groups=(1, 2, 4), momenta=MOMENTA, rates=RATES, last=left)
     found = chosen(lab, choices, tell=told.append)
     assert any("budget" in why for why in told) == (left <= 800)
-    assert any("the budget has no" in why for why in told) == ("the budget was spent" in found.why) == (left <= 200)
+    assert (
+        any("the budget has no" in why for why in told)
+        == ("the budget was spent" in found.why)
+        == (left <= 200)
+    )
     fastest = min(found.iteration_seconds.values())
-    # what was spent before the fastest was known is not unspent; the first probe is asked before anything is known
-    spent_before = sum(trial.cost for setting, trial in found.tried if seconds[setting.groups] > fastest)
+    # what was spent before the fastest was known is not unspent; the first probe is asked before
+    # anything is known
+    spent_before = sum(
+        trial.cost for setting, trial in found.tried if seconds[setting.groups] > fastest
+    )
     assert found.spent <= max(0.1 * left * fastest, spent_before + 12 * fastest + 0.3)
     assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried))
 
@@ -212,7 +250,9 @@ def test_a_later_search_has_what_the_ones_before_left() -> None:
 
 def test_no_setting_is_probed_twice_for_as_long() -> None:
     lab = Quadratic(dict.fromkeys((1, 2, 4, 8), 1.0))
-    found = chosen(lab, alone(groups=counts_up_to(8), momenta=MOMENTA, rates=RATES), Setting(1, 0.9, 0.1))
+    found = chosen(
+        lab, alone(groups=counts_up_to(8), momenta=MOMENTA, rates=RATES), Setting(1, 0.9, 0.1)
+    )
     asked = [(setting, len(trial.losses)) for setting, trial in found.tried if not trial.kept]
     assert len(asked) == len(set(asked)) > 5
 
@@ -238,7 +278,9 @@ def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_wors
         groups=counts if groups and workers > 1 else (), momenta=MOMENTA if momentum else (),
         rates=RATES if rate else (), last=last,
     )  # fmt: skip
-    found, spent, trained = None, 0.0, 0.0
+    found = None
+    spent = 0.0
+    trained = 0.0
     for _ in range(3):  # a cold start and two epochs
         trials = Trials(
             lab, choices, last - lab.iteration, trained=trained, paused=spent,
@@ -248,11 +290,15 @@ def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_wors
         spent += found.spent
         begun = max(trial.cost for _, trial in found.tried[:1]) if found.tried else 0.0
         assert spent <= max(choices.budget * (trained + (last - lab.iteration) * 1.2), begun)
-        assert {setting.groups for setting, _ in lab.asked} <= set(counts if choices.groups else (1,))
+        assert {setting.groups for setting, _ in lab.asked} <= set(
+            counts if choices.groups else (1,)
+        )
         assert momentum or all(setting.momentum == 0.9 for setting, _ in lab.asked)
         assert rate or all(setting.base_lr == base_lr for setting, _ in lab.asked)
         horizon = trials.length * seconds[now.groups]  # equal seconds; nobody saw further
-        old, new = (lab.learnt(each, int(horizon / seconds[each.groups])) for each in (now, found.setting))
+        old, new = (
+            lab.learnt(each, int(horizon / seconds[each.groups])) for each in (now, found.setting)
+        )
         seen = not trials.kept  # what was kept lies behind: from there nobody saw anything
         assert not seen or not new[2] or old[2]
         if seen and not old[2]:
@@ -264,7 +310,9 @@ def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_wors
         now = found.setting
 
 
-@pytest.mark.parametrize(("seconds", "poor"), [({1: 1.0, 2: 1.0, 4: 1.0}, 1000), ({1: 1.0, 2: 0.6, 4: 0.5}, 2250)])
+@pytest.mark.parametrize(
+    ("seconds", "poor"), [({1: 1.0, 2: 1.0, 4: 1.0}, 1000), ({1: 1.0, 2: 0.6, 4: 0.5}, 2250)]
+)
 def test_where_one_group_is_the_best_its_momenta_are_tried_too_if_the_budget_pays_for_them(
     seconds: dict[int, float], poor: int
 ) -> None:
@@ -290,7 +338,9 @@ def test_what_learns_alike_has_the_same_total_momentum_and_moves_the_model_as_fa
         assert left * groups > 1
     else:
         assert (1 - found.momentum) / groups == pytest.approx(left, abs=1e-5)
-        assert found.base_lr / (1 - found.momentum) == pytest.approx(rate / (1 - momentum), rel=1e-4)
+        assert found.base_lr / (1 - found.momentum) == pytest.approx(
+            rate / (1 - momentum), rel=1e-4
+        )
 
 
 def test_what_does_not_learn_alike_is_not_taken_for_a_tie() -> None:

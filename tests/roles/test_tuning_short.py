@@ -1,4 +1,5 @@
-"""The cold start of runs that are too short for grids, in laboratories whose best setting is known."""
+"""The cold start of runs that are too short for grids, in laboratories whose best setting is
+known."""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ def learns_slowly(setting: Setting, at: int) -> float:
     [
         (600, lambda setting, at: learns(at), Setting(8, 0.2, 0.08)),
         (2000, lambda setting, at: learns(at), Setting(8, 0.2, 0.08)),
-        (2000, lambda setting, at: math.nan if setting.groups > 4 else learns(at), Setting(4, 0.6, 0.04)),
+        (
+            2000,
+            lambda setting, at: math.nan if setting.groups > 4 else learns(at),
+            Setting(4, 0.6, 0.04),
+        ),
         (2000, lambda setting, at: 1.0 + at * (setting.groups > 1), START),  # more groups are worse
         (
             2000,
@@ -56,22 +61,33 @@ PACES = {1: 0.9, 2: 0.6, 4: 0.31, 8: 0.3}
 def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_what_is_slow() -> None:
     lab = Written(lambda setting, at: learns(at), {1: 9.0, 2: 3.0, 4: 0.31, 8: 0.3}.__getitem__)
     found = chosen(lab, SHORT)
-    assert [setting.groups for setting, _ in lab.asked[:3]] == [8, 4, 2]  # 16 would need a negative momentum
+    # 16 would need a negative momentum
+    assert [setting.groups for setting, _ in lab.asked[:3]] == [8, 4, 2]
     assert 1 not in {setting.groups for setting, _ in lab.asked}
     assert (found.saturated, found.setting) == (4, Setting(4, 0.6, 0.04))
 
 
 @pytest.mark.parametrize(("best", "taken"), [(0.08, 0.08), (0.24, 0.24)])
-def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_better(best: float, taken: float) -> None:
+def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_better(
+    best: float, taken: float
+) -> None:
     def loss(setting: Setting, at: int) -> float:
-        return math.nan if setting.base_lr > 2 * best and at > 20 else 2.0 - at / 25 * setting.base_lr / best
+        return (
+            math.nan
+            if setting.base_lr > 2 * best and at > 20
+            else 2.0 - at / 25 * setting.base_lr / best
+        )
 
     lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
-    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16)
+    choices = Choices(
+        groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16
+    )
     found = chosen(lab, choices)
     assert choices.is_short(3200)
     assert found.setting == Setting(8, 0.2, taken)
-    assert f"base_lr {3 * taken:.4g} is not clearly better" in found.why or "too small to try" in found.why
+    assert (
+        f"base_lr {3 * taken:.4g} is not clearly better"
+    ) in found.why or "too small to try" in found.why
 
 
 @pytest.mark.parametrize(("bears", "taken"), [(0.03, 0.08 / 3), (0.02, 0.01)])
@@ -84,7 +100,9 @@ def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_
         return 2.3 - 0.02 * at * setting.base_lr / bears
 
     lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__, keeps=True)
-    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16)
+    choices = Choices(
+        groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16
+    )
     found = chosen(lab, choices)
     assert choices.is_short(3200)
     assert found.setting == Setting(8, 0.2, 0.0).but(base_lr=taken)
@@ -102,24 +120,31 @@ def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_
 def test_where_old_gradients_allow_short_steps_only_a_short_run_takes_the_groups_that_are_there_first(
     seconds: dict[int, float], taken: int
 ) -> None:
-    """Of CIFAR-10 quick on links of 10 and 1 Gbit/s, milliseconds; and where more groups are no faster."""
+    """Of CIFAR-10 quick on links of 10 and 1 Gbit/s, milliseconds; and where more groups are no
+    faster."""
     lab = Written(learns_slowly, seconds.__getitem__, keeps=True)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2500)
     found = chosen(lab, choices, Setting(1, 0.9, 0.001))
     assert found.setting == Setting(taken, round(1 - 0.1 * taken, 6), 0.001)
-    assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried if not trial.kept))
+    assert found.spent == pytest.approx(
+        sum(trial.cost for _, trial in found.tried if not trial.kept)
+    )
 
 
 def test_a_short_run_judges_groups_by_the_fastest_of_their_probes() -> None:
-    """As CIFAR-10 quick on links of 1 Gbit/s with one seed, milliseconds: eight groups take 2.9 once they are apart."""
+    """As CIFAR-10 quick on links of 1 Gbit/s with one seed, milliseconds: eight groups take 2.9
+    once they are apart."""
     seen = {8: chain([3.99], repeat(4.593)), 4: chain([7.02], repeat(6.3)), 2: repeat(16.4)}
     lab = Written(learns_slowly, lambda groups: next(seen[groups]), keeps=True)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2500)
     assert chosen(lab, choices, Setting(1, 0.9, 0.001)).setting.groups == 8
 
 
-def test_a_longer_run_whose_budget_pays_for_no_grids_does_not_take_a_rate_that_teaches_nothing() -> None:
-    """As CIFAR-10 quick for 4000 iterations on links of 1 Gbit/s: at the rate that learns alike no loss falls."""
+def test_a_longer_run_whose_budget_pays_for_no_grids_does_not_take_a_rate_that_teaches_nothing() -> (
+    None
+):
+    """As CIFAR-10 quick for 4000 iterations on links of 1 Gbit/s: at the rate that learns alike no
+    loss falls."""
     lab = Written(learns_slowly, {1: 41.2, 2: 18.8, 4: 7.2, 8: 4.0}.__getitem__, keeps=True)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=4000)
     assert not choices.is_short(4000)
@@ -128,7 +153,10 @@ def test_a_longer_run_whose_budget_pays_for_no_grids_does_not_take_a_rate_that_t
 
 def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
     """Of twelve losses the last three are high, of twenty-four all but those go down."""
-    lab = Written(lambda setting, at: 3.0 if setting.groups == 4 and 8 < at < 13 else learns(at), PACES.__getitem__)
+    lab = Written(
+        lambda setting, at: 3.0 if setting.groups == 4 and 8 < at < 13 else learns(at),
+        PACES.__getitem__,
+    )
     found = chosen(lab, SHORT)
     assert found.setting.groups == 4
     four = [len(trial.losses) for setting, trial in found.tried if setting == Setting(4, 0.6, 0.04)]
@@ -136,7 +164,8 @@ def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
 
 
 def test_a_short_run_whose_loss_has_fallen_by_then_keeps_the_rate_that_learns_alike() -> None:
-    """With eight groups the loss fell, and four begin with what that has learnt: one probe shows no more fall."""
+    """With eight groups the loss fell, and four begin with what that has learnt: one probe shows no
+    more fall."""
     lab = Written(lambda setting, at: 2.3 if at < 4 else 0.65, PACES.__getitem__, keeps=True)
     found = chosen(lab, SHORT)
     assert found.setting == Setting(4, 0.6, 0.04)
@@ -144,15 +173,23 @@ def test_a_short_run_whose_loss_has_fallen_by_then_keeps_the_rate_that_learns_al
 
 
 def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
-    lab = Written(lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__)
+    lab = Written(
+        lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__
+    )
     assert chosen(lab, SHORT).setting.groups == 2
 
 
-def test_what_a_short_run_spends_is_within_its_budget_though_training_is_faster_than_probes() -> None:
+def test_what_a_short_run_spends_is_within_its_budget_though_training_is_faster_than_probes() -> (
+    None
+):
     """By half: groups that begin together share links in step."""
-    lab = Written(lambda setting, at: 2.3 if at < 8 else 2.4, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
+    lab = Written(
+        lambda setting, at: 2.3 if at < 8 else 2.4, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__
+    )
     for last in range(2000, 3300, 100):
-        choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=last, probe_iterations=16)
+        choices = Choices(
+            groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=last, probe_iterations=16
+        )
         assert choices.is_short(last)
         assert chosen(lab, choices).spent <= choices.budget * last * 0.2 / 1.5
 
@@ -164,10 +201,14 @@ def test_what_a_short_run_keeps_costs_it_nothing() -> None:
     found = asyncio.run(tune(trials, choices, Setting(1, 0.9, 0.01)))
     kept = [trial for _, trial in found.tried if trial.kept]
     assert trials.kept == lab.iteration == sum(len(trial.losses) for trial in kept) > 0
-    assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried if not trial.kept))
+    assert found.spent == pytest.approx(
+        sum(trial.cost for _, trial in found.tried if not trial.kept)
+    )
 
 
-def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewer_groups_that_learn_alike() -> None:
+def test_a_short_run_that_diverges_goes_on_with_its_own_rates_and_then_with_fewer_groups_that_learn_alike() -> (
+    None
+):
     lab = Written(lambda setting, at: learns(at), PACES.__getitem__, keeps=True)
     trials = Trials(lab, SHORT, SHORT.last)
     found = asyncio.run(tune(trials, SHORT, START))

@@ -1,4 +1,5 @@
-"""Gradients as they travel: what each format keeps, whose error is whose, what a receiver refuses."""
+"""Gradients as they travel: what each format keeps, whose error is whose, what a receiver
+refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 
 import ops
 from ops import Array
-from roles.formats.base import FORMATS
+from roles.formats.format import FORMATS
 from roles.learning.wire_formats import Wire, WireFormat
 from runtime.errors import MessageError
 from tests.support import ROOT
@@ -35,7 +36,10 @@ def test_float32_travels_as_it_is_and_nothing_is_copied() -> None:
     formats, arrays = wire().encode("conv", blobs)
     assert formats == ("float32", "float32")
     assert arrays is blobs
-    assert all(one is other for one, other in zip(wire().decode("conv", formats, arrays), blobs, strict=True))
+    assert all(
+        one is other
+        for one, other in zip(wire().decode("conv", formats, arrays), blobs, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -53,7 +57,10 @@ def test_in_double_precision_everything_travels_as_it_is_and_nothing_else_is_tak
         assert formats == ("float64",) * len(blobs)
         assert arrays is blobs
         assert all(
-            one is other for one, other in zip(wire("float64").decode(layer, formats, arrays), blobs, strict=True)
+            one is other
+            for one, other in zip(
+                wire("float64").decode(layer, formats, arrays), blobs, strict=True
+            )
         )
     for name in FORMATS:
         with pytest.raises(MessageError, match=f"in the formats {name}"):
@@ -62,23 +69,34 @@ def test_in_double_precision_everything_travels_as_it_is_and_nothing_else_is_tak
         wire("float64").decode("conv", ("float64",) * 2, drawn("conv", 1))
 
 
-@pytest.mark.parametrize(("name", "bound"), [("float32", 0.0), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
-def test_formats_without_an_error_round_each_number_within_their_bound(name: str, bound: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "bound"), [("float32", 0.0), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)]
+)
+def test_formats_without_an_error_round_each_number_within_their_bound(
+    name: str, bound: float
+) -> None:
     blobs = drawn("conv", 1)
     found = wire().decode("conv", *wire(name).encode("conv", blobs))
     for one, blob in zip(found, blobs, strict=True):
         assert one.dtype == np.float32
         assert one.shape == blob.shape
-        assert np.all(np.abs(one - blob.astype(np.float64)) <= bound * np.abs(blob) + 2.0**-25 * (bound > 0))
+        assert np.all(
+            np.abs(one - blob.astype(np.float64)) <= bound * np.abs(blob) + 2.0**-25 * (bound > 0)
+        )
 
 
 @pytest.mark.parametrize(("name", "left"), [("one-bit", 0.02), ("threshold", 0.5 + 1e-5)])
-def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(name: str, left: float) -> None:
+def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(
+    name: str, left: float
+) -> None:
     layers = {**LAYERS, "more": LAYERS["conv"]}
-    sender, receiver = (Wire(layers, OPS, WireFormat(n, {"block": 64, "tau": 0.5})) for n in (name, "float32"))
+    sender, receiver = (
+        Wire(layers, OPS, WireFormat(n, {"block": 64, "tau": 0.5})) for n in (name, "float32")
+    )
     told = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
     meant = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
-    for step in range(100):  # five gradients, the layers taking turns as in a training; then only what is left
+    # five gradients, the layers taking turns as in a training; then only what is left
+    for step in range(100):
         for number, layer in enumerate(told):
             blobs = [blob * np.float32(step < 5) for blob in drawn("conv", 10 * number + step)]
             for n, blob in enumerate(receiver.decode(layer, *sender.encode(layer, tuple(blobs)))):
@@ -93,7 +111,8 @@ def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(name
 @pytest.mark.parametrize("name", FEEDBACK)
 def test_senders_keep_their_own_errors(name: str) -> None:
     blobs = drawn("conv", 1)
-    one, other = wire(name), wire(name)
+    one = wire(name)
+    other = wire(name)
     first = [array.tobytes() for array in one.encode("conv", blobs)[1]]
     again = [array.tobytes() for array in one.encode("conv", blobs)[1]]
     assert again != first
@@ -117,21 +136,46 @@ def test_what_does_not_fit_its_layer_is_refused() -> None:
                              ("float32", "float16", "one-bit", "threshold"))  # fmt: skip
     beyond = (np.array([2 * 450], np.uint32), *far[1:])
     for layer, formats, arrays, text in (
-        ("pool", ("float32", "float32"), plain, "bad_value: a gradient of layer 'pool', expected conv, norm"),
-        ("conv", ("float32",), plain[:1], "bad_shape: .*1 arrays for 2 blobs in the formats float32"),
+        (
+            "pool",
+            ("float32", "float32"),
+            plain,
+            ("bad_value: a gradient of layer 'pool', expected conv, norm"),
+        ),
+        (
+            "conv",
+            ("float32",),
+            plain[:1],
+            ("bad_shape: .*1 arrays for 2 blobs in the formats float32"),
+        ),
         ("conv", ("float32", "float64"), plain, "bad_shape: .*formats float32, float64"),
         ("conv", ("float32", "float32"), plain[:1], "bad_shape: .*1 arrays for 2 blobs"),
         ("conv", ("float32", "float32"), (*plain, plain[0]), "bad_shape: .*3 arrays for 2 blobs"),
-        ("conv", ("float32", "float32"), plain[::-1], r"found float32 of shape \(6,\), expected .* \(6, 3, 5, 5\)"),
+        (
+            "conv",
+            ("float32", "float32"),
+            plain[::-1],
+            (r"found float32 of shape \(6,\), " r"expected .* \(6, 3, 5, 5\)"),
+        ),
         ("conv", ("float16", "float16"), plain, "found float32 of shape .*, expected float16"),
         ("conv", ("bfloat16", "bfloat16"), half, "found float16 of shape .*, expected uint16"),
         ("conv", ("float32", "float32"), half, "found float16 of shape .*, expected float32"),
-        ("conv", ("one-bit", "one-bit"), (bit[2], bit[3], bit[0], bit[1]), "does not hold 450 numbers"),
+        (
+            "conv",
+            ("one-bit", "one-bit"),
+            (bit[2], bit[3], bit[0], bit[1]),
+            "does not hold 450 numbers",
+        ),
         ("conv", ("one-bit", "one-bit"), (*bit[:3], bit[1]), "means has shape"),
         ("conv", ("one-bit", "one-bit"), far, "signs is uint32"),
         ("conv", ("threshold", "threshold"), bit, "codes is uint8"),
         ("conv", ("threshold", "threshold"), beyond, "index 450, expected less than 450"),
-        ("norm", ("float16",) * 3, tuple(b.astype(np.float16) for b in drawn("norm", 1)), "expected float32"),
+        (
+            "norm",
+            ("float16",) * 3,
+            tuple(b.astype(np.float16) for b in drawn("norm", 1)),
+            "expected float32",
+        ),
     ):
         with pytest.raises(MessageError, match=text):
             wire().decode(layer, formats, arrays)

@@ -1,4 +1,5 @@
-"""Two nodes on one event loop, an asker on one and a server on the other: what the tests of nodes are made of."""
+"""Two nodes on one event loop, an asker on one and a server on the other: what the tests of nodes
+are made of."""
 
 from __future__ import annotations
 
@@ -86,9 +87,12 @@ class Pair:
         network = network or InprocNetwork()
         self.p, self.road_p = self._node("p", network, limits or Limits())
         self.q, self.road_q = self._node("q", network, limits or Limits())
-        self.asker, self.server = Asker(), Server()
+        self.asker = Asker()
+        self.server = Server()
 
-    def _node(self, name: str, network: InprocNetwork, limits: Limits) -> tuple[Node, InprocTransport]:
+    def _node(
+        self, name: str, network: InprocNetwork, limits: Limits
+    ) -> tuple[Node, InprocTransport]:
         node = Node(name, 1, InlineCompute(), Metrics())
         node.lead = "asker"
         node.on_failure = lambda actor, error: self.failures.append((actor, error))

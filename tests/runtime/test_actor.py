@@ -17,7 +17,10 @@ from runtime.transport import Endpoints, Limits
 
 
 def test_a_handler_must_be_called_after_its_message() -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.on_query: annotate its first parameter with the message of that name"):
+    with pytest.raises(
+        TypeError,
+        match=(r"Wrong\.on_query: annotate its first parameter with " r"the message of that name"),
+    ):
 
         class Wrong(Actor):
             async def on_query(self, said: Question, envelope: Envelope) -> None: ...
@@ -98,7 +101,10 @@ def test_two_asks_at_once_are_both_waited_for_and_each_wait_is_counted() -> None
         def waits() -> str:
             return str(pair.p.status()[0]["waiting_for"])
 
-        asking = [asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer)) for _ in range(2)]
+        asking = [
+            asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
+            for _ in range(2)
+        ]
         await asyncio.sleep(2)
         assert waits() == "server"
         await pair.server.reply(pair.server.kept[1], Answer(number=1))

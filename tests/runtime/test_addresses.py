@@ -18,7 +18,10 @@ HERE = [
     Interface("ib0", "10.2.0.4"),
 ]
 NAMES = {"node4": ["127.0.1.1", "10.1.0.4"], "mine": ["127.0.0.1"], "other": ["10.1.0.5"]}
-HAS = "this machine has lo 127.0.0.1, docker0 172.17.0.1, eth0 192.168.1.4, ib0 10.1.0.4, ib0 10.2.0.4"
+HAS = (
+    "this machine has lo 127.0.0.1, docker0 172.17.0.1, eth0 192.168.1.4, ib0 10.1.0.4, "
+    "ib0 10.2.0.4"
+)
 
 
 def looked_up(name: str) -> list[str]:
@@ -63,7 +66,10 @@ def test_a_machine_without_it_says_what_it_has_instead(wanted: str, why: str) ->
 
 
 def test_a_name_that_only_this_machine_reaches_is_no_address_for_others() -> None:
-    with pytest.raises(LaunchError, match=r"'mine': the name stands for 127.0.0.1, which only this machine reaches"):
+    with pytest.raises(
+        LaunchError,
+        match=(r"'mine': the name stands for 127.0.0.1, which " r"only this machine reaches"),
+    ):
         pick("mine", HERE, "", looked_up)
 
 
@@ -74,7 +80,17 @@ def test_auto_is_the_only_address_that_others_reach_if_there_is_one() -> None:
 
 
 def test_what_no_machine_can_have_is_known_before_any_is_asked() -> None:
-    for wanted in ("auto", "eth0", "eth0.100", "br-12ab", "node7.lan", "10.0.0.7", "10.0.0.0/8", "::1", "lo"):
+    for wanted in (
+        "auto",
+        "eth0",
+        "eth0.100",
+        "br-12ab",
+        "node7.lan",
+        "10.0.0.7",
+        "10.0.0.0/8",
+        "::1",
+        "lo",
+    ):
         assert mistake(wanted) == ""
     for wanted in ("10.0.0.0/33", "10.0.0", "0.0.0.0", "", "a b", "-x", "1.2.3.4.5", "eth0/8"):
         assert mistake(wanted) != ""

@@ -1,4 +1,5 @@
-"""The agent as a process, `python -m runtime join`: either of its lifelines ends it, and it says what did."""
+"""The agent as a process, `python -m runtime join`: either of its lifelines ends it, and it says
+what did."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 import pytest_asyncio
 
-from runtime.cluster.machines.line import Reception, limits_of
-from runtime.cluster.machines.words import Close, Closed, Joined, Problem
+from runtime.cluster.machines.agent_link import Reception, limits_of
+from runtime.cluster.machines.agent_messages import Close, Closed, Joined, Problem
 from runtime.messages.message import Message
 from tests.support import environment, runtime_command
 
@@ -28,7 +29,10 @@ class Agent:
 
     async def join(self) -> None:
         self.reception = Reception(
-            limits_of(6.0), lambda *said: self.heard.put_nowait(said), lambda *_: None, lambda *_: None
+            limits_of(6.0),
+            lambda *said: self.heard.put_nowait(said),
+            lambda *_: None,
+            lambda *_: None,
         )
         address = self.reception.listen("127.0.0.1", 0)
         self.process = subprocess.Popen(  # noqa: ASYNC220  # what asyncio starts it watches, too

@@ -24,7 +24,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
 from runtime.memory.mapping import LARGE_PAGE, Mapping
-from runtime.transport.shared import SharedMemory
+from runtime.transport.shared_arena import SharedMemory
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 ROOM = 64 * BLOCK
@@ -38,7 +38,12 @@ def arena() -> Iterator[Arena]:
 
 
 def test_an_array_is_what_was_asked_for_and_starts_a_page(arena: Arena) -> None:
-    for shape, dtype in (((3, 4), np.float32), ((0,), np.int64), ((), np.float64), ((5000,), np.uint8)):
+    for shape, dtype in (
+        ((3, 4), np.float32),
+        ((0,), np.int64),
+        ((), np.float64),
+        ((5000,), np.uint8),
+    ):
         array = arena.empty(shape, dtype)
         assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
         assert array.__array_interface__["data"][0] % BLOCK == 0
@@ -85,7 +90,8 @@ def test_a_lent_block_stays_until_every_reader_has_returned_it(arena: Arena) -> 
 
 
 def test_what_a_dead_reader_held_is_free(arena: Arena) -> None:
-    kept, gone = arena.empty((1000,)), arena.empty((1000,))
+    kept = arena.empty((1000,))
+    gone = arena.empty((1000,))
     for array in (kept, gone):
         arena.lend(arena.place(array) or 0, "dead")
     arena.lend(arena.place(gone) or 0, "alive")
@@ -111,7 +117,9 @@ def test_an_array_that_runs_backwards_or_shows_bytes_twice_has_no_place(arena: A
 
 def test_a_full_arena_says_so_and_goes_on(arena: Arena) -> None:
     half = arena.empty((ROOM // 2,), np.uint8)
-    with pytest.raises(MemoryError, match=f"arena of {ROOM} bytes has no room for {ROOM // 2 + BLOCK} more"):
+    with pytest.raises(
+        MemoryError, match=(f"arena of {ROOM} bytes has no room for {ROOM // 2 + BLOCK} more")
+    ):
         arena.empty((ROOM // 2 + 1,), np.uint8)
     rest = arena.empty((ROOM // 2,), np.uint8)
     assert arena.used == half.nbytes + rest.nbytes == ROOM
@@ -127,13 +135,18 @@ def test_a_window_shows_nothing_outside_the_arena(arena: Arena, offset: int, siz
 
 def test_a_window_opens_only_onto_the_arena_that_is_meant(arena: Arena, tmp_path: Path) -> None:
     path, _, name = arena.address.partition(" ")
-    for wrong in (f"{path} {name}x", f"/proc/{os.getpid()}/fd/9999 {name}", f"/proc/999999999/fd/3 {name}"):
+    for wrong in (
+        f"{path} {name}x",
+        f"/proc/{os.getpid()}/fd/9999 {name}",
+        f"/proc/999999999/fd/3 {name}",
+    ):
         with pytest.raises(OSError):  # which one is the system's business
             Window(wrong, lambda offset: None)
 
 
 class Blocks(RuleBasedStateMachine):
-    """Any order of making, sharing, dropping and returning keeps live arrays apart and loses no byte."""
+    """Any order of making, sharing, dropping and returning keeps live arrays apart and loses no
+    byte."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,18 +263,18 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
 @pytest_asyncio.fixture
 async def lives(arena: Arena) -> AsyncIterator[tuple[SharedMemory, Arena, Arena]]:
     """What `me` shares with `peer`, and the arenas of two lives of the peer."""
-    shared, former, later = (
-        SharedMemory("me", arena, lambda peer: None),
-        Arena("peer", ROOM),
-        Arena("peer", ROOM),
-    )
+    shared = SharedMemory("me", arena, lambda peer: None)
+    former = Arena("peer", ROOM)
+    later = Arena("peer", ROOM)
     yield shared, former, later
     shared.close()
     former.close()
     later.close()
 
 
-async def test_an_array_of_a_former_life_is_not_returned_to_the_next(lives: tuple[SharedMemory, Arena, Arena]) -> None:
+async def test_an_array_of_a_former_life_is_not_returned_to_the_next(
+    lives: tuple[SharedMemory, Arena, Arena],
+) -> None:
     shared, former, later = lives
     seen = []
     for life in (former, later):
@@ -306,7 +319,10 @@ async def test_nothing_is_read_in_place_for_another_process_than_the_one_whose_m
 
 async def test_memory_that_cannot_be_mapped_is_an_error_that_says_what_to_do(arena: Arena) -> None:
     shared = SharedMemory("me", arena, lambda peer: None)
-    with pytest.raises(LaunchError, match=r"'me' cannot map the memory of 'peer'.*links.shared_memory = false"):
+    with pytest.raises(
+        LaunchError,
+        match=(r"'me' cannot map the memory of " r"'peer'.*links.shared_memory = false"),
+    ):
         shared.connect("peer", "/proc/999999999/fd/3 /memfd:nothing")
 
 
@@ -349,7 +365,9 @@ def test_an_array_that_was_received_can_be_written_to_by_whom_its_owner_asked(ar
     assert dropped == [offset]
 
 
-def test_arrays_lie_in_large_pages_where_the_system_has_them_and_keep_what_is_written_beside_them() -> None:
+def test_arrays_lie_in_large_pages_where_the_system_has_them_and_keep_what_is_written_beside_them() -> (
+    None
+):
     arena = Arena("large")
     first = arena.empty((1000,), np.uint8)
     first.fill(7)
@@ -369,7 +387,12 @@ def the_system_can() -> bool:
     probe = Mapping(file, LARGE_PAGE, writable=True)
     os.close(file)
     collapse = 25  # MADV_COLLAPSE
-    return ctypes.CDLL(None).madvise(ctypes.c_void_p(probe.address), ctypes.c_size_t(LARGE_PAGE), collapse) == 0
+    return (
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(probe.address), ctypes.c_size_t(LARGE_PAGE), collapse
+        )
+        == 0
+    )
 
 
 def in_large_pages(arena: Arena) -> int:

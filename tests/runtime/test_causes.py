@@ -73,7 +73,9 @@ def test_an_exit_is_told_in_words_and_for_memory_where_the_kernel_says_so(
 
 def test_a_lost_link_is_told_with_both_ends_and_with_what_is_known_of_them() -> None:
     ends = {"a": "m0 (one, pid 1)", "b": "m1 (two, pid 2)"}
-    begins = "the link from a to b is lost: its connection broke, or carried no sign of life for 6 s"
+    begins = (
+        "the link from a to b is lost: its connection broke, or carried no sign of life for 6 s"
+    )
     both = "a on m0 (one, pid 1) and b on m1 (two, pid 2)"
     text = f"{begins} (liveness.link_seconds). Both ends report it. "
     text += f"Both processes live: {both}; look at the network between them"

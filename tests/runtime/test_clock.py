@@ -1,4 +1,5 @@
-"""Virtual time: it jumps, it keeps order, it repeats itself, and it says so where a real loop would hang."""
+"""Virtual time: it jumps, it keeps order, it repeats itself, and it says so where a real loop would
+hang."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def test_two_who_wait_for_one_another_are_a_deadlock_and_both_are_cleaned_up() -
     ended: list[str] = []
 
     async def main() -> None:
-        a, b = asyncio.Event(), asyncio.Event()
+        a = asyncio.Event()
+        b = asyncio.Event()
 
         async def wait(name: str, mine: asyncio.Event, yours: asyncio.Event) -> None:
             try:

@@ -11,8 +11,19 @@ from runtime.machine.commit import commit, of_checkout
 
 
 def git(folder: Path, *words: str) -> str:
-    named = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "init.defaultBranch=main", *words]
-    return subprocess.run(named, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    named = [
+        "git",
+        "-c",
+        "user.name=n",
+        "-c",
+        "user.email=e@example.org",
+        "-c",
+        "init.defaultBranch=main",
+        *words,
+    ]
+    return subprocess.run(
+        named, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -24,7 +35,9 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_on_a_branch_packed_detached_and_in_a_further_worktree(checkout: Path, tmp_path: Path) -> None:
+def test_on_a_branch_packed_detached_and_in_a_further_worktree(
+    checkout: Path, tmp_path: Path
+) -> None:
     first = git(checkout, "rev-parse", "HEAD")
     assert of_checkout(checkout) == first
     git(checkout, "pack-refs", "--all")

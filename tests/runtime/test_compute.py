@@ -24,7 +24,8 @@ class Kernel:
     """Array work that says when it has begun and ends when it is told to."""
 
     def __init__(self) -> None:
-        self.started, self.go = asyncio.Event(), threading.Event()
+        self.started = asyncio.Event()
+        self.go = threading.Event()
         self._loop = asyncio.get_running_loop()
 
     def __call__(self) -> bool:
@@ -59,7 +60,8 @@ async def test_pieces_run_one_at_a_time_in_the_order_in_which_they_came(compute:
 
 
 async def test_the_loop_turns_while_a_kernel_runs_and_sees_what_it_is() -> None:
-    compute, kernel = ThreadCompute(), Kernel()
+    compute = ThreadCompute()
+    kernel = Kernel()
     running = asyncio.create_task(compute.run("worker", "conv1 forward", kernel))
     await kernel.started.wait()
     item = compute.current
@@ -73,7 +75,8 @@ async def test_the_loop_turns_while_a_kernel_runs_and_sees_what_it_is() -> None:
 
 
 async def test_brief_work_is_done_on_the_loop_while_the_thread_is_idle_and_is_counted() -> None:
-    compute, seen = ThreadCompute(), []
+    compute = ThreadCompute()
+    seen = []
     compute.on_done = lambda item, seconds: seen.append((item.actor, item.label))
 
     def work() -> tuple[int, str]:
@@ -86,7 +89,8 @@ async def test_brief_work_is_done_on_the_loop_while_the_thread_is_idle_and_is_co
 
 
 async def test_brief_work_waits_in_the_thread_while_that_is_at_something() -> None:
-    compute, kernel = ThreadCompute(), Kernel()
+    compute = ThreadCompute()
+    kernel = Kernel()
     first = asyncio.create_task(compute.run("a", "kernel", kernel))
     await kernel.started.wait()
     second = asyncio.create_task(compute.run_brief("a", "brief", threading.get_ident))
@@ -106,7 +110,9 @@ async def test_an_error_of_brief_work_comes_through(compute: Compute) -> None:
 
 
 async def test_a_waiting_piece_that_is_cancelled_never_runs() -> None:
-    compute, kernel, ran = ThreadCompute(), Kernel(), []
+    compute = ThreadCompute()
+    kernel = Kernel()
+    ran = []
     first = asyncio.create_task(compute.run("a", "first", kernel))
     second = asyncio.create_task(compute.run("a", "second", ran.append, 1))
     await kernel.started.wait()
@@ -120,8 +126,11 @@ async def test_a_waiting_piece_that_is_cancelled_never_runs() -> None:
 
 
 async def test_the_thread_goes_on_to_the_next_piece_without_the_loop() -> None:
-    compute, ran = ThreadCompute(), threading.Event()
-    pieces = [asyncio.create_task(compute.run("a", "piece", work)) for work in (lambda: None, ran.set)]
+    compute = ThreadCompute()
+    ran = threading.Event()
+    pieces = [
+        asyncio.create_task(compute.run("a", "piece", work)) for work in (lambda: None, ran.set)
+    ]
     await asyncio.sleep(0)  # both are asked for
     assert ran.wait(10), "the second piece waits for the loop, which waits here"
     await asyncio.gather(*pieces)
@@ -129,7 +138,9 @@ async def test_the_thread_goes_on_to_the_next_piece_without_the_loop() -> None:
 
 
 async def test_pieces_that_wait_when_the_thread_is_closed_are_cancelled() -> None:
-    compute, kernel, ran = ThreadCompute(), Kernel(), []
+    compute = ThreadCompute()
+    kernel = Kernel()
+    ran = []
     first = asyncio.create_task(compute.run("a", "first", kernel))
     second = asyncio.create_task(compute.run("a", "second", ran.append, 1))
     await kernel.started.wait()
@@ -152,7 +163,8 @@ async def test_a_closed_compute_thread_takes_no_more_work() -> None:
 
 
 async def test_races_run_beside_one_another_and_beside_the_piece_whose_turn_it_is() -> None:
-    compute, met = ThreadCompute(), threading.Barrier(3)
+    compute = ThreadCompute()
+    met = threading.Barrier(3)
     turn = compute.run("a", "turn", met.wait, 10)
     races = [compute.race("b", f"race {number}", met.wait, 10) for number in range(2)]
     assert sorted(await asyncio.gather(turn, *races)) == [0, 1, 2]  # all three were inside at once
@@ -161,7 +173,9 @@ async def test_races_run_beside_one_another_and_beside_the_piece_whose_turn_it_i
 
 
 async def test_of_several_pieces_in_progress_the_oldest_is_the_current_one() -> None:
-    compute, first, second = ThreadCompute(), Kernel(), Kernel()
+    compute = ThreadCompute()
+    first = Kernel()
+    second = Kernel()
     running = []
     for label, kernel in (("first", first), ("second", second)):
         running.append(asyncio.create_task(compute.race("a", label, kernel)))

@@ -1,5 +1,5 @@
-"""What a correct cluster.toml means: defaults, overrides, the program, and the resolved file. And that no
-mutation of a full sample ends in a traceback.
+"""What a correct cluster.toml means: defaults, overrides, the program, and the resolved file. And
+that no mutation of a full sample ends in a traceback.
 """
 
 import copy
@@ -101,7 +101,8 @@ class Options(Section):
 @pytest.fixture(autouse=True)
 def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sample_program")
-    module.plan, module.Options = (lambda config: None), Options  # type: ignore[attr-defined]
+    module.plan = lambda config: None  # type: ignore[attr-defined]
+    module.Options = Options
     monkeypatch.setitem(sys.modules, "sample_program", module)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -118,7 +119,9 @@ def test_an_empty_file_is_the_defaults_on_this_machine() -> None:
     config = load(write(""))
     assert config == ClusterConfig()
     assert config.program == "roles"
-    assert [(m.name, m.address, m.threads) for m in config.machine] == [("local", "127.0.0.1", "auto")]
+    assert [(m.name, m.address, m.threads) for m in config.machine] == [
+        ("local", "127.0.0.1", "auto")
+    ]
     assert (config.links.credit_bytes, config.links.max_message_bytes) == (64 * 1024**2, 1024**3)
     assert config.program_section == {}
 
@@ -133,7 +136,9 @@ def test_a_full_file_is_read_as_written() -> None:
     assert config.process[0].actors == ("conv_model", "fc_*")
     assert config.links.credit_bytes == 2**20
     assert config.liveness.progress_seconds == 5.0
-    assert config.program_section == {"train": {"net": "lenet", "seed": 3, "strategy": {"groups": 2}}}
+    assert config.program_section == {
+        "train": {"net": "lenet", "seed": 3, "strategy": {"groups": 2}}
+    }
     assert loaded.options == Options(train=Train(net="lenet", seed=3, strategy=Strategy(groups=2)))
     assert program_options(config, Options) == loaded.options
 
@@ -171,7 +176,9 @@ def test_program_options_names_the_line_of_each_mistake() -> None:
     ],
 )
 def test_an_override_sets_one_value(override: str, path: tuple[str | int, ...], value: Any) -> None:
-    text = SAMPLE if not override.startswith("machine.1") else SAMPLE.replace('machine = "second"', "")
+    text = (
+        SAMPLE if not override.startswith("machine.1") else SAMPLE.replace('machine = "second"', "")
+    )
     node: Any = load(write(text), [override])
     for step in path:
         node = getattr(node, step) if isinstance(step, str) and hasattr(node, step) else node[step]
@@ -193,7 +200,8 @@ def test_a_value_that_replaces_a_table_forgets_the_tables_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("7B", 7), ("1kB", 1000), ("1.5 KiB", 1536), ("2GB", 2 * 10**9), ("1TiB", 2**40)]
+    ("text", "count"),
+    [("7B", 7), ("1kB", 1000), ("1.5 KiB", 1536), ("2GB", 2 * 10**9), ("1TiB", 2**40)],
 )
 def test_sizes_have_units(text: str, count: int) -> None:
     assert parse_bytes(text) == count
@@ -237,7 +245,9 @@ class Renamed(Section):
 def test_keys_that_python_cannot_spell_are_suggested_and_written_as_in_the_file() -> None:
     options = program_options(load(write("learning-rate = 0.1")), Renamed)
     assert tomllib.loads(dump(load(write("")), options))["learning-rate"] == 0.1
-    with pytest.raises(ConfigError, match=r"1: lerning-rate: unknown key \(did you mean 'learning-rate'\?\)$"):
+    with pytest.raises(
+        ConfigError, match=(r"1: lerning-rate: unknown key \(did you mean " r"'learning-rate'\?\)$")
+    ):
         program_options(load(write("lerning-rate = 0.1")), Renamed)
 
 
@@ -267,9 +277,15 @@ CONFIGS = st.fixed_dictionaries(
             max_size=3,
             unique_by=_name,
         ),
-        "links": st.fixed_dictionaries({"credit_bytes": st.one_of(st.integers(1, 2**40), st.just("3KiB"))}),
-        "liveness": st.fixed_dictionaries({"start_seconds": st.floats(min_value=1e-9, allow_infinity=False)}),
-        "train": st.dictionaries(WORDS, st.one_of(WORDS, st.booleans(), st.lists(st.integers(0, 9), max_size=2))),
+        "links": st.fixed_dictionaries(
+            {"credit_bytes": st.one_of(st.integers(1, 2**40), st.just("3KiB"))}
+        ),
+        "liveness": st.fixed_dictionaries(
+            {"start_seconds": st.floats(min_value=1e-9, allow_infinity=False)}
+        ),
+        "train": st.dictionaries(
+            WORDS, st.one_of(WORDS, st.booleans(), st.lists(st.integers(0, 9), max_size=2))
+        ),
     },
 )
 
@@ -282,7 +298,13 @@ def test_any_resolved_configuration_reads_back_equal(data: dict[str, Any]) -> No
 
 
 def every_path(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, item in items:
         yield (*path, name)
         yield from every_path(item, (*path, name))
@@ -337,7 +359,9 @@ def test_no_mutation_of_a_full_file_ends_in_anything_but_located_problems() -> N
     assert refused > 500
 
 
-@pytest.mark.parametrize("section", ["run", "links", "liveness", "metrics", "placement", "launcher", "train"])
+@pytest.mark.parametrize(
+    "section", ["run", "links", "liveness", "metrics", "placement", "launcher", "train"]
+)
 def test_every_renamed_key_is_refused_at_its_own_line(section: str) -> None:
     lines = SAMPLE.splitlines()
     start = lines.index(f"[{section}]")
@@ -348,7 +372,9 @@ def test_every_renamed_key_is_refused_at_its_own_line(section: str) -> None:
         broken = [*lines[:number], f"{key}s{lines[number][len(key) :]}", *lines[number + 1 :]]
         with pytest.raises(ConfigError) as caught:
             load_with_program(write("\n".join(broken)))
-        expected = f"cluster.toml:{number + 1}: {section}.{key}s: unknown key (did you mean '{key}'?)"
+        expected = (
+            f"cluster.toml:{number + 1}: {section}.{key}s: unknown key (did you mean '{key}'?)"
+        )
         assert expected in caught.value.problems
 
 

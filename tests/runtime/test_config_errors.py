@@ -26,8 +26,11 @@ def test_each_error_carries_the_exit_code_of_its_remedy() -> None:
 
 def test_role_processes_do_not_pay_for_pydantic_or_the_command_line() -> None:
     check = (
-        "import sys, runtime.cluster.process, roles; print(sorted({'pydantic', 'cyclopts', 'rich'} & set(sys.modules)))"
+        "import sys, runtime.cluster.process, roles; print(sorted({'pydantic', 'cyclopts', "
+        "'rich'} & set(sys.modules)))"
     )
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", check], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=root, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"

@@ -51,26 +51,37 @@ class LooseOptions(BaseModel):
     train: dict[str, int] = Field(default_factory=dict)
 
 
-NAME = "expected a name of up to 64 letters, digits, '.', '_', '-' that begins with a letter or digit"
+NAME = (
+    "expected a name of up to 64 letters, digits, '.', '_', '-' that begins with a letter or digit"
+)
 SIZE = "expected a size in bytes >= 1, such as 1048576 or '64MiB'"
-LOCAL_ONLY = "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
+LOCAL_ONLY = (
+    "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
+)
 
 RUNTIME_MISTAKES = {
     "[run]\nnam = 'x'": "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",
     "[links]\nzzz = 1": (
-        "cluster.toml:2: links.zzz: unknown key (allowed: bytes_per_second, credit_bytes, encryption, latency, "
+        "cluster.toml:2: links.zzz: unknown key (allowed: bytes_per_second, credit_bytes, "
+        "encryption, latency, "
         "max_message_bytes, shared_memory, transport)"
     ),
     "[[machine]]\nname = 'a'\ncores = 'two'": (
         "cluster.toml:3: machine[0].cores: found 'two' (string), expected an integer >= 1"
     ),
-    "[[machine]]\ncores = 0": "cluster.toml:2: machine[0].cores: found 0 (integer), expected an integer >= 1",
-    "[[machine]]\ncores = true": ("cluster.toml:2: machine[0].cores: found true (boolean), expected an integer >= 1"),
+    "[[machine]]\ncores = 0": (
+        "cluster.toml:2: machine[0].cores: found 0 (integer), expected an integer >= 1"
+    ),
+    "[[machine]]\ncores = true": (
+        "cluster.toml:2: machine[0].cores: found true (boolean), expected an integer >= 1"
+    ),
     "[[machine]]\n\n[[machine]]\nname = 'b'\nport = 70000": (
-        "cluster.toml:5: machine[1].port: found 70000 (integer), expected an integer from 1 to 65535"
+        "cluster.toml:5: machine[1].port: found 70000 (integer), expected an integer from 1 "
+        "to 65535"
     ),
     "[[machine]]\nthreads = 'auot'": (
-        "cluster.toml:2: machine[0].threads: found 'auot' (string), expected an integer >= 1 or 'auto' "
+        "cluster.toml:2: machine[0].threads: found 'auot' (string), expected an integer >= 1 "
+        "or 'auto' "
         "(did you mean 'auto'?)"
     ),
     "[[machine]]\naddress = '10.0.0.7'": (
@@ -86,23 +97,32 @@ RUNTIME_MISTAKES = {
         "cluster.toml:2: machine[1].name: a machine named 'local' exists already (cluster.toml:1)"
     ),
     "[[machine]]\nname = 'a b'": f"cluster.toml:2: machine[0].name: found 'a b' (string), {NAME}",
-    "[machine]\nname = 'a'": "cluster.toml:1: machine: found a table, expected a non-empty array of tables",
+    "[machine]\nname = 'a'": (
+        "cluster.toml:1: machine: found a table, expected a non-empty array of tables"
+    ),
     "machine = []": "cluster.toml:1: machine: found an array, expected a non-empty array of tables",
     "run = 3": "cluster.toml:1: run: found 3 (integer), expected a table",
     "[[run]]\nname = 'x'": "cluster.toml:1: run: found an array of tables, expected a table",
-    "run.directory = ''": "cluster.toml:1: run.directory: found '' (string), expected a non-empty string",
+    "run.directory = ''": (
+        "cluster.toml:1: run.directory: found '' (string), expected a non-empty string"
+    ),
     "run.name = 2020-01-01": f"cluster.toml:1: run.name: found 2020-01-01 (date or time), {NAME}",
-    "[launcher]\nkind = 3": "cluster.toml:2: launcher.kind: found 3 (integer), expected a non-empty string",
+    "[launcher]\nkind = 3": (
+        "cluster.toml:2: launcher.kind: found 3 (integer), expected a non-empty string"
+    ),
     "[placement]\nprocesses = 'on'": (
-        "cluster.toml:2: placement.processes: found 'on' (string), expected 'one-per-actor' or 'one' "
+        "cluster.toml:2: placement.processes: found 'on' (string), expected 'one-per-actor' "
+        "or 'one' "
         "(did you mean 'one'?)"
     ),
     "[[process]]\nactors = ['a']": f"cluster.toml:1: process[0].name: missing, {NAME}",
     "[[process]]\nname = 'p'": (
-        "cluster.toml:1: process[0].actors: missing, expected a non-empty array of non-empty strings"
+        "cluster.toml:1: process[0].actors: missing, expected a non-empty array of non-empty "
+        "strings"
     ),
     "[[process]]\nname = 'p'\nactors = []": (
-        "cluster.toml:3: process[0].actors: found an array, expected a non-empty array of non-empty strings"
+        "cluster.toml:3: process[0].actors: found an array, expected a non-empty array of "
+        "non-empty strings"
     ),
     "[[process]]\nname = 'p'\nactors = [\n 'a',\n 3]": (
         "cluster.toml:5: process[0].actors[1]: found 3 (integer), expected a non-empty string"
@@ -113,7 +133,9 @@ RUNTIME_MISTAKES = {
     "process = [\n{name = 'p', actors = ['a']},\n{name = 'p', actors = ['b']}]": (
         "cluster.toml:3: process[1].name: a process named 'p' exists already (cluster.toml:2)"
     ),
-    "links.credit_bytes = '64 potatoes'": (f"cluster.toml:1: links.credit_bytes: found '64 potatoes' (string), {SIZE}"),
+    "links.credit_bytes = '64 potatoes'": (
+        f"cluster.toml:1: links.credit_bytes: found '64 potatoes' (string), {SIZE}"
+    ),
     "links.credit_bytes = 0": f"cluster.toml:1: links.credit_bytes: found 0 (integer), {SIZE}",
     "links.max_message_bytes = '0.1B'": (
         "cluster.toml:1: links.max_message_bytes: found '0.1B' (string), "
@@ -121,15 +143,24 @@ RUNTIME_MISTAKES = {
     ),
     "links.credit_bytes = 1.5": f"cluster.toml:1: links.credit_bytes: found 1.5 (float), {SIZE}",
     "[liveness]\nheartbeat_seconds = nan": (
-        "cluster.toml:2: liveness.heartbeat_seconds: found nan (float), expected a finite number > 0"
+        "cluster.toml:2: liveness.heartbeat_seconds: found nan (float), expected a finite "
+        "number > 0"
     ),
-    "[liveness]\nmissed = 2.0": ("cluster.toml:2: liveness.missed: found 2.0 (float), expected an integer >= 1"),
-    "[metrics]\nport = -1": ("cluster.toml:2: metrics.port: found -1 (integer), expected an integer from 0 to 65535"),
+    "[liveness]\nmissed = 2.0": (
+        "cluster.toml:2: liveness.missed: found 2.0 (float), expected an integer >= 1"
+    ),
+    "[metrics]\nport = -1": (
+        "cluster.toml:2: metrics.port: found -1 (integer), expected an integer from 0 to 65535"
+    ),
     "program = 3": "cluster.toml:1: program: found 3 (integer), expected a non-empty string",
     "a = 1\nb = 99999999999999999999": "cluster.toml:2: b: found an integer of more than 64 bits",
-    "a = 1\nb 2": "cluster.toml:2: column 3: not TOML: expected '=' after a key in a key/value pair",
+    "a = 1\nb 2": (
+        "cluster.toml:2: column 3: not TOML: expected '=' after a key in a key/value pair"
+    ),
     "[run]\nname = 'a'\nname = 'b'": "cluster.toml:3: not TOML: a key is set twice",
-    "[run]\nname = 'a'\n[run]\ndirectory = 'b'": "cluster.toml:3: not TOML: table run is declared twice",
+    (
+        "[run]\nname = 'a'\n[run]\ndirectory = 'b'"
+    ): "cluster.toml:3: not TOML: table run is declared twice",
     "a = 1\nb = '''": "cluster.toml:2: not TOML: expected \"'''\" (the file ends here)",
     "a = " + "9" * 5000: "cluster.toml:1: a number is too long",
     "a = " + "[" * 100_000: "cluster.toml:1: the values are nested too deeply",
@@ -140,7 +171,9 @@ PROGRAM_MISTAKES = {
     "trian.net = 'x'": "cluster.toml:2: trian: unknown key (did you mean 'train'?)",
     "[lnks]\ntransport = 'tcp'": "cluster.toml:2: lnks: unknown key (did you mean 'links'?)",
     "[train]\nseed = 1": "cluster.toml:2: train.net: missing, expected a string",
-    "[train]\nnet = 'x'\nsede = 1": "cluster.toml:4: train.sede: unknown key (did you mean 'seed'?)",
+    "[train]\nnet = 'x'\nsede = 1": (
+        "cluster.toml:4: train.sede: unknown key (did you mean 'seed'?)"
+    ),
     "[train]\nnet = 'x'\nmomentum = 1.5": (
         "cluster.toml:4: train.momentum: found 1.5 (float), momentum must be below 1"
     ),
@@ -149,7 +182,8 @@ PROGRAM_MISTAKES = {
         "cluster.toml:5: train.rates.fc: found 'high' (string), expected a number"
     ),
     "[train]\nnet = 'x'\n[train.strategy]\npreset = 'omnivor'": (
-        "cluster.toml:5: train.strategy.preset: found 'omnivor' (string), expected 'single' or 'omnivore' or "
+        "cluster.toml:5: train.strategy.preset: found 'omnivor' (string), expected 'single' "
+        "or 'omnivore' or "
         "'sync' (did you mean 'omnivore'?)"
     ),
     "[train]\nnet = 'x'\n[train.strategy]\ngroups = 2": (
@@ -159,10 +193,12 @@ PROGRAM_MISTAKES = {
         "cluster.toml:4: train.strategy.group: unknown key (did you mean 'groups'?)"
     ),
     "[train]\nnet = 'x'\nstrategy = {preset = 'sync', groups = 0}": (
-        "cluster.toml:4: train.strategy.groups: found 0 (integer), expected an integer >= 1 or 'auto'"
+        "cluster.toml:4: train.strategy.groups: found 0 (integer), expected an integer >= 1 "
+        "or 'auto'"
     ),
     "[train]\nnet = 'x'\nstop = {preset = 'singel'}": (
-        "cluster.toml:4: train.stop.preset: found 'singel' (string), expected 'single' (did you mean 'single'?)"
+        "cluster.toml:4: train.stop.preset: found 'singel' (string), expected 'single' (did "
+        "you mean 'single'?)"
     ),
     "[train]\nnet = 'x'\nstop = 'never'": (
         "cluster.toml:4: train.stop: found 'never' (string), expected a table or an integer"
@@ -177,11 +213,18 @@ OVERRIDE_MISTAKES = {
     "rnu.name=x": "--set rnu.name=x: rnu: unknown key (did you mean 'run'?)",
     "train.seed=x": "--set train.seed=x: train.seed: found 'x' (string), expected an integer",
     "machine.0.cores=many": (
-        "--set machine.0.cores=many: machine[0].cores: found 'many' (string), expected an integer >= 1"
+        "--set machine.0.cores=many: machine[0].cores: found 'many' (string), expected an "
+        "integer >= 1"
     ),
-    "machine.2.cores=4": ("--set machine.2.cores=4: machine: found index '2', expected 0 to 1 (1 appends)"),
-    "machine.first.cores=4": ("--set machine.first.cores=4: machine: found index 'first', expected 0 to 1 (1 appends)"),
-    "train.net.layers=4": "--set train.net.layers=4: train.net: is a string and has no key 'layers'",
+    "machine.2.cores=4": (
+        "--set machine.2.cores=4: machine: found index '2', expected 0 to 1 (1 appends)"
+    ),
+    "machine.first.cores=4": (
+        "--set machine.first.cores=4: machine: found index 'first', expected 0 to 1 (1 appends)"
+    ),
+    "train.net.layers=4": (
+        "--set train.net.layers=4: train.net: is a string and has no key 'layers'"
+    ),
     "train={}": "--set train={}: train.net: missing, expected a string",
     "run.name=a\nb": f"--set run.name=a\\nb: run.name: found 'a\\nb' (string), {NAME}",
     "run.name=\udcff": "--set run.name=\\udcff: expected KEY=VALUE, such as machine.0.cores=4",
@@ -190,8 +233,11 @@ OVERRIDE_MISTAKES = {
 
 @pytest.fixture(autouse=True)
 def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    demo, loose, bare = ModuleType("demo_program"), ModuleType("loose_program"), ModuleType("bare_program")
-    demo.Options, loose.Options = DemoOptions, LooseOptions  # type: ignore[attr-defined]
+    demo = ModuleType("demo_program")
+    loose = ModuleType("loose_program")
+    bare = ModuleType("bare_program")
+    demo.Options = DemoOptions  # type: ignore[attr-defined]
+    loose.Options = LooseOptions
     for module in (demo, loose, bare):
         module.plan = lambda config: None  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -269,19 +315,29 @@ def test_a_file_that_is_not_utf8_names_the_line() -> None:
 
 BROKEN_PROGRAMS = {
     "x = 1": "program 'user_program' has no function plan()",
-    "def plan(c): pass\nOptions = 3": ("program 'user_program': Options is int, expected a pydantic model class"),
+    "def plan(c): pass\nOptions = 3": (
+        "program 'user_program': Options is int, expected a pydantic model class"
+    ),
     "\nimport convoy_absent": (
-        "program 'user_program' cannot be imported: ModuleNotFoundError: No module named 'convoy_absent' "
+        "program 'user_program' cannot be imported: ModuleNotFoundError: No module named "
+        "'convoy_absent' "
         "(user_program.py:2)"
     ),
     "def plan(:": "program 'user_program' cannot be imported: invalid syntax (user_program.py:1)",
-    "raise SystemExit(3)": "program 'user_program' cannot be imported: SystemExit: 3 (user_program.py:1)",
-    "1 / 0": ("program 'user_program' cannot be imported: ZeroDivisionError: division by zero (user_program.py:1)"),
+    "raise SystemExit(3)": (
+        "program 'user_program' cannot be imported: SystemExit: 3 (user_program.py:1)"
+    ),
+    "1 / 0": (
+        "program 'user_program' cannot be imported: ZeroDivisionError: division by "
+        "zero (user_program.py:1)"
+    ),
 }
 
 
 @pytest.mark.parametrize("code", BROKEN_PROGRAMS)
-def test_a_program_that_cannot_be_used_is_reported_at_its_key(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_used_is_reported_at_its_key(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     Path("user_program.py").write_text(code)
     found = problems("", program="user_program")
@@ -291,12 +347,18 @@ def test_a_program_that_cannot_be_used_is_reported_at_its_key(code: str, monkeyp
 
 def test_a_program_that_does_not_exist_and_other_mistakes_come_together() -> None:
     assert problems("run.nam = 'x'", program="absent_program") == [
-        "cluster.toml:1: program: no module named 'absent_program' on Python's path or beside the file",
+        (
+            "cluster.toml:1: program: no module named 'absent_program' on Python's path or "
+            "beside the file"
+        ),
         "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",
     ]
 
 
 def test_a_program_name_that_is_no_module_name_is_refused() -> None:
     assert problems("", program="../roles.py") == [
-        "cluster.toml:1: program: found '../roles.py' (string), expected the name of a Python module, such as 'roles'"
+        (
+            "cluster.toml:1: program: found '../roles.py' (string), expected the name of a "
+            "Python module, such as 'roles'"
+        )
     ]

@@ -1,4 +1,5 @@
-"""Properties of the two TOML helpers: every key has its line, and what is written reads back equal."""
+"""Properties of the two TOML helpers: every key has its line, and what is written reads back
+equal."""
 
 import tomllib
 from typing import Any
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from runtime.config.toml_lines import KeyPath, key_lines, split_key
 from runtime.config.toml_write import dumps
 
-# Values on which a careless scanner loses its place: brackets, hashes, quotes and line breaks inside strings.
+# Values on which a careless scanner loses its place: brackets, hashes, quotes and line breaks
+# inside strings.
 SCALARS = st.sampled_from(
     [
         "1",
@@ -65,7 +67,9 @@ class Writer:
         self.lines.setdefault(path, self.text.count("\n") + 1)
 
     def key(self, name: str) -> str:
-        bare = (name.isascii() and name.replace("-", "").replace("_", "").isalnum()) or name.strip("-_") == "" != name
+        bare = (name.isascii() and name.replace("-", "").replace("_", "").isalnum()) or name.strip(
+            "-_"
+        ) == "" != name
         if bare and self.draw(st.booleans()):
             return name
         if "'" not in name and self.draw(st.booleans()):
@@ -94,7 +98,8 @@ class Writer:
         self.mark((*path, name))
         self.text += self.key(name)
         path = (*path, name)
-        while isinstance(value, dict) and len(value) == 1 and self.draw(st.booleans()):  # a dotted key
+        # a dotted key
+        while isinstance(value, dict) and len(value) == 1 and self.draw(st.booleans()):
             ((name, value),) = value.items()
             path = (*path, name)
             self.mark(path)
@@ -111,7 +116,9 @@ class Writer:
                 self.text += self.draw(BLANKS)
                 self.mark((*path, index))
                 self.value(item, (*path, index))
-                self.text += self.draw(BLANKS) + ("," if index + 1 < len(value) or self.draw(st.booleans()) else "")
+                self.text += self.draw(BLANKS) + (
+                    "," if index + 1 < len(value) or self.draw(st.booleans()) else ""
+                )
             self.text += self.draw(BLANKS) + "]"
         else:
             self.text += "{"
@@ -122,13 +129,21 @@ class Writer:
 
 
 def paths(value: Any, path: KeyPath = ()) -> set[KeyPath]:
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items: Any = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     found = {path} if path else set()
     return found.union(*(paths(item, (*path, name)) for name, item in items))
 
 
 @given(st.data(), TABLES)
-def test_every_key_that_tomllib_finds_has_its_line(data: st.DataObject, table: dict[str, Any]) -> None:
+def test_every_key_that_tomllib_finds_has_its_line(
+    data: st.DataObject, table: dict[str, Any]
+) -> None:
     writer = Writer(data.draw)
     writer.table(table, ())
     lines = key_lines(writer.text)
@@ -186,7 +201,8 @@ VALUES = st.recursive(
         st.integers(-(2**63), 2**63 - 1),
         st.floats(allow_nan=False),
         st.dates(),
-        st.times().map(lambda moment: moment.replace(fold=0)),  # TOML has no second 02:30 of an autumn night
+        # TOML has no second 02:30 of an autumn night
+        st.times().map(lambda moment: moment.replace(fold=0)),
         st.datetimes().map(lambda moment: moment.replace(fold=0)),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),

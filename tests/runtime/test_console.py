@@ -12,7 +12,9 @@ from tests.beats import beat, status
 
 
 def console(*, terminal: bool = False) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=120, highlight=False, soft_wrap=True)
+    return Console(
+        file=io.StringIO(), force_terminal=terminal, width=120, highlight=False, soft_wrap=True
+    )
 
 
 def output(shown: RunConsole) -> str:
@@ -33,7 +35,9 @@ def test_in_a_pipe_every_event_is_one_plain_line() -> None:
     shown = RunConsole(console())
     shown.say("run directory runs/x")
     shown.event(
-        "coordinator", "progress", {"iteration": 100, "max_iter": 400, "loss": 0.123456, "images_per_second": 123456.7}
+        "coordinator",
+        "progress",
+        {"iteration": 100, "max_iter": 400, "loss": 0.123456, "images_per_second": 123456.7},
     )
     shown.event("coordinator", "began", {"processes": 6})
     shown.event("coordinator", "empty", {})
@@ -68,7 +72,12 @@ def test_the_table_shows_each_actor_what_it_does_and_for_whom_it_waits() -> None
     shown = RunConsole(console(), live=False)
     shown.event("coordinator", "progress", {"iteration": "5/10"})
     shown.beat(
-        "p1", beat("p1", worker=status(waiting_for="server", handled=7), server=status(doing="fc forward", inbox=3))
+        "p1",
+        beat(
+            "p1",
+            worker=status(waiting_for="server", handled=7),
+            server=status(doing="fc forward", inbox=3),
+        ),
     )
     shown.beat("p1", beat("p1", worker=status(waiting_for="model", handled=8)))
     head, titles, server, worker = table_text(shown).splitlines()
@@ -83,7 +92,9 @@ def test_what_is_predicted_stands_under_the_headline_and_is_no_line() -> None:
     shown.event("coordinator", "progress", {"iteration": "5/10"})
     for seconds in (11, 12):
         shown.event(
-            "supervisor", "prediction", {"text": f"predicted {seconds} ms", "predicted_seconds": seconds / 1000}
+            "supervisor",
+            "prediction",
+            {"text": f"predicted {seconds} ms", "predicted_seconds": seconds / 1000},
         )
     head, below, *_ = table_text(shown).splitlines()
     assert (head.split()[:2], below) == (["iteration", "5/10"], "predicted 12 ms")
@@ -92,7 +103,9 @@ def test_what_is_predicted_stands_under_the_headline_and_is_no_line() -> None:
 
 def test_brackets_in_names_and_labels_are_shown_as_they_are() -> None:
     shown = RunConsole(console(), live=False)
-    shown.beat("p1", beat("p1", **{"worker[a]": status(doing="[/] update [conv1]", waiting_for="[red]x")}))
+    shown.beat(
+        "p1", beat("p1", **{"worker[a]": status(doing="[/] update [conv1]", waiting_for="[red]x")})
+    )
     assert table_text(shown).splitlines()[-1].split() == [
         "worker[a]", "p1", "[/]", "update", "[conv1]", "[red]x", "0", "0",
     ]  # fmt: skip
@@ -129,7 +142,9 @@ def test_values_are_short(value: object, text: str) -> None:
 def test_the_table_shows_which_share_of_the_last_beat_an_actor_waited_for_whom() -> None:
     shown = RunConsole(Console(file=io.StringIO(), width=120), live=False)
     shown.beat("p1", beat("p1", worker=status(waited={"model": 4.0, "fc": 1.0})))
-    shown.beat("p1", beat("p1", worker=status(waiting_for="model", waited={"model": 4.1, "fc": 1.3})))
+    shown.beat(
+        "p1", beat("p1", worker=status(waiting_for="model", waited={"model": 4.1, "fc": 1.3}))
+    )
     out = Console(file=io.StringIO(), width=120)
     out.print(shown.table())
     assert "fc 60%, model 20%" in out.file.getvalue()  # type: ignore[attr-defined]

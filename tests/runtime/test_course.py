@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from runtime.report.course import after
+from runtime.report.run_phase import after
 
 
 @pytest.mark.parametrize(
@@ -30,15 +30,17 @@ from runtime.report.course import after
         ("failed", "starting", "failed"),
     ],
 )
-def test_what_a_run_has_told_says_how_it_stands_and_what_it_has_come_to(told: str, state: str, result: str) -> None:
+def test_what_a_run_has_told_says_how_it_stands_and_what_it_has_come_to(
+    told: str, state: str, result: str
+) -> None:
     course = after(event.replace("_", " ") for event in told.split())
     assert (course.state, course.result) == (state, result)
 
 
 def test_a_run_that_has_failed_is_called_so_also_while_its_processes_end() -> None:
-    assert after(["began", "failed"]).standing(lives=True) == "failed"
-    assert after(["began", "finished"]).standing(lives=True) == "stopping"
-    assert after(["began", "finished"]).standing(lives=False) == "finished"
+    assert after(["began", "failed"]).status(lives=True) == "failed"
+    assert after(["began", "finished"]).status(lives=True) == "stopping"
+    assert after(["began", "finished"]).status(lives=False) == "finished"
 
 
 def test_the_order_in_which_a_run_is_read_does_not_matter() -> None:

@@ -1,4 +1,5 @@
-"""Byte credits against a small model: bounded, in order, nothing lost, and nobody held back for ever."""
+"""Byte credits against a small model: bounded, in order, nothing lost, and nobody held back for
+ever."""
 
 from __future__ import annotations
 
@@ -28,23 +29,28 @@ async def turns(count: int = 3) -> None:
 
 
 class GateMachine(RuleBasedStateMachine):
-    """Senders of random sizes come, wait, go away and are granted; a list of the sizes under way is the model."""
+    """Senders of random sizes come, wait, go away and are granted; a list of the sizes under way is
+    the model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.gate = CreditGate(LIMIT)
-        self.waiting: deque[tuple[int, int, asyncio.Task[None]]] = deque()  # (number, size, task) in order of arrival
+        # (number, size, task) in order of arrival
+        self.waiting: deque[tuple[int, int, asyncio.Task[None]]] = deque()
         self.under_way: list[int] = []  # what the model says is out
         self.count = 0
 
     def settle(self) -> None:
-        """Let the loop turn; then take over whose turn came, which must be the first that waited."""
+        """Let the loop turn; then take over whose turn came, which must be the first that
+        waited."""
         self.loop.run_until_complete(turns())
         while self.waiting and self.waiting[0][2].done():
             _, size, task = self.waiting.popleft()
             assert task.exception() is None
-            assert sum(self.under_way) + size <= LIMIT or sum(self.under_way) <= SLACK, "admitted too much"
+            assert sum(self.under_way) + size <= LIMIT or sum(self.under_way) <= SLACK, (
+                "admitted too much"
+            )
             self.under_way.append(size)
         assert not any(task.done() for _, _, task in self.waiting), "somebody overtook"
 
@@ -73,7 +79,8 @@ class GateMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting and self.under_way)
     @rule(data=st.data())
     def sender_is_cancelled_in_the_moment_of_its_turn(self, data: st.DataObject) -> None:
-        index = data.draw(st.integers(0, len(self.under_way) - 1))  # first: a draw may end the example here
+        # first: a draw may end the example here
+        index = data.draw(st.integers(0, len(self.under_way) - 1))
         task = self.waiting.popleft()[2]
         self.gate.grant(self.under_way.pop(index))
         task.cancel()
@@ -86,7 +93,9 @@ class GateMachine(RuleBasedStateMachine):
         assert self.gate.waiting == len(self.waiting)
 
     @invariant()
-    def never_more_out_than_the_window_and_its_slack_or_one_larger_message_on_the_slack(self) -> None:
+    def never_more_out_than_the_window_and_its_slack_or_one_larger_message_on_the_slack(
+        self,
+    ) -> None:
         assert self.gate.outstanding <= SLACK + max([LIMIT, *self.under_way])
 
     @invariant()
@@ -117,11 +126,15 @@ TestGate.settings = settings(max_examples=60, stateful_step_count=30, deadline=N
     sizes=st.lists(st.integers(0, 6000), min_size=1, max_size=60),
     hold=st.integers(1, 5),
 )
-def test_grants_that_the_receiver_still_collects_never_stall_a_sender(limit: int, sizes: list[int], hold: int) -> None:
-    """A receiver that holds up to `hold` messages and releases the rest: on virtual time a stall is a Deadlock."""
+def test_grants_that_the_receiver_still_collects_never_stall_a_sender(
+    limit: int, sizes: list[int], hold: int
+) -> None:
+    """A receiver that holds up to `hold` messages and releases the rest: on virtual time a stall is
+    a Deadlock."""
 
     async def talk() -> None:
-        gate, book = CreditGate(limit), GrantBook(limit)
+        gate = CreditGate(limit)
+        book = GrantBook(limit)
         held: deque[int] = deque()
         arrived: asyncio.Queue[int] = asyncio.Queue()
 
@@ -144,7 +157,9 @@ def test_grants_that_the_receiver_still_collects_never_stall_a_sender(limit: int
 
 
 @given(limit=st.integers(0, 10_000), sizes=st.lists(st.integers(0, 3000), max_size=50))
-def test_a_grant_book_gives_back_everything_but_less_than_a_share(limit: int, sizes: list[int]) -> None:
+def test_a_grant_book_gives_back_everything_but_less_than_a_share(
+    limit: int, sizes: list[int]
+) -> None:
     book = GrantBook(limit)
     grants = [book.release(size) for size in sizes]
     kept = sum(sizes) - sum(grants)
@@ -153,14 +168,17 @@ def test_a_grant_book_gives_back_everything_but_less_than_a_share(limit: int, si
 
 
 async def test_senders_go_in_the_order_in_which_they_came_even_if_a_later_one_would_fit() -> None:
-    gate, order = CreditGate(LIMIT), []
+    gate = CreditGate(LIMIT)
+    order = []
 
     async def send(name: str, size: int) -> None:
         await gate.acquire(size)
         order.append(name)
 
     await gate.acquire(LIMIT)
-    senders = [asyncio.create_task(send(*who)) for who in (("large", LIMIT), ("small", 1), ("smaller", 0))]
+    senders = [
+        asyncio.create_task(send(*who)) for who in (("large", LIMIT), ("small", 1), ("smaller", 0))
+    ]
     await turns()
     gate.grant(LIMIT // 2)
     await turns()
@@ -188,8 +206,11 @@ async def test_one_newcomer_does_not_overtake_those_who_wait() -> None:
     await small
 
 
-async def test_a_newcomer_does_not_overtake_one_whose_turn_has_come_and_who_has_not_run_yet() -> None:
-    gate, order = CreditGate(LIMIT), []
+async def test_a_newcomer_does_not_overtake_one_whose_turn_has_come_and_who_has_not_run_yet() -> (
+    None
+):
+    gate = CreditGate(LIMIT)
+    order = []
 
     async def send(name: str) -> None:
         await gate.acquire(1)
@@ -219,7 +240,8 @@ async def test_one_whose_turn_came_in_the_moment_of_the_end_is_told_of_the_end()
 async def test_when_the_first_in_the_queue_is_cancelled_the_next_goes_at_once() -> None:
     gate = CreditGate(LIMIT)
     await gate.acquire(LIMIT // 2)
-    large, small = asyncio.create_task(gate.acquire(LIMIT)), asyncio.create_task(gate.acquire(1))
+    large = asyncio.create_task(gate.acquire(LIMIT))
+    small = asyncio.create_task(gate.acquire(1))
     await turns()
     large.cancel()
     await asyncio.gather(small, large, return_exceptions=True)
@@ -234,7 +256,11 @@ async def test_closing_fails_those_who_wait_and_those_who_come_later() -> None:
     waiting[1].cancel()
     gate.close("the peer left")
     results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(result) for result in results] == [ActorStopped, asyncio.CancelledError, ActorStopped]
+    assert [type(result) for result in results] == [
+        ActorStopped,
+        asyncio.CancelledError,
+        ActorStopped,
+    ]
     assert "the peer left" in str(results[0])
     with pytest.raises(ActorStopped, match="the peer left"):
         await gate.acquire(0)
@@ -242,7 +268,8 @@ async def test_closing_fails_those_who_wait_and_those_who_come_later() -> None:
 
 
 async def test_what_a_failed_sender_held_is_free_at_once_not_when_cycles_are_collected() -> None:
-    gate, seen = CreditGate(LIMIT), []
+    gate = CreditGate(LIMIT)
+    seen = []
 
     async def send() -> None:
         load = {1}  # something that can be referred to weakly
@@ -269,4 +296,8 @@ def test_a_gate_shows_its_state_in_one_line() -> None:
 
 
 def test_every_message_costs_at_least_the_minimum_so_that_their_number_is_bounded_too() -> None:
-    assert [cost_of(size) for size in (0, MINIMUM_COST, MINIMUM_COST + 1)] == [MINIMUM_COST, MINIMUM_COST, 257]
+    assert [cost_of(size) for size in (0, MINIMUM_COST, MINIMUM_COST + 1)] == [
+        MINIMUM_COST,
+        MINIMUM_COST,
+        257,
+    ]

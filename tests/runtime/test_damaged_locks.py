@@ -1,4 +1,5 @@
-"""Locks of `up` and identities of runs that are damaged: they are named, nothing waits, and the others count."""
+"""Locks of `up` and identities of runs that are damaged: they are named, nothing waits, and the
+others count."""
 
 from __future__ import annotations
 
@@ -34,8 +35,12 @@ INSTEAD: dict[str, Callable[[Path], None]] = {
     "a list": lambda path: write(path, b"[]"),
     "other fields": lambda path: write(path, b'{"up": 1}'),
     "another up": lambda path: write(path, json.dumps(dataclasses.asdict(FAR)).encode()),
-    "no time": lambda path: write(path, json.dumps({**dataclasses.asdict(FAR), "renewed": "NaN"}).encode()),
-    "a path": lambda path: write(path, json.dumps({**dataclasses.asdict(FAR), "run": "../other"}).encode()),
+    "no time": lambda path: write(
+        path, json.dumps({**dataclasses.asdict(FAR), "renewed": "NaN"}).encode()
+    ),
+    "a path": lambda path: write(
+        path, json.dumps({**dataclasses.asdict(FAR), "run": "../other"}).encode()
+    ),
     "a named pipe": os.mkfifo,
     "a folder": Path.mkdir,
     "a link to nothing": lambda path: path.symlink_to("not-there"),
@@ -103,7 +108,9 @@ def test_the_up_of_a_run_whose_identity_is_damaged_is_found_by_its_lock(tmp_path
     run = tmp_path / "one"
     run.mkdir()
     (run / "run.json").write_text('{"id": "half')
-    (run / "events.jsonl").write_text('{"t": 0.0, "unix_seconds": 1.0, "actor": "a", "event": "began"}\n')
+    (run / "events.jsonl").write_text(
+        '{"t": 0.0, "unix_seconds": 1.0, "actor": "a", "event": "began"}\n'
+    )
     with UpLock(tmp_path, print) as lock:
         lock.says(lock_file.RUNNING, "other")
         assert presence_of(run) is None
@@ -122,11 +129,15 @@ def leave(folder: Path, count: int, content: Callable[[str], bytes]) -> None:
 
 def doubtful(up: str) -> bytes:
     """The lock of another host that was killed a minute ago, or whose clock is behind."""
-    return json.dumps(dataclasses.asdict(dataclasses.replace(FAR, up=up, renewed=time.time() - 60))).encode()
+    return json.dumps(
+        dataclasses.asdict(dataclasses.replace(FAR, up=up, renewed=time.time() - 60))
+    ).encode()
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_many_locks_that_leave_a_doubt_are_watched_at_once(tmp_path: Path, soon: list[float], count: int) -> None:
+def test_many_locks_that_leave_a_doubt_are_watched_at_once(
+    tmp_path: Path, soon: list[float], count: int
+) -> None:
     leave(tmp_path, count, doubtful)
 
     found = presences(tmp_path, print)
@@ -155,7 +166,13 @@ def test_runs_whose_identities_are_damaged_do_not_hide_the_others(
         (folder / "run.json").write_bytes([b"", b"{}", b"[" * 1000, b"\xff"][number % 4])
     whole = tmp_path / "whole"
     whole.mkdir()
-    said = {"id": "a1", "name": "whole", "began": "2026-11-28T06:33:26.123456Z", "continues": "", "up": ""}
+    said = {
+        "id": "a1",
+        "name": "whole",
+        "began": "2026-11-28T06:33:26.123456Z",
+        "continues": "",
+        "up": "",
+    }
     (whole / "run.json").write_text(json.dumps(said))
     (whole / "events.jsonl").write_text('{"t": 0.0, "actor": "a", "event": "finished"}\n')
     os.mkfifo(tmp_path / "pipe")

@@ -1,4 +1,5 @@
-"""A placement in words and as SVG: what is said of it, that it is well-formed, and that it needs nothing beside it."""
+"""A placement in words and as SVG: what is said of it, that it is well-formed, and that it needs
+nothing beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ TOPOLOGY = Topology(
     "lead",
 )
 PLACEMENT = Placement(
-    TOPOLOGY, (ProcessSpec("both", "left", ("lead", "w-2"), 2), ProcessSpec("a<b>&c", "right", ("a<b>&c",)))
+    TOPOLOGY,
+    (ProcessSpec("both", "left", ("lead", "w-2"), 2), ProcessSpec("a<b>&c", "right", ("a<b>&c",))),
 )
 FORECAST = Forecast(
     memory={"w-2": {"parameters": 2_000_000, "arrays": 500}},
@@ -66,11 +68,21 @@ def test_the_drawing_is_well_formed_and_names_every_actor_process_machine_and_si
     drawn = ET.fromstring(svg(PLACEMENT, FORECAST))
     assert drawn.tag == f"{SVG}svg"
     texts = [text.text for text in drawn.iter(f"{SVG}text")]
-    assert {"lead", "a<b>&c", "w-2", "worker", "machine left", "machine right", "process both"} <= set(texts)
+    assert {
+        "lead",
+        "a<b>&c",
+        "w-2",
+        "worker",
+        "machine left",
+        "machine right",
+        "process both",
+    } <= set(texts)
     labels = [text.text for text in drawn.iter(f"{SVG}text") if text.get("class") == "label"]
     assert labels == ["▲ 1.3 MB  ▼ ?"]
     tips = [tip.text or "" for tip in drawn.iter(f"{SVG}title")]
-    assert "a<b>&c → w-2: Answer 1.23 MB\na<b>&c → w-2: Other 70 kB\nw-2 → a<b>&c: Question ?" in tips
+    assert (
+        "a<b>&c → w-2: Answer 1.23 MB\na<b>&c → w-2: Other 70 kB\nw-2 → a<b>&c: Question ?"
+    ) in tips
     assert "w-2 (worker)\nparameters 2 MB\narrays 500 B" in tips
     assert "lead (lead, leads)" in tips
     classes = [path.get("class") for path in drawn.iter(f"{SVG}path")]
@@ -94,4 +106,6 @@ def test_plan_tells_of_any_program_and_draws_it(
     assert said[-2:] == ["  reader – mapper-0", "  reader – mapper-1"]
     assert "mapper-1" in [text.text for text in ET.parse("plan.svg").getroot().iter(f"{SVG}text")]
     assert main(["plan", "cluster.toml", "--svg", "no/such/folder.svg"]) == 2
-    assert capsys.readouterr().err == "--svg no/such/folder.svg: cannot be written: No such file or directory\n"
+    assert capsys.readouterr().err == (
+        "--svg no/such/folder.svg: cannot be written: No such file or directory\n"
+    )

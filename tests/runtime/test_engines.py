@@ -38,7 +38,10 @@ def test_what_only_ray_looks_at_is_read_and_written_again(tmp_path: Path) -> Non
         ),
         pytest.param(
             RAY.format(more="ray = { resources = { CPU = 2.0 } }"),
-            "cluster.toml:3: launcher.ray.resources: expected names of resources and amounts > 0; CPU is machine.cores",
+            (
+                "cluster.toml:3: launcher.ray.resources: expected names of resources and amounts "
+                "> 0; CPU is machine.cores"
+            ),
             id="cores",
         ),
         pytest.param(
@@ -55,14 +58,19 @@ def test_a_table_of_ray_that_says_nothing_or_is_wrong_is_refused_at_its_line(
     written(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         load(Path("cluster.toml"))
-    assert any(problem.startswith(expected) for problem in caught.value.problems), caught.value.problems
+    assert any(problem.startswith(expected) for problem in caught.value.problems), (
+        caught.value.problems
+    )
 
 
 def test_where_ray_is_not_installed_up_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('none', name='ray')")  # found before any other
+    # found before any other
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('none', name='ray')")
     more = RAY.format(more='address = "127.0.0.1"')
     cluster = configure(tmp_path, "single", iterations=2, more=more)
     command = runtime_command("up", cluster.name)
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
     missing = "the package 'ray' is not installed here: pip install 'convoy-runtime[ray]'"
     assert (done.returncode, done.stderr) == (3, f"machine 'm0': ray: {missing}\n")

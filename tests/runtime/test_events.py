@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runtime.errors import RoleDied
-from runtime.report.events import Event, Events
+from runtime.report.event_stream import Event, Events
 
 
 def made(keep: int = 100) -> Events:
@@ -59,4 +59,6 @@ def test_the_latest_event_of_each_name_is_kept_in_the_order_of_coming() -> None:
 
 
 def test_an_event_as_text_is_what_the_console_would_show() -> None:
-    assert str(Event(1.5, "lead", "test", {"loss": 0.123456})) == "    1.50  lead           test       loss 0.1235"
+    assert str(Event(1.5, "lead", "test", {"loss": 0.123456})) == (
+        "    1.50  lead           test       loss 0.1235"
+    )

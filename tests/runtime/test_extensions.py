@@ -1,4 +1,5 @@
-"""What installed packages bring: found by name, imported once it is wanted, and its mistakes told in words."""
+"""What installed packages bring: found by name, imported once it is wanted, and its mistakes told
+in words."""
 
 from __future__ import annotations
 

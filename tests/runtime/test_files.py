@@ -1,4 +1,5 @@
-"""Secrets and the files of a run directory: only for their owner, whatever the umask is, and never through a link."""
+"""Secrets and the files of a run directory: only for their owner, whatever the umask is, and never
+through a link."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cluster.operators.card import Card
+from runtime.cluster.operators.operator_key import OperatorKey
 from runtime.compute.service_times import PARTS, Recorder
 from runtime.errors import ConfigError, LaunchError
 from runtime.machine import stacks
@@ -22,7 +23,7 @@ from runtime.transport.keys import Keys
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-CARD = Card("127.0.0.1:4000", b"u" * 32, b"p" * 32, b"s" * 32)
+CARD = OperatorKey("127.0.0.1:4000", b"u" * 32, b"p" * 32, b"s" * 32)
 KEYS = Keys("secret", b"p" * 32, b"s" * 32, {})
 
 
@@ -55,11 +56,13 @@ def test_secrets_and_journals_are_for_their_owner_alone_whatever_the_umask_is(
     Journal(tmp_path / "journal", print).close()
     replace(tmp_path / "plan", b"plan")
     assert Keys.read(tmp_path / "keys") == KEYS
-    assert Card.read(tmp_path / "card") == CARD
+    assert OperatorKey.read(tmp_path / "card") == CARD
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_new_file(tmp_path: Path, precious: Path) -> None:
+def test_nothing_is_written_through_a_link_that_lies_in_the_place_of_a_new_file(
+    tmp_path: Path, precious: Path
+) -> None:
     for name in ("keys", "journal", "part.json", "card", "plan"):
         (tmp_path / name).symlink_to(precious)
     with pytest.raises(FileExistsError):
@@ -88,19 +91,26 @@ def test_files_of_a_run_directory_take_the_place_of_links(tmp_path: Path, precio
     assert not (run.path / PARTS / "p.json").is_symlink()
 
 
-def test_a_table_of_a_run_that_is_a_link_is_told_and_not_written(tmp_path: Path, precious: Path) -> None:
-    run, told = RunDirectory(tmp_path, "digits"), []
+def test_a_table_of_a_run_that_is_a_link_is_told_and_not_written(
+    tmp_path: Path, precious: Path
+) -> None:
+    run = RunDirectory(tmp_path, "digits")
+    told = []
     run.on_trouble = told.append
     (run.path / "log.csv").symlink_to(precious)
     for iteration in ("1/10", "2/10"):
         run.event("coordinator", "progress", {"iteration": iteration, "loss": 0.5})
     run.close()
-    assert told == [f"{run.path}/log.csv: it is a link, expected a file of this user: it is not written"]
+    assert told == [
+        (f"{run.path}/log.csv: it is a link, expected a file of this user: it is not written")
+    ]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_secrets_that_others_may_read_are_refused_with_the_command_that_mends_it(tmp_path: Path, mode: int) -> None:
-    for one, read, error in ((KEYS, Keys.read, LaunchError), (CARD, Card.read, ConfigError)):
+def test_secrets_that_others_may_read_are_refused_with_the_command_that_mends_it(
+    tmp_path: Path, mode: int
+) -> None:
+    for one, read, error in ((KEYS, Keys.read, LaunchError), (CARD, OperatorKey.read, ConfigError)):
         path = tmp_path / type(one).__name__
         one.write(path)
         path.chmod(mode)
@@ -110,7 +120,7 @@ def test_secrets_that_others_may_read_are_refused_with_the_command_that_mends_it
 
 @AS_ROOT
 def test_secrets_of_another_user_are_refused(tmp_path: Path) -> None:
-    for one, read, error in ((KEYS, Keys.read, LaunchError), (CARD, Card.read, ConfigError)):
+    for one, read, error in ((KEYS, Keys.read, LaunchError), (CARD, OperatorKey.read, ConfigError)):
         path = tmp_path / type(one).__name__
         one.write(path)
         os.chown(path, NOBODY, NOBODY)
@@ -118,14 +128,16 @@ def test_secrets_of_another_user_are_refused(tmp_path: Path) -> None:
             read(path)
 
 
-def test_a_secret_may_be_named_by_a_link_and_is_no_pipe_folder_or_large_file(tmp_path: Path) -> None:
+def test_a_secret_may_be_named_by_a_link_and_is_no_pipe_folder_or_large_file(
+    tmp_path: Path,
+) -> None:
     CARD.write(tmp_path / "card")
     (tmp_path / "current").symlink_to("card")
-    assert Card.read(tmp_path / "current") == CARD
+    assert OperatorKey.read(tmp_path / "current") == CARD
     os.mkfifo(tmp_path / "pipe", 0o600)
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(ConfigError, match="it is not a regular file"):
-            Card.read(path)
+            OperatorKey.read(path)
     write_new(tmp_path / "large", bytes(101))
     with pytest.raises(OSError, match="found 101 bytes, expected at most 100"):
         read_secret(tmp_path / "large", 100)

@@ -1,4 +1,5 @@
-"""A folder in use keeps its lock until its process ends or releases it; a sweep removes what nobody uses."""
+"""A folder in use keeps its lock until its process ends or releases it; a sweep removes what nobody
+uses."""
 
 from __future__ import annotations
 
@@ -106,7 +107,9 @@ def test_a_forked_child_does_not_keep_the_lock_and_removes_nothing(tmp_path: Pat
 
 
 @pytest.mark.parametrize("no_locks", owned.WITHOUT_LOCKS, indirect=True)
-def test_where_the_file_system_has_no_locks_folders_are_used_and_never_swept(tmp_path: Path, no_locks: None) -> None:
+def test_where_the_file_system_has_no_locks_folders_are_used_and_never_swept(
+    tmp_path: Path, no_locks: None
+) -> None:
     folder = marked(tmp_path / "held")
     mine = Hold.take(folder)
     assert mine is not None
@@ -125,7 +128,9 @@ def test_an_error_of_the_disk_is_no_missing_lock(tmp_path: Path, no_locks: None)
         Hold.take(folder)
 
 
-def test_a_folder_that_is_gone_or_was_made_again_gives_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_gone_or_was_made_again_gives_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = set(owned._holds)
     assert Hold.take(tmp_path / "none") is None
     folder = marked(tmp_path / "held")

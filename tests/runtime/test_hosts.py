@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.config.file import dump, load
-from runtime.config.hosts import Host, expanded, matching, of_file
+from runtime.config.hostfile import Host, expanded, matching, of_file
 from runtime.errors import ConfigError
 
 ELSEWHERE = "[launcher]\nkind = 'ssh'\n"
@@ -34,8 +34,14 @@ def test_a_list_of_hosts_is_expanded_as_slurm_does_it(text: str, hosts: str) -> 
     [
         ("", "found nothing between two commas, expected a host"),
         ("a,,b", "found nothing between two commas, expected a host"),
-        ("node[1-", "found 'node[1-', expected hosts such as 'node[1-8]' or 'node[01-16],gpu[1,3-5]'"),
-        ("node 1", "found 'node 1', expected hosts such as 'node[1-8]' or 'node[01-16],gpu[1,3-5]'"),
+        (
+            "node[1-",
+            ("found 'node[1-', expected hosts such as 'node[1-8]' or 'node[01-16],gpu[1,3-5]'"),
+        ),
+        (
+            "node 1",
+            ("found 'node 1', expected hosts such as 'node[1-8]' or 'node[01-16],gpu[1,3-5]'"),
+        ),
         ("node[3-1]", "the range '3-1' in 'node[3-1]' ends before it begins"),
         ("node[a]", "found 'a' in 'node[a]', expected a number or a range such as 1-8"),
         ("node[1-999999999]", "'node[1-999999999]' stands for more than 100000 hosts"),
@@ -61,11 +67,16 @@ def test_a_text_means_machines_by_name_by_list_or_by_pattern_and_keeps_their_ord
 
 
 def test_a_file_of_hosts_may_be_open_mpis_or_mpichs_and_repeat_a_host_for_each_slot() -> None:
-    text = "# the rack\nnode1\n\nnode2 slots=4 max_slots=8  # large\nnode3:2\nnode2 slots=1\npbs\npbs\npbs\n"
+    text = (
+        "# the rack\nnode1\n\nnode2 slots=4 max_slots=8  # large\nnode3:2\nnode2 "
+        "slots=1\npbs\npbs\npbs\n"
+    )
     assert of_file(text) == [Host("node1"), Host("node2", 5), Host("node3", 2), Host("pbs", 3)]
 
 
-@pytest.mark.parametrize("line", ["node1 slots=x", "node1 cpu=3", "node1:", "slots=3 node1", "no de"])
+@pytest.mark.parametrize(
+    "line", ["node1 slots=x", "node1 cpu=3", "node1:", "slots=3 node1", "no de"]
+)
 def test_a_line_that_names_no_host_is_refused_with_its_number(line: str) -> None:
     with pytest.raises(ValueError, match="line 2: found '") as caught:
         of_file(f"good\n{line}\n")
@@ -89,10 +100,15 @@ def problems(path: Path) -> list[str]:
 
 def test_one_entry_is_a_machine_for_each_host_with_all_its_other_keys(tmp_path: Path) -> None:
     text = f"{ELSEWHERE}[[machine]]\nname = 'head'\nhost = 'me@10.0.0.1'\naddress = 'eth1'\n"
-    text += "[[machine]]\nhosts = 'me@node[1-2]'\ncores = 8\npython = '/opt/bin/python'\ndata = '/scratch'\n"
+    text += (
+        "[[machine]]\nhosts = 'me@node[1-2]'\ncores = 8\npython = "
+        "'/opt/bin/python'\ndata = '/scratch'\n"
+    )
     text += "environment = { OMP_PLACES = 'cores' }\n"
     config = load(written(tmp_path, text))
-    shown = [(m.name, m.host, m.address, m.cores, m.python, m.data, m.entry) for m in config.machine]
+    shown = [
+        (m.name, m.host, m.address, m.cores, m.python, m.data, m.entry) for m in config.machine
+    ]
     assert shown == [
         ("head", "me@10.0.0.1", "eth1", None, None, None, 0),
         ("node1", "me@node1", "auto", 8, "/opt/bin/python", "/scratch", 1),
@@ -103,7 +119,9 @@ def test_one_entry_is_a_machine_for_each_host_with_all_its_other_keys(tmp_path: 
     assert again == config
 
 
-def test_hosts_come_from_a_list_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_come_from_a_list_the_environment_or_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_NODELIST", "n[01-02],m1")
     (tmp_path / "hosts").write_text("big slots=8\nsmall\n")
     text = "[[machine]]\nhosts = ['a', 'b[1-2]']\n[[machine]]\nhosts = '$SLURM_NODELIST'\n"
@@ -115,25 +133,33 @@ def test_hosts_come_from_a_list_the_environment_or_a_file(tmp_path: Path, monkey
 
 MISTAKES = {
     "[[machine]]\nhosts = '$NO_SUCH_LIST'": (
-        "cluster.toml:4: machine[0].hosts: found '$NO_SUCH_LIST', but the environment has no NO_SUCH_LIST: "
+        "cluster.toml:4: machine[0].hosts: found '$NO_SUCH_LIST', but the environment has no "
+        "NO_SUCH_LIST: "
         "start this inside the allocation"
     ),
     "[[machine]]\nhosts = 'node[1-'": (
         "cluster.toml:4: machine[0].hosts: found 'node[1-', expected hosts such as 'node[1-8]' or "
         "'node[01-16],gpu[1,3-5]'"
     ),
-    "[[machine]]\nhosts = []": "cluster.toml:4: machine[0].hosts: found an array without a host, expected one at least",
+    "[[machine]]\nhosts = []": (
+        "cluster.toml:4: machine[0].hosts: found an array without a host, expected one at least"
+    ),
     "[[machine]]\nhosts = 3": (
-        "cluster.toml:4: machine[0].hosts: found 3 (integer), expected hosts such as 'node[1-8]', '$SLURM_NODELIST', "
+        "cluster.toml:4: machine[0].hosts: found 3 (integer), expected hosts such as "
+        "'node[1-8]', '$SLURM_NODELIST', "
         "or an array of them"
     ),
-    "[[machine]]\nhosts = 'a,b,a'": "cluster.toml:4: machine[0].hosts: found 'a' twice, expected each host once",
+    "[[machine]]\nhosts = 'a,b,a'": (
+        "cluster.toml:4: machine[0].hosts: found 'a' twice, expected each host once"
+    ),
     "[[machine]]\nhosts = 'node*'": (
-        "cluster.toml:4: machine[0].hosts: found the host 'node*', expected a name of up to 64 letters, digits, '.', "
+        "cluster.toml:4: machine[0].hosts: found the host 'node*', expected a name of up to "
+        "64 letters, digits, '.', "
         "'_', '-' that begins with a letter or digit"
     ),
     "[[machine]]\nname = 'n'\nhosts = 'a'": (
-        "cluster.toml:4: machine[0].name: says nothing beside hosts, whose machines are called by their hosts"
+        "cluster.toml:4: machine[0].name: says nothing beside hosts, whose machines are "
+        "called by their hosts"
     ),
     "[[machine]]\nname = 'n2'\n[[machine]]\nhosts = 'n[1-2]'": (
         "cluster.toml:6: machine[1].hosts: a machine named 'n2' exists already (cluster.toml:4)"
@@ -142,33 +168,39 @@ MISTAKES = {
         "cluster.toml:4: machine[0].hostfile: absent: cannot be read: No such file or directory"
     ),
     "[[machine]]\nhostfile = 'bad'": (
-        "cluster.toml:4: machine[0].hostfile: bad: line 1: found 'a b', expected a host, such as 'node1' or "
+        "cluster.toml:4: machine[0].hostfile: bad: line 1: found 'a b', expected a host, "
+        "such as 'node1' or "
         "'node1 slots=4'"
     ),
-    "[[machine]]\nhosts = 'n[1-30]'\n[[process]]\nname = 'p'\nactors = ['x']\nmachine = 'n[29-31]'": (
-        "cluster.toml:8: process[0].machine: no machine is named 'n31' (did you mean 'n3'?)"
-    ),
+    (
+        "[[machine]]\nhosts = 'n[1-30]'\n[[process]]\nname = 'p'\nactors = ['x']\nmachine = "
+        "'n[29-31]'"
+    ): ("cluster.toml:8: process[0].machine: no machine is named 'n31' (did you mean 'n3'?)"),
     "[[machine]]\nhosts = 'n[1-2]'\n[placement]\nspread = 'm*'": (
         "cluster.toml:6: placement.spread: no machine is named 'm*' (allowed: n1, n2)"
     ),
     "[[machine]]\naddress = '10.0.0.0/33'": (
-        "cluster.toml:4: machine[0].address: found '10.0.0.0/33' (string), expected a network such as '10.0.0.0/8'"
+        "cluster.toml:4: machine[0].address: found '10.0.0.0/33' (string), expected a "
+        "network such as '10.0.0.0/8'"
     ),
     "[[machine]]\naddress = '0.0.0.0'": (
-        "cluster.toml:4: machine[0].address: found '0.0.0.0' (string), others cannot reach it: say a network, such as "
+        "cluster.toml:4: machine[0].address: found '0.0.0.0' (string), others cannot reach "
+        "it: say a network, such as "
         "'10.0.0.0/8', or an interface"
     ),
     "[[machine]]\ndata = 'here'": (
-        "cluster.toml:4: machine[0].data: found 'here' (string), expected an absolute path, or one that begins with "
+        "cluster.toml:4: machine[0].data: found 'here' (string), expected an absolute path, "
+        "or one that begins with "
         "'~/'"
     ),
     "[[machine]]\nenvironment = { 'A B' = 'x' }": (
-        "cluster.toml:4: machine[0].environment: found the name 'A B', expected one that a variable can have"
+        "cluster.toml:4: machine[0].environment: found the name 'A B', expected one that a "
+        "variable can have"
     ),
     "[[machine]]\nenvironment = { A = 1 }": (
         "cluster.toml:4: machine[0].environment.A: found 1 (integer), expected a string"
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text.replace("\n", " ")[:60])
@@ -177,9 +209,14 @@ def test_a_mistake_in_a_machine_has_one_exact_message(tmp_path: Path, text: str)
     assert problems(written(tmp_path, f"{ELSEWHERE}{text}\n")) == [MISTAKES[text]]
 
 
-def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_nothing_is_started(tmp_path: Path) -> None:
+def test_hosts_elsewhere_need_a_launcher_that_reaches_them_unless_nothing_is_started(
+    tmp_path: Path,
+) -> None:
     text = "[[machine]]\nhosts = 'n[1-2]'\n"
-    only = "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
+    only = (
+        "launcher 'local' starts processes on this machine only (loopback address): set "
+        "launcher.kind"
+    )
     assert problems(written(tmp_path, text)) == [
         f"cluster.toml:1: machine[0].address: machine[0] has address 'auto': {only}"
     ]

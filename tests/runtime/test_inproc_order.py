@@ -1,4 +1,5 @@
-"""The in-process road on virtual time: order and arrival times over links with any latency and rate."""
+"""The in-process road on virtual time: order and arrival times over links with any latency and
+rate."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ class Blob(Message):
     blob: Array
 
 
-def arrivals(network: InprocNetwork, *bodies: Message, limits: Limits | None = None) -> list[tuple[float, int]]:
-    """(virtual time, envelope id) of each arrival of messages that `a` sends to `b` as fast as it may."""
+def arrivals(
+    network: InprocNetwork, *bodies: Message, limits: Limits | None = None
+) -> list[tuple[float, int]]:
+    """(virtual time, envelope id) of each arrival of messages that `a` sends to `b` as fast as it
+    may."""
     found: list[tuple[float, int]] = []
 
     def deliver(envelope: Envelope, size: int, release: Release) -> None:
@@ -37,7 +41,9 @@ def arrivals(network: InprocNetwork, *bodies: Message, limits: Limits | None = N
         raise error
 
     async def main() -> None:
-        a, b = (InprocTransport(name, deliver, reject, limits or Limits(), network) for name in "ab")
+        a, b = (
+            InprocTransport(name, deliver, reject, limits or Limits(), network) for name in "ab"
+        )
         for road in (a, b):
             await road.open()
         a.connect("b", Endpoints())
@@ -54,7 +60,9 @@ def arrivals(network: InprocNetwork, *bodies: Message, limits: Limits | None = N
 
 @pytest.mark.parametrize("latency", [0.0, 0.01])
 @pytest.mark.parametrize("rate", [0.0, 1e6, 1e300])
-def test_a_lane_keeps_its_order_even_where_many_messages_arrive_at_one_moment(latency: float, rate: float) -> None:
+def test_a_lane_keeps_its_order_even_where_many_messages_arrive_at_one_moment(
+    latency: float, rate: float
+) -> None:
     found = arrivals(InprocNetwork(latency, rate), *(Dot(number=number) for number in range(100)))
     assert [number for _, number in found] == list(range(100))
 
@@ -62,12 +70,15 @@ def test_a_lane_keeps_its_order_even_where_many_messages_arrive_at_one_moment(la
 def test_messages_arrive_after_the_latency_and_the_time_that_all_bytes_before_them_take() -> None:
     bodies = [Blob(number=number, blob=np.zeros(100_000, np.uint8)) for number in range(3)]
     found = arrivals(InprocNetwork(latency=0.5, bytes_per_second=1e5), *bodies)
-    assert [at for at, _ in found] == pytest.approx([1.5, 2.5, 3.5], rel=2e-3)  # headers take their bytes too
+    # headers take their bytes too
+    assert [at for at, _ in found] == pytest.approx([1.5, 2.5, 3.5], rel=2e-3)
 
 
 def test_the_lanes_do_not_wait_for_one_another() -> None:
     found = arrivals(
-        InprocNetwork(bytes_per_second=1e5), Blob(number=0, blob=np.zeros(100_000, np.uint8)), Dot(number=1)
+        InprocNetwork(bytes_per_second=1e5),
+        Blob(number=0, blob=np.zeros(100_000, np.uint8)),
+        Dot(number=1),
     )
     assert [number for _, number in found] == [1, 0]
     assert found[0][0] < 0.01

@@ -1,4 +1,5 @@
-"""The simulated network: links with a rate each, or network interfaces whose rate all links of a machine share."""
+"""The simulated network: links with a rate each, or network interfaces whose rate all links of a
+machine share."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def parcel(seconds: float, number: int = 0) -> Parcel:
     return Parcel(number=number, blob=np.zeros(int(seconds * RATE), np.uint8))
 
 
-def arrivals(network: InprocNetwork, *sent: tuple[float, str, str, Message]) -> dict[tuple[str, str, int], float]:
+def arrivals(
+    network: InprocNetwork, *sent: tuple[float, str, str, Message]
+) -> dict[tuple[str, str, int], float]:
     """(from, to, number) -> virtual time of arrival, of messages sent at a time over one network."""
     found: dict[tuple[str, str, int], float] = {}
 
@@ -80,12 +83,16 @@ def test_where_links_have_the_rate_each_what_comes_from_five_peers_comes_at_once
 
 
 def test_what_five_peers_send_to_one_interface_shares_its_rate() -> None:
-    found = arrivals(InprocNetwork(0.0, RATE, ALONE), *((0.0, name, "a", parcel(1)) for name in "bcdef"))
+    found = arrivals(
+        InprocNetwork(0.0, RATE, ALONE), *((0.0, name, "a", parcel(1)) for name in "bcdef")
+    )
     assert list(found.values()) == [about(5)] * 5
 
 
 def test_what_one_interface_sends_to_five_peers_shares_its_rate() -> None:
-    found = arrivals(InprocNetwork(0.0, RATE, ALONE), *((0.0, "a", name, parcel(1)) for name in "bcdef"))
+    found = arrivals(
+        InprocNetwork(0.0, RATE, ALONE), *((0.0, "a", name, parcel(1)) for name in "bcdef")
+    )
     assert list(found.values()) == [about(5)] * 5
 
 
@@ -103,15 +110,20 @@ def test_what_others_cannot_use_is_left_to_those_who_can() -> None:
 
 
 def test_who_ends_makes_room_for_others_that_share_a_way_with_it_only_through_others() -> None:
-    """a-c and b-c have a half each, so b-d has the other half of b. When a-c ends, b-c gets no more: b is shared. When
-    b-c ends, too, b-d has all of b."""
+    """a-c and b-c have a half each, so b-d has the other half of b. When a-c ends, b-c gets no
+    more: b is shared. When b-c ends, too, b-d has all of b."""
     sent = [(0.0, "a", "c", parcel(1)), (0.0, "b", "c", parcel(1.5)), (0.0, "b", "d", parcel(2))]
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent)
-    assert [found["a", "c", 0], found["b", "c", 0], found["b", "d", 0]] == [about(2), about(3), about(3.5)]
+    assert [found["a", "c", 0], found["b", "c", 0], found["b", "d", 0]] == [
+        about(2),
+        about(3),
+        about(3.5),
+    ]
 
 
 def test_who_is_slowed_leaves_more_to_those_that_share_another_way_with_it() -> None:
-    """c-a and e-a have half of a each. Three more from c leave c-a a quarter, and so three quarters of a to e-a."""
+    """c-a and e-a have half of a each. Three more from c leave c-a a quarter, and so three quarters
+    of a to e-a."""
     sent = [(0.0, "c", "a", parcel(1)), (0.0, "e", "a", parcel(1))]
     late = [(0.5, "c", name, parcel(2)) for name in "bdf"]
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent, *late)
@@ -144,8 +156,14 @@ def test_a_link_may_have_a_latency_and_a_rate_of_its_own_within_its_interfaces()
         LinkRule("a", "b", latency=9.0),
     ]
     network = InprocNetwork(0.1, RATE, ALONE, links)
-    alone = arrivals(network, (0.0, "a", "b", parcel(1)), (2.0, "a", "c", parcel(1)), (8.0, "c", "a", parcel(1)))
-    assert [alone[key, other, 0] for key, other in ("ab", "ac", "ca")] == [about(1.5), about(6.1), about(9.1)]
+    alone = arrivals(
+        network, (0.0, "a", "b", parcel(1)), (2.0, "a", "c", parcel(1)), (8.0, "c", "a", parcel(1))
+    )
+    assert [alone[key, other, 0] for key, other in ("ab", "ac", "ca")] == [
+        about(1.5),
+        about(6.1),
+        about(9.1),
+    ]
     both = arrivals(network, (0.0, "a", "b", parcel(3)), (0.0, "a", "c", parcel(1)))
     assert both["a", "c", 0] == about(4.1)  # a quarter of the rate, three are left for b
     assert both["a", "b", 0] == about(4.5)
@@ -173,7 +191,10 @@ def test_a_message_without_arrays_is_not_held_up_behind_a_large_one() -> None:
 
 
 def test_a_lane_keeps_its_order_through_two_interfaces() -> None:
-    sent = [(0.0, "a", "b", parcel(size, number)) for number, size in enumerate((0.5, 0, 0.2, 0, 0, 0.1))]
+    sent = [
+        (0.0, "a", "b", parcel(size, number))
+        for number, size in enumerate((0.5, 0, 0.2, 0, 0, 0.1))
+    ]
     found = arrivals(InprocNetwork(0.01, RATE, ALONE), *sent)
     order = sorted(found, key=lambda key: found[key])
     assert [number for _, _, number in order] == list(range(6))

@@ -1,4 +1,5 @@
-"""Frames so large that they travel over ZeroMQ in parts: they arrive whole, and no lie about them is believed."""
+"""Frames so large that they travel over ZeroMQ in parts: they arrive whole, and no lie about them
+is believed."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import zmq
 from runtime.errors import MessageError
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
-from runtime.transport.parts import MAX_NUMBER, PART, PARTS_FROM, PLACE, FrameParts
+from runtime.transport.frame_parts import MAX_NUMBER, PART, PARTS_FROM, PLACE, FrameParts
 from runtime.transport.sockets import SocketTransport
 
 Arrived = asyncio.Queue[tuple[str, Message]]
@@ -26,14 +27,18 @@ class Cargo(Message):
     blobs: tuple[Array, ...]
 
 
-def road(name: str, arrived: Arrived, reject: Callable[[str, MessageError], None]) -> SocketTransport:
+def road(
+    name: str, arrived: Arrived, reject: Callable[[str, MessageError], None]
+) -> SocketTransport:
     """A transport that notes what arrives."""
 
     def deliver(envelope: Envelope, size: int, release: Release) -> None:
         arrived.put_nowait((envelope.sender, envelope.message))
         release()
 
-    return SocketTransport(name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",))
+    return SocketTransport(
+        name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",)
+    )
 
 
 def refuse(peer: str, error: MessageError) -> None:
@@ -41,7 +46,9 @@ def refuse(peer: str, error: MessageError) -> None:
 
 
 @pytest.mark.slow
-async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_senders_at_once() -> None:
+async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_senders_at_once() -> (
+    None
+):
     arrived: Arrived = asyncio.Queue()
     roads = {name: road(name, arrived, refuse) for name in "abc"}
     ends = {name: await road.open() for name, road in roads.items()}
@@ -54,7 +61,9 @@ async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_
     async def send(name: str) -> None:
         roads[name].connect("c", ends["c"])
         for number in range(2):
-            await roads[name].send("c", Envelope(Cargo(number=number, blobs=sent[name]), number + 1, name, 1, "y"))
+            await roads[name].send(
+                "c", Envelope(Cargo(number=number, blobs=sent[name]), number + 1, name, 1, "y")
+            )
 
     async with asyncio.TaskGroup() as group:
         for name in sent:
@@ -85,8 +94,11 @@ def test_whoever_begins_many_large_frames_claims_memory_for_one_of_them() -> Non
 
 
 def test_as_many_large_frames_as_a_message_may_have_arrive() -> None:
-    parts, numbers = FrameParts(1 << 20), range(2, MAX_NUMBER + 1)
-    assert {parts.take([b"", PLACE.pack(number, 4, 0), b"abcd"]) is None for number in numbers} == {True}
+    parts = FrameParts(1 << 20)
+    numbers = range(2, MAX_NUMBER + 1)
+    assert {parts.take([b"", PLACE.pack(number, 4, 0), b"abcd"]) is None for number in numbers} == {
+        True
+    }
     whole = parts.take([b"word", b"head", *[b""] * len(numbers)])
     assert whole is not None and set(map(bytes, whole[2:])) == {b"abcd"}
 
@@ -112,7 +124,9 @@ def test_as_many_large_frames_as_a_message_may_have_arrive() -> None:
         "unfinished", "no such frame", "two at once", "of no message",
     ],
 )  # fmt: skip
-async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_is_heard(lie: list[list[bytes]]) -> None:
+async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_is_heard(
+    lie: list[list[bytes]],
+) -> None:
     rejected: list[tuple[str, str]] = []
     arrived: Arrived = asyncio.Queue()
     here = road("here", arrived, lambda peer, error: rejected.append((peer, error.reason)))

@@ -1,4 +1,5 @@
-"""Where things lie in a drawing: rows, bands, and that nothing lies on anything else, whatever the topology."""
+"""Where things lie in a drawing: rows, bands, and that nothing lies on anything else, whatever the
+topology."""
 
 from __future__ import annotations
 
@@ -7,17 +8,26 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.drawing.geometry import Box, Scene, at, ranks, scene
+from runtime.drawing.layout_geometry import Box, Scene, at, ranks, scene
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 
 def topology(actors: dict[str, str], *links: tuple[str, str]) -> Topology:
     """Actors by their roles; the first leads."""
-    return Topology("p", tuple(ActorSpec(name, role) for name, role in actors.items()), links, next(iter(actors)))
+    return Topology(
+        "p",
+        tuple(ActorSpec(name, role) for name, role in actors.items()),
+        links,
+        next(iter(actors)),
+    )
 
 
 TREE = topology(
-    {"model": "model", **{f"sum-{n}": "sum" for n in range(3)}, **{f"worker-{n}": "worker" for n in range(4)}},
+    {
+        "model": "model",
+        **{f"sum-{n}": "sum" for n in range(3)},
+        **{f"worker-{n}": "worker" for n in range(4)},
+    },
     ("sum-2", "model"),
     ("sum-0", "sum-2"),
     ("sum-1", "sum-2"),
@@ -28,7 +38,9 @@ TREE = topology(
 
 def alone(of: Topology, machine: str = "here") -> Placement:
     """A process for each actor."""
-    return Placement(of, tuple(ProcessSpec(actor.name, machine, (actor.name,)) for actor in of.actors))
+    return Placement(
+        of, tuple(ProcessSpec(actor.name, machine, (actor.name,)) for actor in of.actors)
+    )
 
 
 def test_who_is_sent_to_stands_above_who_sends_and_a_tree_shows_its_levels() -> None:
@@ -43,7 +55,9 @@ def test_actors_of_one_role_that_are_all_linked_share_a_row_and_circles_come_to_
     names = {f"r-{n}": "replica" for n in range(4)}
     ring = topology(names, *itertools.combinations(names, 2))
     assert set(ranks(ring).values()) == {0}
-    circle = topology({"a": "x", "b": "y", "c": "z"}, ("a", "b"), ("b", "c"), ("c", "a"), ("a", "a"))
+    circle = topology(
+        {"a": "x", "b": "y", "c": "z"}, ("a", "b"), ("b", "c"), ("c", "a"), ("a", "a")
+    )
     assert sorted(ranks(circle).values()) == [0, 1, 2]
 
 
@@ -71,7 +85,9 @@ def placements(draw: st.DrawFn) -> Placement:
     homes = {name: draw(st.integers(0, count - 1)) for name in names}
     machines = {home: draw(st.sampled_from(["m-0", "m-1", "m-2"])) for home in set(homes.values())}
     specs = [
-        ProcessSpec(f"process-{home}", machine, tuple(name for name in names if homes[name] == home))
+        ProcessSpec(
+            f"process-{home}", machine, tuple(name for name in names if homes[name] == home)
+        )
         for home, machine in machines.items()
     ]
     return Placement(topology(roles, *links), tuple(specs))
@@ -93,13 +109,16 @@ def test_nothing_lies_on_anything_else_whatever_the_topology(placement: Placemen
 
 def holds(outer: Box, inner: Box) -> bool:
     return (
-        outer.x <= inner.x and outer.y <= inner.y and outer.right >= inner.right and outer.bottom >= inner.bottom
-    )  # fmt: skip
+        outer.x <= inner.x
+        and outer.y <= inner.y
+        and outer.right >= inner.right
+        and outer.bottom >= inner.bottom
+    )
 
 
 def assert_nothing_meets(found: Scene) -> None:
-    """Boxes of a kind are apart, no line crosses an actor, no label lies on a label or an actor, all is in the
-    picture."""
+    """Boxes of a kind are apart, no line crosses an actor, no label lies on a label or an actor,
+    all is in the picture."""
     picture = Box(0, 0, found.width, found.height)
     for boxes in (found.machines, found.processes, found.actors, found.labels):
         for (one, a), (other, b) in itertools.combinations(boxes.items(), 2):
@@ -108,14 +127,19 @@ def assert_nothing_meets(found: Scene) -> None:
         assert all(holds(picture, box) for box in boxes.values())
     for link, points in found.links.items():
         assert points[0][1] == found.actors[link[1]].bottom
-        assert any(abs(points[-1][1] - y) < 1e-6 for y in (found.actors[link[0]].y, found.actors[link[0]].bottom))
+        assert any(
+            abs(points[-1][1] - y) < 1e-6
+            for y in (found.actors[link[0]].y, found.actors[link[0]].bottom)
+        )
         for start, end in itertools.pairwise(points):
             for step in range(21):
                 x, y = at(start, end, step / 20)
                 dot = Box(x - 0.5, y, 1, 0.0)
                 assert holds(picture, dot), link
                 inside = [
-                    name for name, box in found.actors.items() if box.x < x < box.right and box.y < y < box.bottom
+                    name
+                    for name, box in found.actors.items()
+                    if box.x < x < box.right and box.y < y < box.bottom
                 ]
                 assert inside == [], f"{link} runs behind {inside}"
     for link, label in found.labels.items():

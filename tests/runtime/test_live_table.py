@@ -14,7 +14,11 @@ TITLE = "actor"
 
 def table_of(lines: list[str]) -> list[str]:
     """From the line with the iterations to the last."""
-    first = next(at for at, line in enumerate(lines) if line.startswith(("iteration", "starting", "preparing")))
+    first = next(
+        at
+        for at, line in enumerate(lines)
+        if line.startswith(("iteration", "starting", "preparing"))
+    )
     return lines[first:]
 
 
@@ -27,7 +31,11 @@ def step(screen: Terminal, number: int) -> list[str]:
     """The screen after so many steps."""
     screen.type(b"\n")
     begins = f"iteration {10 * number}/"
-    return table_of(screen.until(lambda lines: any(line.startswith(begins) for line in lines) and is_last(lines[-1])))
+    return table_of(
+        screen.until(
+            lambda lines: any(line.startswith(begins) for line in lines) and is_last(lines[-1])
+        )
+    )
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (120, 40), (60, 20)])
@@ -55,10 +63,18 @@ def test_the_table_of_two_hundred_actors_fits_and_keeps_its_height_and_nothing_s
         assert more.split(":")[0] == f"and {202 - len(rows)} more"
         assert not any(len(line) > columns - 2 for line in last), "^C has room"
         told = ("run directory", "began", "test ")
-        assert [line for line in screen.scrolled() if not line.startswith(told)] == [], "nothing of the table scrolls"
+        assert [line for line in screen.scrolled() if not line.startswith(told)] == [], (
+            "nothing of the table scrolls"
+        )
         screen.type(b"\x04")
         assert screen.end() == 0
         ended = [line for line in screen.shown() if line]
-        assert ended[-1] == "the end" and "iteration 400/400 (100%)" in ended[-6] and ended[-6].endswith("finished")
-        assert not any(line.startswith((TITLE, "conv-worker")) for line in ended), "the actors are gone"
+        assert (
+            ended[-1] == "the end"
+            and "iteration 400/400 (100%)" in ended[-6]
+            and ended[-6].endswith("finished")
+        )
+        assert not any(line.startswith((TITLE, "conv-worker")) for line in ended), (
+            "the actors are gone"
+        )
         assert sum(line.startswith("iteration") for line in [*screen.scrolled(), *ended]) == 1

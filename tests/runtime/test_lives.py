@@ -1,4 +1,5 @@
-"""A process's second life: its peers link it anew, what its first life still says is refused; near and far peers."""
+"""A process's second life: its peers link it anew, what its first life still says is refused; near
+and far peers."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ class Process:
 
     def __init__(self, folder: Path, name: str, actor: Actor, life: int = 1) -> None:
         self.node = Node(name, life, InlineCompute(), Metrics())
-        self.name, self.life, self.actor = name, life, actor
+        self.name = name
+        self.life = life
+        self.actor = actor
         self.road = SocketTransport(
             name, self.node.deliver, self.node.reject, Limits(), incarnation=life,
             bind=lambda lane: (f"unix://{folder}/{name}-{life}.{lane}",),
@@ -133,12 +136,15 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
     await agent.on_directory(late, envelope)
     assert (await client.actor.ask("server", Question(number=4), Answer, timeout=60)).number == 8
     assert isinstance(chief.actor, Chief)
-    assert [type(message).__name__ for message in chief.actor.heard] == ["Ready"]  # it prepared once
+    # it prepared once
+    assert [type(message).__name__ for message in chief.actor.heard] == ["Ready"]
     for life in lives:
         await life.close()
 
 
-async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client: Process, chief: Process) -> None:
+async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(
+    client: Process, chief: Process
+) -> None:
     agent = agent_in(client)
     client.link(chief, SUPERVISOR)
     chief.link(client, agent_of("client"))
@@ -165,19 +171,32 @@ def two_ports() -> Iterator[int]:
 async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_until_it_does(
     tmp_path: Path, two_ports: int, scheme: str
 ) -> None:
-    places = {lane: f"tcp://127.0.0.1:{two_ports + number}" for number, lane in enumerate(("control", "bulk"))}
-    client, chief = Process(tmp_path, "client", Actor()), Process(tmp_path, SUPERVISOR, Chief())
+    places = {
+        lane: f"tcp://127.0.0.1:{two_ports + number}"
+        for number, lane in enumerate(("control", "bulk"))
+    }
+    client = Process(tmp_path, "client", Actor())
+    chief = Process(tmp_path, SUPERVISOR, Chief())
     if scheme == "unix":
         places = {lane: f"unix://{tmp_path}/late.{lane}" for lane in places}
     chief.road = SocketTransport(
-        SUPERVISOR, chief.node.deliver, chief.node.reject, Limits(), incarnation=1, bind=lambda lane: (places[lane],)
+        SUPERVISOR,
+        chief.node.deliver,
+        chief.node.reject,
+        Limits(),
+        incarnation=1,
+        bind=lambda lane: (places[lane],),
     )
     await client.open("asker")
     dialled = asyncio.Event()
 
     def dial() -> None:
         client.node.connect(
-            SUPERVISOR, 1, Endpoints((places["control"],), (places["bulk"],)), [SUPERVISOR], client.road
+            SUPERVISOR,
+            1,
+            Endpoints((places["control"],), (places["bulk"],)),
+            [SUPERVISOR],
+            client.road,
         )
         dialled.set()
 
@@ -209,14 +228,27 @@ async def test_a_process_that_does_not_reach_the_supervisor_greets_it_again_unti
 def test_a_peer_is_reached_by_files_on_its_own_host_and_over_the_network_from_others(
     addresses: tuple[str, ...], near: str, far: str
 ) -> None:
-    assert tuple(Endpoints(control=addresses).reached_at("control", near) for near in (True, False)) == (near, far)
+    assert tuple(
+        Endpoints(control=addresses).reached_at("control", near) for near in (True, False)
+    ) == (near, far)
 
 
-async def test_a_peer_of_another_host_is_reached_over_tcp_and_one_of_this_host_over_a_file(tmp_path: Path) -> None:
-    here, there = Process(tmp_path, "here", Actor()), Process(tmp_path, "there", Server())
-    addresses = {lane: (f"unix://{tmp_path}/both.{lane}", "tcp://127.0.0.1:*") for lane in ("control", "bulk")}
+async def test_a_peer_of_another_host_is_reached_over_tcp_and_one_of_this_host_over_a_file(
+    tmp_path: Path,
+) -> None:
+    here = Process(tmp_path, "here", Actor())
+    there = Process(tmp_path, "there", Server())
+    addresses = {
+        lane: (f"unix://{tmp_path}/both.{lane}", "tcp://127.0.0.1:*")
+        for lane in ("control", "bulk")
+    }
     there.road = SocketTransport(
-        "there", there.node.deliver, there.node.reject, Limits(), incarnation=1, bind=addresses.__getitem__
+        "there",
+        there.node.deliver,
+        there.node.reject,
+        Limits(),
+        incarnation=1,
+        bind=addresses.__getitem__,
     )
     await here.open("asker")
     await there.open("server")
@@ -231,7 +263,9 @@ async def test_a_peer_of_another_host_is_reached_over_tcp_and_one_of_this_host_o
         here.node.connect("there", 1, where, ["server"], here.road)
         assert (await here.actor.ask("server", Question(number=4), Answer, timeout=60)).number == 8
     assert Endpoints.of(asdict(near)) == near
-    with pytest.raises(LaunchError, match="process 'here' cannot reach 'there', which listens nowhere"):
+    with pytest.raises(
+        LaunchError, match=("process 'here' cannot reach 'there', which listens nowhere")
+    ):
         here.road.connect("there", Endpoints())
     for process in (here, there):
         await process.close()

@@ -1,4 +1,5 @@
-"""Lives of a process in any order of events against a small model: joins, crashes, restarts, zombies, credits, asks."""
+"""Lives of a process in any order of events against a small model: joins, crashes, restarts,
+zombies, credits, asks."""
 
 from __future__ import annotations
 
@@ -56,10 +57,12 @@ class Client(Actor):
 
 
 class Server(Actor):
-    """Keeps numbers, and does not go on while it is held: what waits in its inbox holds its credits."""
+    """Keeps numbers, and does not go on while it is held: what waits in its inbox holds its
+    credits."""
 
     def __init__(self, life: int) -> None:
-        self.life, self.seen = life, list[int]()
+        self.life = life
+        self.seen = list[int]()
         self.open = asyncio.Event()
         self.open.set()
 
@@ -81,7 +84,9 @@ class Process:
         self.node = Node(self.process, life, InlineCompute(), Metrics())
         faults = Faults(self.node.deliver, FAULTS, seed=life)
         self.road = InprocTransport(self.process, faults, self.node.reject, LIMITS, network)
-        self.name, self.life, self.actor = name, life, actor
+        self.name = name
+        self.life = life
+        self.actor = actor
         self.node.add(name, name, actor)
 
     def link(self, other: Process) -> None:
@@ -93,19 +98,23 @@ class Process:
 
 
 class Lives(RuleBasedStateMachine):
-    """A client, and the lives of a server. The model: which life the client is linked to, and what was sent to each."""
+    """A client, and the lives of a server. The model: which life the client is linked to, and what
+    was sent to each."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualTimeLoop()
         self.network = InprocNetwork(latency=LATENCY)
-        self.tasks: list[tuple[int, int, asyncio.Task[None] | asyncio.Task[Answered]]] = []  # life, number, its sending
-        self.number, self.asked = 0, set[int]()
+        # life, number, its sending
+        self.tasks: list[tuple[int, int, asyncio.Task[None] | asyncio.Task[Answered]]] = []
+        self.number = 0
+        self.asked = set[int]()
         self.client = self.loop.run_until_complete(self._made("client", 1))
         self.lives: list[Process] = []
         self.linked = 0  # the life that the client is linked to; 0: to none
         self.alive = False  # has the last life not crashed?
-        self.spoke: dict[int, int] = {}  # number -> the life that said it; 0 if it was not the one that is linked
+        # number -> the life that said it; 0 if it was not the one that is linked
+        self.spoke: dict[int, int] = {}
 
     async def _made(self, name: str, life: int) -> Process:
         made = Process(self.network, name, life, Server(life) if name == "server" else Client())
@@ -128,9 +137,11 @@ class Lives(RuleBasedStateMachine):
         born = self.loop.run_until_complete(self._made("server", len(self.lives) + 1))
         self.lives.append(born)
         born.link(self.client)
-        self.client.node.lost(f"server-{self.linked}")  # as an agent does that is told of a new life
+        # as an agent does that is told of a new life
+        self.client.node.lost(f"server-{self.linked}")
         self.client.link(born)
-        self.alive, self.linked = True, born.life
+        self.alive = True
+        self.linked = born.life
 
     @precondition(lambda self: self.alive)
     @rule()
@@ -149,7 +160,8 @@ class Lives(RuleBasedStateMachine):
     @rule(asks=st.booleans())
     def the_client_says_something(self, asks: bool) -> None:
         self.number += 1
-        number, actor = self.number, self.client.actor
+        number = self.number
+        actor = self.client.actor
         if asks:
             self.asked.add(number)
             task: asyncio.Task[None] | asyncio.Task[Answered] = self.loop.create_task(
@@ -191,28 +203,40 @@ class Lives(RuleBasedStateMachine):
         for life in self.lives:
             seen = life.actor.seen if isinstance(life.actor, Server) else []
             assert all(one < other for one, other in pairwise(seen)), f"life {life.life} saw {seen}"
-            assert all(sent_to[number] == life.life for number in seen), f"life {life.life} saw another's"
+            assert all(sent_to[number] == life.life for number in seen), (
+                f"life {life.life} saw another's"
+            )
 
     @invariant()
     def only_the_life_that_is_linked_is_heard_and_each_word_once(self) -> None:
         heard = self.client.actor.heard if isinstance(self.client.actor, Client) else []
         assert all(self.spoke[number] == life for life, number in heard)
-        assert all(one[0] <= other[0] for one, other in pairwise(heard)), "a former life was heard after a later one"
+        assert all(one[0] <= other[0] for one, other in pairwise(heard)), (
+            "a former life was heard after a later one"
+        )
         assert all(one < other for one, other in pairwise(number for _, number in heard))
 
     @invariant()
     def credits_are_never_negative_nor_more_than_the_window_and_a_message(self) -> None:
         for process in (self.client, *self.lives):
             for peer, size in process.road.queued_bytes().items():
-                assert 0 <= size <= WINDOW + 500, f"{process.name} has {size} bytes under way to {peer}"
+                assert 0 <= size <= WINDOW + 500, (
+                    f"{process.name} has {size} bytes under way to {peer}"
+                )
 
     def teardown(self) -> None:
         """Every ask ends: with its answer, of the life that it was put to, or in words."""
         if self.alive:
             self.server.open.set()
         self.turn(10.0)
-        waiting = [number for life, number, task in self.tasks if not task.done() and number not in self.asked]
-        assert not (self.alive and waiting), f"{waiting} wait for credits, though all that came was read"
+        waiting = [
+            number
+            for life, number, task in self.tasks
+            if not task.done() and number not in self.asked
+        ]
+        assert not (self.alive and waiting), (
+            f"{waiting} wait for credits, though all that came was read"
+        )
         self.client.node.lost(f"server-{self.linked}")
         self.turn()
         for life, number, task in self.tasks:

@@ -25,7 +25,10 @@ class Tick(Message):
 async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_ready_messages(
     tmp_path: Path, kind: str
 ) -> None:
-    turns, since_turn, worst, arrived = 0, 0, 0, 0
+    turns = 0
+    since_turn = 0
+    worst = 0
+    arrived = 0
     all_here = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -40,20 +43,25 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
     def turn() -> None:
         """Runs once per turn of the loop, as any timer or task that is due would."""
         nonlocal turns, since_turn
-        turns, since_turn = turns + 1, 0
+        turns = turns + 1
+        since_turn = 0
         if not all_here.is_set():
             loop.call_soon(turn)
 
     def reject(peer: str, error: MessageError) -> None:
         raise error
 
-    limits = Limits(control_credit_bytes=READY * 1024)  # nobody is held back: all of them are ready at once
+    # nobody is held back: all of them are ready at once
+    limits = Limits(control_credit_bytes=READY * 1024)
 
     def road(name: str) -> SocketTransport:
         bind = f"{kind}://{tmp_path}/{name}."
-        return SocketTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: (bind + lane,))
+        return SocketTransport(
+            name, deliver, reject, limits, incarnation=1, bind=lambda lane: (bind + lane,)
+        )
 
-    a, b = road("a"), road("b")
+    a = road("a")
+    b = road("b")
     await a.open()
     a.connect("b", await b.open())
     for number in range(READY):

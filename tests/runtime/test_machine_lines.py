@@ -1,4 +1,5 @@
-"""The link between `up` and its agents: who may come in, and how each learns that the other is gone."""
+"""The link between `up` and its agents: who may come in, and how each learns that the other is
+gone."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from typing import TypeVar
 import pytest
 import pytest_asyncio
 
+from runtime.cluster.machines.agent_link import AgentLink, Reception, limits_of
+from runtime.cluster.machines.agent_messages import Got, Prepared, Problem
 from runtime.cluster.machines.invitation import Invitation
-from runtime.cluster.machines.line import Line, Reception, limits_of
-from runtime.cluster.machines.words import Got, Prepared, Problem
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import Message
 
@@ -50,8 +51,9 @@ class Machine:
     lost: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     def __post_init__(self) -> None:
-        hear, lost = self.heard.put_nowait, self.lost.put_nowait
-        self.line = Line(self.name, self.up.address, self.invitation, hear, lost)
+        hear = self.heard.put_nowait
+        lost = self.lost.put_nowait
+        self.line = AgentLink(self.name, self.up.address, self.invitation, hear, lost)
 
 
 @pytest_asyncio.fixture
@@ -77,7 +79,9 @@ async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) 
     assert up.reception.silent == set(), "its host has answered"
 
 
-async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_up_was_busy_meanwhile(up: Up) -> None:
+async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_up_was_busy_meanwhile(
+    up: Up,
+) -> None:
     agent = Machine(up, up.invitation)
     agent.line.tell(Prepared())
     await in_time(up.heard)
@@ -85,7 +89,8 @@ async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_u
     agent.line.tell(Problem(error="no room"))
     agent.line._port.close(flush=True)
     listener, identity = up.reception._there["m"]
-    while listener.answer(identity, [b""]):  # until the connection is broken: the loop has no turn, and reads nothing
+    # until the connection is broken: the loop has no turn, and reads nothing
+    while listener.answer(identity, [b""]):
         pass
     up.reception.tell("m", Got())
     name, said = await in_time(up.heard)
@@ -94,7 +99,9 @@ async def test_what_an_agent_said_last_is_heard_before_that_it_has_left_though_u
     await agent.line._ports.close()
 
 
-async def test_an_agent_that_says_nothing_for_longer_than_a_link_may_be_silent_is_lost_with_its_machine(up: Up) -> None:
+async def test_an_agent_that_says_nothing_for_longer_than_a_link_may_be_silent_is_lost_with_its_machine(
+    up: Up,
+) -> None:
     agent = Machine(up, up.invitation)
     agent.line.tell(Prepared())
     await in_time(up.heard)
@@ -115,9 +122,12 @@ async def test_an_agent_learns_that_up_has_gone() -> None:
     await agent.line.close()
 
 
-@pytest.mark.parametrize("what", ["another key", "a key of another run", "the name of another machine"])
+@pytest.mark.parametrize(
+    "what", ["another key", "a key of another run", "the name of another machine"]
+)
 async def test_who_was_not_invited_is_refused_and_nothing_of_it_is_heard(up: Up, what: str) -> None:
-    mine, other = up.invitation, Reception(LIMITS, lambda *_: None, lambda *_: None, lambda *_: None)
+    mine = up.invitation
+    other = Reception(LIMITS, lambda *_: None, lambda *_: None, lambda *_: None)
     foreign = other.invite("m", attached=False)
     await other.close()
     invitation = {
@@ -165,9 +175,21 @@ KEYS = " ".join(["ab" * 32] * 3)
 
 @pytest.mark.parametrize(
     "line",
-    ["", "hello", "a b c", KEYS, f"{KEYS} {KEYS}", f"{KEYS} nan", f"{KEYS} 6 stay", f"{'zz' * 32} {KEYS} 6", KEYS[65:]],
+    [
+        "",
+        "hello",
+        "a b c",
+        KEYS,
+        f"{KEYS} {KEYS}",
+        f"{KEYS} nan",
+        f"{KEYS} 6 stay",
+        f"{'zz' * 32} {KEYS} 6",
+        KEYS[65:],
+    ],
 )
 def test_what_is_no_invitation_is_told_and_not_repeated(line: str) -> None:
-    with pytest.raises(ConfigError, match=r"standard input: found .*, expected the line that `up` shows") as refused:
+    with pytest.raises(
+        ConfigError, match=(r"standard input: found .*, expected the line that " r"`up` shows")
+    ) as refused:
         Invitation.read(line)
     assert "ab" * 32 not in str(refused.value)

@@ -1,4 +1,5 @@
-"""What the system's files say of memory: of the machine, of control groups of both versions, of kills."""
+"""What the system's files say of memory: of the machine, of control groups of both versions, of
+kills."""
 
 from __future__ import annotations
 
@@ -6,7 +7,10 @@ from pathlib import Path
 
 from runtime.machine.memory import MachineMemory
 
-MEMINFO = "MemTotal:       16000 kB\nMemFree:  10 kB\nMemAvailable:    9000 kB\nHugePages_Total:       0\n"
+MEMINFO = (
+    "MemTotal:       16000 kB\nMemFree:  10 kB\nMemAvailable:    9000 "
+    "kB\nHugePages_Total:       0\n"
+)
 
 
 def machine(root: Path, files: dict[str, str]) -> Path:

@@ -1,4 +1,5 @@
-"""The line that lets a machine in is a key: it is shown where it is read now, and never kept for others to read."""
+"""The line that lets a machine in is a key: it is shown where it is read now, and never kept for
+others to read."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def stdout(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def typed(folder: Path) -> None:
     launcher = ManualLauncher(LaunchPlan(folder, "roles", ()))
     launcher.private = folder
-    await launcher.start(Machine(name="yours"), ["python3", "-m", "runtime", "join", "10.0.0.1:7", "yours"], KEY)
+    await launcher.start(
+        Machine(name="yours"), ["python3", "-m", "runtime", "join", "10.0.0.1:7", "yours"], KEY
+    )
 
 
 async def test_a_key_is_not_written_into_a_log_but_into_a_file_of_the_user(
@@ -41,7 +44,8 @@ async def test_a_key_is_not_written_into_a_log_but_into_a_file_of_the_user(
             await typed(tmp_path)
     finally:
         os.umask(before)
-    log, kept = read(tmp_path / "log"), tmp_path / "yours.invitation"
+    log = read(tmp_path / "log")
+    kept = tmp_path / "yours.invitation"
     assert log == (
         "machine 'yours': type there\n    python3 -m runtime join 10.0.0.1:7 yours\n"
         f"and then the line that is in this file, which only you can read\n    {kept}\n"
@@ -69,7 +73,11 @@ async def test_a_file_that_is_there_already_is_not_taken_for_the_key(
     with (
         stdout(os.open(os.devnull, os.O_WRONLY), monkeypatch),
         pytest.raises(
-            LaunchError, match=r"yours\.invitation: the line for machine 'yours' cannot be written: File exists"
+            LaunchError,
+            match=(
+                r"yours\.invitation: the line for machine 'yours' cannot be "
+                r"written: File exists"
+            ),
         ),
     ):
         await typed(tmp_path)

@@ -58,7 +58,8 @@ def test_every_field_kind_of_the_docstring_can_be_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", [bytes, list[int], dict[str, int], object, tuple[int, str], int | None, np.ndarray, Envelope]
+    "annotation",
+    [bytes, list[int], dict[str, int], object, tuple[int, str], int | None, np.ndarray, Envelope],
 )
 def test_a_field_that_cannot_travel_is_refused_by_name_when_it_is_declared(annotation: Any) -> None:
     with pytest.raises(TypeError, match=r"Odd\.field: a message cannot carry"):
@@ -67,7 +68,9 @@ def test_a_field_that_cannot_travel_is_refused_by_name_when_it_is_declared(annot
 
 @pytest.mark.parametrize("name", ["kind", "lane", "plain_fields", "array_fields", "plain_values"])
 def test_a_field_may_not_take_a_name_that_every_message_has(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"Shadow\.{name}: every message has this name for something else"):
+    with pytest.raises(
+        TypeError, match=(rf"Shadow\.{name}: every message has this name for " rf"something else")
+    ):
         declare("Shadow", **{name: int})
 
 
@@ -78,7 +81,10 @@ def test_a_kind_is_the_top_package_and_the_class_name() -> None:
 
 def test_two_modules_of_one_package_cannot_declare_the_same_kind() -> None:
     first = declare("Twin", module="package.a")
-    with pytest.raises(TypeError, match=r"two messages are called package\.Twin: in package\.a and in package\.b"):
+    with pytest.raises(
+        TypeError,
+        match=(r"two messages are called package\.Twin: in " r"package\.a and in package\.b"),
+    ):
         declare("Twin", module="package.b")
     assert REGISTRY["package.Twin"] is first
 
@@ -109,7 +115,8 @@ def test_a_message_cannot_be_changed_and_is_equal_only_to_itself() -> None:
 
 
 def test_a_message_shows_its_fields_in_one_line_and_arrays_by_dtype_and_shape_only() -> None:
-    a, b = np.zeros((2, 3), np.float32), np.zeros(0, np.int64)
+    a = np.zeros((2, 3), np.float32)
+    b = np.zeros(0, np.int64)
     shown = repr(
         Everything(
             number=3, share=0.5, name="x" * 500, sure=True, numbers=(1, 2), shares=(), names=("a",),
@@ -127,20 +134,36 @@ def test_a_message_shows_its_fields_in_one_line_and_arrays_by_dtype_and_shape_on
 def test_an_envelope_shows_its_way_in_one_line_so_that_one_id_can_be_followed() -> None:
     said = Save()
     assert repr(Envelope(said, 7, "a", 2, "b")) == "<a.2#7 -> b Save()>"
-    assert repr(Envelope(said, 7, "a", 2, "b", reply_to="a", step=4)) == "<a.2#7 -> b ask step 4 Save()>"
-    assert repr(Envelope(said, 9, "b", 1, "a", answers=7, step=0)) == "<b.1#9 -> a answers 7 step 0 Save()>"
+    assert (
+        repr(Envelope(said, 7, "a", 2, "b", reply_to="a", step=4))
+        == "<a.2#7 -> b ask step 4 Save()>"
+    )
+    assert (
+        repr(Envelope(said, 9, "b", 1, "a", answers=7, step=0))
+        == "<b.1#9 -> a answers 7 step 0 Save()>"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "snake"),
-    [("LayerGradient", "layer_gradient"), ("Save", "save"), ("X", "x"), ("GetHTTP", "get_h_t_t_p"), ("", "")],
+    [
+        ("LayerGradient", "layer_gradient"),
+        ("Save", "save"),
+        ("X", "x"),
+        ("GetHTTP", "get_h_t_t_p"),
+        ("", ""),
+    ],
 )
 def test_handlers_are_named_after_the_message_in_snake_case(name: str, snake: str) -> None:
     assert snake_case(name) == snake
 
 
 @given(
-    st.lists(st.builds("{}{}".format, st.sampled_from("ABXYZ"), st.text("abz09", max_size=4)), min_size=1, max_size=5)
+    st.lists(
+        st.builds("{}{}".format, st.sampled_from("ABXYZ"), st.text("abz09", max_size=4)),
+        min_size=1,
+        max_size=5,
+    )
 )
 def test_snake_case_can_be_turned_back_so_no_two_messages_share_a_handler(words: list[str]) -> None:
     name = "".join(words)

@@ -1,4 +1,5 @@
-"""Metrics: the names, the pages, the port that is taken, and what Prometheus itself says of the format."""
+"""Metrics: the names, the pages, the port that is taken, and what Prometheus itself says of the
+format."""
 
 from __future__ import annotations
 
@@ -21,14 +22,20 @@ def metrics() -> Metrics:
     made = Metrics()
     made.counter("images", "Images trained on.", role="worker", actor="w-0").inc(3)
     made.counter("images", "Images trained on.", role="worker", actor="w-1").inc(4)
-    made.gauge("loss", "Training loss of the last iteration.", role="lead", actor="c", split="train").set(0.25)
-    made.histogram("wait_duration_seconds", "Seconds waited.", (0.1, 1), role="worker", actor="w-0").observe(0.5)
+    made.gauge(
+        "loss", "Training loss of the last iteration.", role="lead", actor="c", split="train"
+    ).set(0.25)
+    made.histogram(
+        "wait_duration_seconds", "Seconds waited.", (0.1, 1), role="worker", actor="w-0"
+    ).observe(0.5)
     return made
 
 
 @pytest.fixture
 def pages(metrics: Metrics) -> Iterator[Pages]:
-    made = Pages(metrics, "127.0.0.1", 0, targets=lambda: discovery([("127.0.0.1:1", {"process": "p"})]))
+    made = Pages(
+        metrics, "127.0.0.1", 0, targets=lambda: discovery([("127.0.0.1:1", {"process": "p"})])
+    )
     yield made
     made.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "metrics"]
@@ -54,7 +61,9 @@ def test_the_same_labels_give_the_same_child(metrics: Metrics) -> None:
     assert 'convoy_images_total{actor="w-0",role="worker"} 4.0' in metrics.text().splitlines()
 
 
-def test_a_tally_is_asked_for_its_counts_each_time_a_page_is_made_and_its_name_is_taken(metrics: Metrics) -> None:
+def test_a_tally_is_asked_for_its_counts_each_time_a_page_is_made_and_its_name_is_taken(
+    metrics: Metrics,
+) -> None:
     counts = {("worker", "w-0"): 2.0}
     metrics.tally("letters", "Letters.", ("role", "actor"), counts.items)
     assert 'convoy_letters_total{actor="w-0",role="worker"} 2.0' in metrics.text().splitlines()
@@ -66,7 +75,9 @@ def test_a_tally_is_asked_for_its_counts_each_time_a_page_is_made_and_its_name_i
         metrics.tally("letters", "Letters.", (), dict)
 
 
-def test_the_page_shows_the_registry_at_the_moment_of_the_scrape(pages: Pages, metrics: Metrics) -> None:
+def test_the_page_shows_the_registry_at_the_moment_of_the_scrape(
+    pages: Pages, metrics: Metrics
+) -> None:
     kind, _ = get(pages, "/metrics")
     assert kind.startswith("text/plain")
     metrics.gauge("loss", "", role="lead", actor="c", split="train").set(0.125)
@@ -92,7 +103,8 @@ def test_a_port_in_use_is_an_error_that_says_what_to_change() -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(
-            LaunchError, match=rf"listen on 127\.0\.0\.1:{port}: .*in use; choose another metrics\.port"
+            LaunchError,
+            match=(rf"listen on 127\.0\.0\.1:{port}: .*in use; choose another " rf"metrics\.port"),
         ):
             Pages(Metrics(), "127.0.0.1", port)
 
@@ -113,6 +125,10 @@ def test_a_closed_page_frees_its_port() -> None:
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, which is not on PATH")
 def test_prometheus_own_tool_finds_nothing_to_mend(metrics: Metrics) -> None:
     checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=metrics.text(), capture_output=True, text=True, check=False
+        ["promtool", "check", "metrics"],
+        input=metrics.text(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -1,4 +1,5 @@
-"""Files of another machine and their copies here: the same bytes, whole or as a log that grows, no other file."""
+"""Files of another machine and their copies here: the same bytes, whole or as a log that grows, no
+other file."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from roles.tuning.tuner import Tuner
 from runtime import Actor, ActorSpec, Topology
 from runtime.cluster.launchers.allowed import OF_UP as OF_UP_HERE
 from runtime.cluster.launchers.allowed import allowed
-from runtime.cluster.machines import mirror
+from runtime.cluster.machines import file_sync
+from runtime.cluster.machines.agent_messages import GONE, GROWING, Piece
 from runtime.cluster.machines.copies import Copies
-from runtime.cluster.machines.mirror import Mirror
-from runtime.cluster.machines.words import GONE, GROWING, Piece
+from runtime.cluster.machines.file_sync import FileSync
 from runtime.errors import MessageError
 from runtime.plan.topology import Placement, ProcessSpec
 
@@ -40,7 +41,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-def copied(source: Mirror, copies: Copies, *, last: bool = False) -> list[str]:
+def copied(source: FileSync, copies: Copies, *, last: bool = False) -> list[str]:
     """The names of the files of which something was new."""
     found = list(source.look(last=last))
     for piece in found:
@@ -49,7 +50,9 @@ def copied(source: Mirror, copies: Copies, *, last: bool = False) -> list[str]:
 
 
 def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) -> None:
-    source, copies, log = Mirror(there), Copies(here, ANY), there / "logs" / "p0.log"
+    source = FileSync(there)
+    copies = Copies(here, ANY)
+    log = there / "logs" / "p0.log"
     for words in ("begin\n", "", "go on\n"):
         with log.open("a") as file:
             file.write(words)
@@ -57,8 +60,11 @@ def test_a_log_is_copied_as_it_grows_and_nothing_twice(there: Path, here: Path) 
     assert (here / "logs" / "p0.log").read_text() == "begin\ngo on\n"
 
 
-def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last(there: Path, here: Path) -> None:
-    source, copies = Mirror(there, own=("plan.json",)), Copies(here, ANY)
+def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last(
+    there: Path, here: Path
+) -> None:
+    source = FileSync(there, own=("plan.json",))
+    copies = Copies(here, ANY)
     (there / "plan.json").write_text("ours")
     (there / ".checkpoint.tmp").write_text("half")
     (there / "service-times").mkdir()
@@ -75,8 +81,11 @@ def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last
     assert names == ["checkpoint", "late", "service-times/p0.json"]
 
 
-def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(there: Path, here: Path) -> None:
-    source, copies = Mirror(there), Copies(here, ANY)
+def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(
+    there: Path, here: Path
+) -> None:
+    source = FileSync(there)
+    copies = Copies(here, ANY)
     (there / "checkpoint-1").write_bytes(b"1")
     copied(source, copies)
     assert copied(source, copies) == ["checkpoint-1"]
@@ -90,7 +99,8 @@ def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(th
 
 
 def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, here: Path) -> None:
-    source, copies = Mirror(there, own=("plan.json",)), Copies(here, ANY)
+    source = FileSync(there, own=("plan.json",))
+    copies = Copies(here, ANY)
     for name in ("plan.json", "checkpoint-1"):
         (there / name).write_text(name)
     assert copied(source, copies, last=True) == ["checkpoint-1"]
@@ -103,7 +113,9 @@ def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, her
 def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> None:
     (here / "events.jsonl").write_text("ours")
     with pytest.raises(MessageError, match=r"events\.jsonl: to be removed, but it never came"):
-        Copies(here, ANY).take(Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8)))
+        Copies(here, ANY).take(
+            Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8))
+        )
     assert (here / "events.jsonl").read_text() == "ours"
 
 
@@ -111,12 +123,13 @@ def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> Non
 def test_large_files_come_in_pieces_and_appear_in_whole(
     there: Path, here: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    monkeypatch.setattr(mirror, "PIECE_BYTES", 100)
+    monkeypatch.setattr(file_sync, "PIECE_BYTES", 100)
     content = np.random.default_rng(size).bytes(size)
     (there / "checkpoint").write_bytes(content)
     (there / "logs" / "p0.log").write_bytes(content)
-    copies, appeared = Copies(here, ANY), []
-    for piece in Mirror(there).look(last=True):
+    copies = Copies(here, ANY)
+    appeared = []
+    for piece in FileSync(there).look(last=True):
         copies.take(piece)
         appeared.append((here / "checkpoint").exists())
     whole = max(1, -(-size // 100))
@@ -125,11 +138,13 @@ def test_large_files_come_in_pieces_and_appear_in_whole(
     assert not size or (here / "logs" / "p0.log").read_bytes() == content
 
 
-def test_what_is_half_done_at_the_end_is_nothing(there: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "PIECE_BYTES", 2)
+def test_what_is_half_done_at_the_end_is_nothing(
+    there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_sync, "PIECE_BYTES", 2)
     (there / "checkpoint").write_bytes(b"1234")
     copies = Copies(here, ANY)
-    copies.take(next(iter(Mirror(there).look(last=True))))
+    copies.take(next(iter(FileSync(there).look(last=True))))
     assert len(list(here.iterdir())) == 1
     copies.close()
     assert list(here.iterdir()) == []
@@ -137,7 +152,20 @@ def test_what_is_half_done_at_the_end_is_nothing(there: Path, here: Path, monkey
 
 @pytest.mark.parametrize(
     "path",
-    ["../out", "/etc/x", "logs/../../out", "", ".", "a//b", "a/.b", "plan.json", "a/b/c/d/e", "x\0", "a" * 300, "-x"],
+    [
+        "../out",
+        "/etc/x",
+        "logs/../../out",
+        "",
+        ".",
+        "a//b",
+        "a/.b",
+        "plan.json",
+        "a/b/c/d/e",
+        "x\0",
+        "a" * 300,
+        "-x",
+    ],
 )
 def test_nothing_is_written_outside_or_over_files_of_up(here: Path, path: str) -> None:
     piece = Piece(path=path, offset=0, rest=0, data=np.zeros(1, np.uint8))
@@ -171,9 +199,29 @@ OF_UP = [
     "report.html",
     "log.csv",
 ]
-OF_UP += ["Operator.KEY", "tensorboard/events", "trials/x", "versions.json", "usage.jsonl", "service-times.json"]
-OF_OTHERS = ["best.safetensors", "checkpoint-0000001.safetensors", "logs/b.log", "logs/ray.log", "logs/b.stacks"]
-OF_OTHERS += ["trace/b.1.json", "trace/clocks.json", "service-times/b.json", "logs/a.log/x", "tuning.json", "anything"]
+OF_UP += [
+    "Operator.KEY",
+    "tensorboard/events",
+    "trials/x",
+    "versions.json",
+    "usage.jsonl",
+    "service-times.json",
+]
+OF_OTHERS = [
+    "best.safetensors",
+    "checkpoint-0000001.safetensors",
+    "logs/b.log",
+    "logs/ray.log",
+    "logs/b.stacks",
+]
+OF_OTHERS += [
+    "trace/b.1.json",
+    "trace/clocks.json",
+    "service-times/b.json",
+    "logs/a.log/x",
+    "tuning.json",
+    "anything",
+]
 
 
 class Leads(Actor):
@@ -185,13 +233,16 @@ class Works(Actor):
 
 
 def placement(monkeypatch: pytest.MonkeyPatch) -> Placement:
-    """The lead in process `a` of one machine, a worker in `b` of another, of a program that is here."""
+    """The lead in process `a` of one machine, a worker in `b` of another, of a program that is
+    here."""
     module = ModuleType("borrowing")
     monkeypatch.setattr(module, "ROLES", {"leads": Leads, "works": Works}, raising=False)
     monkeypatch.setitem(sys.modules, "borrowing", module)
     actors = (ActorSpec("lead", "leads", {}), ActorSpec("worker", "works", {}))
     topology = Topology("borrowing", actors, (("lead", "worker"),), "lead")
-    return Placement(topology, (ProcessSpec("a", "far", ("lead",)), ProcessSpec("b", "further", ("worker",))))
+    return Placement(
+        topology, (ProcessSpec("a", "far", ("lead",)), ProcessSpec("b", "further", ("worker",)))
+    )
 
 
 @pytest.mark.parametrize("path", [*OF_UP, *OF_OTHERS])
@@ -200,14 +251,18 @@ def test_a_machine_writes_neither_a_file_of_up_nor_one_of_another_machine(
     here: Path, monkeypatch: pytest.MonkeyPatch, path: str, rest: int
 ) -> None:
     topology = placement(monkeypatch).topology
-    mine = Placement(topology, (ProcessSpec("a", "far", ("worker",)), ProcessSpec("b", "further", ("lead",))))
+    mine = Placement(
+        topology, (ProcessSpec("a", "far", ("worker",)), ProcessSpec("b", "further", ("lead",)))
+    )
     with pytest.raises(MessageError, match="bad_piece"):
         Copies(here, allowed(mine)["far"], OF_UP_HERE).take(of(path, rest))
     assert list(here.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", OF_UP)
-def test_no_role_can_declare_a_file_of_up(here: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_no_role_can_declare_a_file_of_up(
+    here: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     with pytest.raises(MessageError, match="is no file that a machine may leave"):
         Copies(here, allowed(placement(monkeypatch))["far"], OF_UP_HERE).take(of(path))
     assert list(here.iterdir()) == []
@@ -224,8 +279,14 @@ def test_a_machine_writes_the_files_of_its_processes_and_what_its_roles_declare(
         copies.take(of(path))  # its own it replaces
     for path in grow:
         copies.take(of(path, GROWING))
-    assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {*mine, *grow}
-    with pytest.raises(MessageError, match=r"logs/b\.log' is no file of the processes of this machine, and no role"):
+    assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {
+        *mine,
+        *grow,
+    }
+    with pytest.raises(
+        MessageError,
+        match=(r"logs/b\.log' is no file of the processes of " r"this machine, and no role"),
+    ):
         copies.take(of("logs/b.log", GROWING))
 
 
@@ -237,7 +298,13 @@ def test_of_a_program_whose_roles_declare_nothing_any_free_name_is_taken(
     copies = Copies(here, patterns, OF_UP_HERE)
     for path in ("found", "results/1.csv", "a/b/c/d"):
         copies.take(of(path))
-    for path in ("logs/b.log", "trace/clocks.json", "service-times/b.json", "operator.key", "logs/x/y"):
+    for path in (
+        "logs/b.log",
+        "trace/clocks.json",
+        "service-times/b.json",
+        "operator.key",
+        "logs/x/y",
+    ):
         with pytest.raises(MessageError, match="bad_piece"):
             copies.take(of(path))
 
@@ -246,12 +313,16 @@ def test_a_file_that_did_not_come_from_a_machine_is_not_replaced_by_it(here: Pat
     (here / "logs").mkdir()
     for path, rest in (("best.safetensors", 0), ("logs/a.log", GROWING), ("part", 6)):
         (here / path).write_text("ours")
-        with pytest.raises(MessageError, match="is here already, and did not come from this machine"):
+        with pytest.raises(
+            MessageError, match=("is here already, and did not come from this machine")
+        ):
             Copies(here, ANY).take(of(path, rest))
         assert (here / path).read_text() == "ours"
 
 
-@pytest.mark.parametrize(("path", "rest"), [("logs/a.log", GROWING), ("file", 0), ("file", GROWING), ("file", 6)])
+@pytest.mark.parametrize(
+    ("path", "rest"), [("logs/a.log", GROWING), ("file", 0), ("file", GROWING), ("file", 6)]
+)
 def test_no_link_is_followed(here: Path, tmp_path: Path, path: str, rest: int) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

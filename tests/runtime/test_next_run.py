@@ -1,4 +1,5 @@
-"""What the run is that follows another: what it is planned from, and what of that lasts longer than the memory."""
+"""What the run is that follows another: what it is planned from, and what of that lasts longer than
+the memory."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from nets.files import checkpoint
 from roles.learning.resume import KEPT
 from runtime.cluster.clients import Scale
 from runtime.config.file import dump
-from runtime.recovery.following import healed, scaled, without
+from runtime.recovery.next_run import healed, scaled, without
 from runtime.runs.checking import Checked, check
 from tests.support import configure, train
 
@@ -17,7 +18,8 @@ KEPT_BY = '{"by": "replica-0", "run": "runs/one", "tested": -1}'
 
 
 def from_memory(folder: Path, *, more: str = "") -> tuple[Checked, Checked, int, Path]:
-    """A run, the run that follows it from what a replica had in memory, and that memory, which is still open."""
+    """A run, the run that follows it from what a replica had in memory, and that memory, which is
+    still open."""
     cluster = configure(folder, "replicas", workers=2, iterations=6, more=more)
     state = train(cluster)
     cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nmax_iter = 9\n"))
@@ -33,15 +35,22 @@ def from_memory(folder: Path, *, more: str = "") -> tuple[Checked, Checked, int,
 def test_a_run_begins_from_memory_and_is_configured_as_the_run_before(tmp_path: Path) -> None:
     before, found, file, memory = from_memory(tmp_path)
     os.close(file)
-    lead = next(a for a in found.placement.topology.actors if a.name == found.placement.topology.lead)
+    lead = next(
+        a for a in found.placement.topology.actors if a.name == found.placement.topology.lead
+    )
     assert lead.options.job.resume == str(memory)
     written = dump(found.loaded.config, found.loaded.options)
     assert str(memory) not in written
     assert written == dump(before.loaded.config, before.loaded.options)
 
 
-def test_a_run_that_began_from_memory_is_scaled_and_moved_after_that_memory_is_closed(tmp_path: Path) -> None:
-    more = "".join(f'[[machine]]\nname = "{name}"\naddress = "127.0.0.{at}"\n' for at, name in enumerate("ab", 1))
+def test_a_run_that_began_from_memory_is_scaled_and_moved_after_that_memory_is_closed(
+    tmp_path: Path,
+) -> None:
+    more = "".join(
+        (f'[[machine]]\nname = "{name}"\naddress = "127.0.0.{at}"\n')
+        for at, name in enumerate("ab", 1)
+    )
     _, found, file, _ = from_memory(tmp_path, more=more)
     os.close(file)
     more_workers = scaled(found, found.loaded.config, Scale(workers=4))

@@ -37,7 +37,9 @@ async def test_handlers_run_one_at_a_time_in_the_order_of_arrival(pair: Pair) ->
     assert [answer.number for answer in answers] == [2 * number for number in range(50, 60)]
 
 
-async def test_a_reply_may_come_later_from_outside_the_handler_while_others_are_answered(pair: Pair) -> None:
+async def test_a_reply_may_come_later_from_outside_the_handler_while_others_are_answered(
+    pair: Pair,
+) -> None:
     late = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer, step=7))
     await pair.settled()
     assert not late.done()
@@ -57,13 +59,18 @@ async def test_actors_of_one_process_talk_through_the_same_checks(pair: Pair) ->
 
 
 async def test_an_error_in_a_handler_goes_to_the_asker_and_the_actor_lives_on(pair: Pair) -> None:
-    with pytest.raises(Refused, match=r"server refused Question\(number=-1\) of asker: ValueError: no such number"):
+    with pytest.raises(
+        Refused,
+        match=(r"server refused Question\(number=-1\) of asker: " r"ValueError: no such number"),
+    ):
         await pair.asker.ask("server", Question(number=-1), Answer)
     assert (await pair.asker.ask("server", Question(number=1), Answer)).number == 2
     assert pair.failures == []
 
 
-async def test_an_error_after_a_tell_is_the_actors_failure_and_is_reported_with_its_name(pair: Pair) -> None:
+async def test_an_error_after_a_tell_is_the_actors_failure_and_is_reported_with_its_name(
+    pair: Pair,
+) -> None:
     await pair.asker.tell("server", Question(number=-1))
     await asyncio.wait(pair.q.actors["server"].tasks)
     ((name, error),) = pair.failures
@@ -84,7 +91,9 @@ async def test_an_answer_of_another_kind_is_an_error_for_the_asker(pair: Pair) -
         await pair.asker.ask("server", Question(number=-4), Answer)
 
 
-async def test_asking_somebody_without_a_link_is_an_error_and_leaves_no_ask_open(pair: Pair) -> None:
+async def test_asking_somebody_without_a_link_is_an_error_and_leaves_no_ask_open(
+    pair: Pair,
+) -> None:
     with pytest.raises(ActorStopped, match="asker has no link to an actor called 'nobody'"):
         await pair.asker.ask("nobody", Question(number=1), Answer)
     with pytest.raises(ActorStopped, match="nobody"):
@@ -94,7 +103,9 @@ async def test_asking_somebody_without_a_link_is_an_error_and_leaves_no_ask_open
 
 def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_counted() -> None:
     async def talk(pair: Pair) -> None:
-        with pytest.raises(AskTimeout, match=r"asker asked server Question\(number=-3\): no answer in 5 s"):
+        with pytest.raises(
+            AskTimeout, match=(r"asker asked server Question\(number=-3\): no " r"answer in 5 s")
+        ):
             await pair.asker.ask("server", Question(number=-3), Answer, timeout=5)
         assert pair.asker.now() == 5.0
         await pair.server.reply(pair.server.kept[0], Answer(number=1))
@@ -122,7 +133,13 @@ def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_coun
 async def test_a_message_that_does_not_belong_here_is_counted_released_and_changes_nothing(
     pair: Pair, reason: str, changes: dict[str, Any]
 ) -> None:
-    good = {"message": Question(number=1), "id": 1, "sender": "asker", "incarnation": 1, "receiver": "server"}
+    good = {
+        "message": Question(number=1),
+        "id": 1,
+        "sender": "asker",
+        "incarnation": 1,
+        "receiver": "server",
+    }
     released: list[int] = []
     pair.q.deliver(Envelope(**{**good, **changes}), 10, lambda: released.append(1))
     assert released == [1]
@@ -141,13 +158,17 @@ async def test_only_the_actor_that_was_asked_can_answer_and_only_to_the_asker(
     asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
     await pair.settled()
     asked = pair.server.kept[0].id
-    pair.p.deliver(Envelope(Answer(number=6), 1, sender, 1, receiver, answers=asked), 10, lambda: None)
+    pair.p.deliver(
+        Envelope(Answer(number=6), 1, sender, 1, receiver, answers=asked), 10, lambda: None
+    )
     assert rejected(pair.p, "unasked") == 1
     await pair.server.reply(pair.server.kept[0], Answer(number=7))
     assert (await asking).number == 7
 
 
-async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_started_anew(pair: Pair) -> None:
+async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_started_anew(
+    pair: Pair,
+) -> None:
     pair.q.connect("p", 2, Endpoints(), ["asker"], pair.road_q)
     await pair.asker.tell("server", Question(number=1))
     await asyncio.sleep(0)
@@ -211,7 +232,9 @@ def test_stopping_waits_only_so_long_for_an_actor_whose_end_hangs() -> None:
     on_virtual_time(talk)
 
 
-async def test_what_a_stopped_actor_had_not_read_gives_its_senders_their_credits_back(pair: Pair) -> None:
+async def test_what_a_stopped_actor_had_not_read_gives_its_senders_their_credits_back(
+    pair: Pair,
+) -> None:
     pair.server.gate.clear()
     for _ in range(3):
         await pair.asker.tell("server", Question(number=1))
@@ -238,7 +261,9 @@ async def test_the_end_of_the_leads_own_work_ends_the_run_once(pair: Pair) -> No
     assert pair.ends == 1
 
 
-async def test_a_lead_that_only_answers_does_not_end_the_run_until_it_is_wound_down(pair: Pair) -> None:
+async def test_a_lead_that_only_answers_does_not_end_the_run_until_it_is_wound_down(
+    pair: Pair,
+) -> None:
     assert pair.ends == 0
     pair.q.lead = "server"
     await pair.asker.tell("server", Save())
@@ -259,7 +284,9 @@ async def test_an_error_in_an_actors_own_work_is_its_failure(pair: Pair) -> None
     assert (name, type(error)) == ("worker", KeyError)
 
 
-async def test_of_several_errors_of_an_actor_the_one_is_told_that_is_no_consequence(pair: Pair) -> None:
+async def test_of_several_errors_of_an_actor_the_one_is_told_that_is_no_consequence(
+    pair: Pair,
+) -> None:
     class Torn(Actor):
         async def run(self) -> None:
             async with asyncio.TaskGroup() as group:
@@ -310,7 +337,9 @@ def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
 # -- what a receiver would not understand
 
 
-async def test_what_the_receiver_does_not_understand_fails_at_the_sender_and_is_not_sent(pair: Pair) -> None:
+async def test_what_the_receiver_does_not_understand_fails_at_the_sender_and_is_not_sent(
+    pair: Pair,
+) -> None:
     pair.p.router.vocabulary = {"server": type(pair.server).handlers}
     expected = r"asker cannot send Answer\(number=1\) to server; server understands .*Question"
     with pytest.raises(MessageError, match=f"not_understood: {expected}"):
@@ -323,12 +352,16 @@ async def test_what_the_receiver_does_not_understand_fails_at_the_sender_and_is_
     assert "0 asks open" in repr(pair.p)
 
 
-async def test_a_handler_that_says_what_nobody_understands_fails_by_its_own_name(pair: Pair) -> None:
+async def test_a_handler_that_says_what_nobody_understands_fails_by_its_own_name(
+    pair: Pair,
+) -> None:
     """It is no offence of whoever asked it."""
     pair.q.router.vocabulary = {"asker": type(pair.asker).handlers}
     await pair.asker.tell("server", Question(number=-5))
     await asyncio.wait(pair.q.actors["server"].tasks, return_when=asyncio.FIRST_COMPLETED)
     ((name, error),) = pair.failures
     assert name == "server"
-    assert "server cannot send Other(number=-5) to asker; asker understands Save, WindDown" in str(error)
+    assert (
+        "server cannot send Other(number=-5) to asker; asker understands Save, WindDown"
+    ) in str(error)
     assert rejected(pair.q, "not_understood") == 0

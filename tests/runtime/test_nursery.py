@@ -1,4 +1,5 @@
-"""Where role processes are forked from: started early, ended with its launcher; and the threads of what it bears."""
+"""Where role processes are forked from: started early, ended with its launcher; and the threads of
+what it bears."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ import pytest
 
 from runtime.cli.main import main
 from runtime.cli.up import up
-from runtime.cluster import birth
+from runtime.cluster import nursery_start
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers import LocalLauncher, Nursery, local
 from runtime.cluster.launchers.local import LocalProcess
@@ -27,7 +28,15 @@ from runtime.compute import threads
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError, LaunchError
 from runtime.plan.topology import ProcessSpec
-from tests.support import ROOT, configure, environment, events, parent_of, run_directory, runtime_command
+from tests.support import (
+    ROOT,
+    configure,
+    environment,
+    events,
+    parent_of,
+    run_directory,
+    runtime_command,
+)
 
 A = ProcessSpec(name="a", machine="local", threads=1, actors=())
 FORKED = """
@@ -54,8 +63,8 @@ from pathlib import Path
 os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)
 from runtime.cli.interrupts import Interrupts
 Interrupts().hear()
-from runtime.cluster import birth
-birth.begin()
+from runtime.cluster import nursery_start
+nursery_start.begin()
 from runtime.cluster.launchers import local, LocalLauncher, Nursery, local
 from runtime.cluster.launcher import LaunchPlan
 from runtime.plan.topology import ProcessSpec
@@ -118,16 +127,24 @@ def plan(config, options):
 '''
 
 
-def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_libraries_were_loaded_with_one() -> None:
+def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_libraries_were_loaded_with_one() -> (
+    None
+):
     alone = {**environment(), **threads.variables(1)}
     done = subprocess.run(
-        [sys.executable, "-c", FORKED], cwd=ROOT, env=alone, check=True, capture_output=True, text=True
+        [sys.executable, "-c", FORKED],
+        cwd=ROOT,
+        env=alone,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert json.loads(done.stdout) == {"blas": [2], "numba": 2, "kernels": "2"}
 
 
 class FullLog:
-    """In place of the log of the next process a pipe that is full: it cannot tell that it has no plan, and waits."""
+    """In place of the log of the next process a pipe that is full: it cannot tell that it has no
+    plan, and waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._read, self._write = os.pipe()
@@ -154,7 +171,9 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(
         nursery.prepare("roles")
         launcher = LocalLauncher(LaunchPlan(tmp_path, "roles", (Machine(),), nursery))
         await launcher.open(Machine())
-        born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()), 1)
+        born = await launcher.launch(
+            ProcessSpec(name="a", machine="local", threads=1, actors=()), 1
+        )
         assert isinstance(born, LocalProcess)
         assert parent_of(born.pid) == nursery.process.pid
         assert "plan.json: found no such file" in await log.told()
@@ -175,7 +194,9 @@ async def test_a_log_that_is_a_link_is_told_and_not_written(tmp_path: Path) -> N
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_nursery_bears_for_one_run_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Nursery.start() as nursery:
         for folder in (tmp_path / "1", tmp_path / "2"):
             folder.mkdir()
@@ -188,13 +209,18 @@ async def test_a_nursery_bears_for_one_run_after_the_other(tmp_path: Path, monke
 
 @pytest.mark.parametrize(
     ("harm", "why"),
-    [("killed", "has ended (killed by SIGKILL"), ("stopped", "is stopped"), ("owes", "does not answer")],
+    [
+        ("killed", "has ended (killed by SIGKILL"),
+        ("stopped", "is stopped"),
+        ("owes", "does not answer"),
+    ],
 )
 async def test_a_nursery_that_can_bear_for_no_other_run_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, why: str
 ) -> None:
     with Nursery.start() as nursery:
-        launcher, pid = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery)), nursery.process.pid
+        launcher = LocalLauncher(LaunchPlan(tmp_path, "roles", (), nursery))
+        pid = nursery.process.pid
         launcher.begin()
         await parent_of_born(launcher, monkeypatch)
         if harm == "killed":
@@ -212,7 +238,9 @@ async def test_a_nursery_that_can_bear_for_no_other_run_says_why(
         if harm == "owes":
             os.kill(pid, signal.SIGCONT)
             await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WCONTINUED)
-        assert nursery.barren().startswith(f"the process that role processes are forked from (pid {pid}) {why}")
+        assert nursery.barren().startswith(
+            f"the process that role processes are forked from (pid {pid}) {why}"
+        )
 
 
 async def parent_of_born(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -227,7 +255,9 @@ async def parent_of_born(launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatc
     return parent
 
 
-def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_signals(tmp_path: Path) -> None:
+def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_signals(
+    tmp_path: Path,
+) -> None:
     done = subprocess.run(
         [sys.executable, "-c", OF_AN_AGENT, str(tmp_path)], cwd=ROOT, env=environment(), check=True,
         capture_output=True, text=True, timeout=60,
@@ -236,18 +266,22 @@ def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_sign
     assert told["parent"] == told["session"] == told["nursery"]
     assert "/dev/zero" not in told["open"] and len(told["open"]) < 12
     assert not told["caught"] & 1 << signal.SIGTERM - 1
-    assert (told["status"], told["ended"]) == (1, -signal.SIGKILL)  # it had no run to take part in; it was closed
+    # it had no run to take part in; it was closed
+    assert (told["status"], told["ended"]) == (1, -signal.SIGKILL)
     assert done.stderr == ""
 
 
 def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, started = Nursery.start, []
+    start = Nursery.start
+    started = []
     monkeypatch.setattr(Nursery, "start", lambda: started.append(start()) or started[-1])
     with pytest.raises(ConfigError, match="17 workers cannot share"):
         up(configure(tmp_path, "sync", workers=17))
-    assert [(nursery.prepared, nursery.process.returncode is not None) for nursery in started] == [(True, True)]
+    assert [(nursery.prepared, nursery.process.returncode is not None) for nursery in started] == [
+        (True, True)
+    ]
 
 
 def test_for_a_program_that_cannot_be_imported_no_nursery_is_started(
@@ -255,19 +289,30 @@ def test_for_a_program_that_cannot_be_imported_no_nursery_is_started(
 ) -> None:
     monkeypatch.setattr(Nursery, "start", lambda: pytest.fail("it was"))
     cluster = configure(tmp_path, "single")
-    cluster.write_text('program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', ""))
+    cluster.write_text(
+        'program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', "")
+    )
     with pytest.raises(ConfigError, match="nowhere"):
         up(cluster)
 
 
-def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else_of_its_files(tmp_path: Path) -> None:
+def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else_of_its_files(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "opener.py").write_text(OPENER)
     (tmp_path / "cluster.toml").write_text('program = "opener"\n')
-    command, others = runtime_command("up"), os.open("/dev/zero", os.O_RDONLY)
+    command = runtime_command("up")
+    others = os.open("/dev/zero", os.O_RDONLY)
     os.set_inheritable(others, True)
     buffers = environment() | {"PYTHONUNBUFFERED": ""}  # what `up` has not written yet at its fork
     done = subprocess.run(
-        command, cwd=tmp_path, env=buffers, close_fds=False, capture_output=True, text=True, timeout=60
+        command,
+        cwd=tmp_path,
+        env=buffers,
+        close_fds=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     os.close(others)
     assert (done.returncode, done.stderr) == (0, "")
@@ -285,7 +330,7 @@ def test_up_forks_its_nursery_which_has_what_its_program_opened_and_nothing_else
 
 def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
     code = (
-        "import threading; from runtime.cluster import birth\n"
+        "import threading; from runtime.cluster import nursery_start\n"
         "over = threading.Event(); thread = threading.Thread(target=over.wait)\n"
         "def main():\n"
         "    thread.start()\n"
@@ -296,11 +341,15 @@ def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
     )
     for without, found in (("nothing", "Popen"), ("    thread.start()\n", "Forked")):
         words = [sys.executable, "-c", code.replace(without, "")]
-        done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
+        )
         assert done.stdout == f"{found}\n"
 
 
-@pytest.mark.parametrize(("more", "times"), [(["--set", "simulation.clock=virtual"], 1), (["--test"], 1), ([], 0)])
+@pytest.mark.parametrize(
+    ("more", "times"), [(["--set", "simulation.clock=virtual"], 1), (["--test"], 1), ([], 0)]
+)
 def test_up_computes_with_all_its_threads_if_it_computes_itself(
     more: list[str], times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,13 +360,17 @@ def test_up_computes_with_all_its_threads_if_it_computes_itself(
     assert len(released) == times
 
 
-def test_the_nursery_that_was_begun_is_taken_once_and_the_rest_of_the_process_is_as_before() -> None:
+def test_the_nursery_that_was_begun_is_taken_once_and_the_rest_of_the_process_is_as_before() -> (
+    None
+):
     code = (
         "import os; before = dict(os.environ)\n"
-        "from runtime.cluster import birth; birth.begin(); (begun,) = birth._begun\n"
+        "from runtime.cluster import nursery_start; nursery_start.begin(); (begun,) = "
+        "nursery_start._begun\n"
         "from runtime.cluster.launchers import Nursery\n"
         "from runtime.compute import threads; from threadpoolctl import threadpool_info\n"
-        "def blas(): return [one['num_threads'] for one in threadpool_info() if one['user_api'] == 'blas']\n"
+        "def blas(): return [one['num_threads'] for one in threadpool_info() if "
+        "one['user_api'] == 'blas']\n"
         "with Nursery.start() as first, Nursery.start() as second:\n"
         "    assert first.process is begun.process and second.process is not begun.process\n"
         "assert os.environ == before\n"
@@ -325,7 +378,12 @@ def test_the_nursery_that_was_begun_is_taken_once_and_the_rest_of_the_process_is
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert (done.stdout, done.stderr) == ("[1] [2]\n", "")
 
@@ -349,5 +407,5 @@ def test_a_nursery_that_is_ended_does_not_see_its_link_close() -> None:
 
     process: Any = SimpleNamespace(kill=looks, wait=looks)
     with theirs, tempfile.TemporaryFile() as log:
-        birth.Born(process, ours, log).close()
+        nursery_start.Born(process, ours, log).close()
         assert (-1 in open_at, len(open_at), ours.fileno()) == (False, 2, -1)

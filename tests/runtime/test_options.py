@@ -1,4 +1,5 @@
-"""Options of actors: typed by their class, plain data on the way, every mistake in words before anything starts."""
+"""Options of actors: typed by their class, plain data on the way, every mistake in words before
+anything starts."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ class Plain(Actor):
 
 
 ROLES = {"greeter": Greeter, "plain": Plain}
-GIVEN = GreeterOptions(greeting="ahoy", ways=(Way("b", 1),), limits=Limits(most=2), seconds={"a": 1, "b": 0.5})
+GIVEN = GreeterOptions(
+    greeting="ahoy", ways=(Way("b", 1),), limits=Limits(most=2), seconds={"a": 1, "b": 0.5}
+)
 
 
 def of(*actors: ActorSpec) -> Topology:
@@ -63,11 +66,16 @@ def of(*actors: ActorSpec) -> Topology:
 
 
 def test_typed_options_become_plain_data_and_are_the_same_on_the_other_side() -> None:
-    placement = Placement(of(ActorSpec("a", "greeter", GIVEN)), (ProcessSpec("a", "local", ("a",)),))
+    placement = Placement(
+        of(ActorSpec("a", "greeter", GIVEN)), (ProcessSpec("a", "local", ("a",)),)
+    )
     there = Placement.from_json(placement.to_json()).topology.actors[0]
     assert there.options == {
-        "greeting": "ahoy", "ways": [["b", 1]], "limits": {"most": 2}, "seconds": {"a": 1, "b": 0.5},
-    }  # fmt: skip
+        "greeting": "ahoy",
+        "ways": [["b", 1]],
+        "limits": {"most": 2},
+        "seconds": {"a": 1, "b": 0.5},
+    }
     made = made_of(ROLES, there)
     assert isinstance(made, Greeter)
     assert made.options == GIVEN
@@ -76,7 +84,8 @@ def test_typed_options_become_plain_data_and_are_the_same_on_the_other_side() ->
 
 def test_every_actor_has_options_of_its_own() -> None:
     spec = ActorSpec("a", "greeter", GIVEN)
-    one, other = made_of(ROLES, spec), made_of(ROLES, spec)
+    one = made_of(ROLES, spec)
+    other = made_of(ROLES, spec)
     assert isinstance(one, Greeter) and isinstance(other, Greeter)
     assert one.options == other.options
     assert one.options.seconds is not other.options.seconds
@@ -85,11 +94,20 @@ def test_every_actor_has_options_of_its_own() -> None:
 MISTAKES: dict[str, tuple[Any, str]] = {
     "missing": ({}, "greeting: missing"),
     "unknown": ({"greeting": "a", "limts": {}}, "limts: unknown key (did you mean 'limits'?)"),
-    "unknown inside": ({"greeting": "a", "limits": {"mst": 1}}, "limits.mst: unknown key (did you mean 'most'?)"),
+    "unknown inside": (
+        {"greeting": "a", "limits": {"mst": 1}},
+        ("limits.mst: unknown key (did you mean 'most'?)"),
+    ),
     "of another type": ({"greeting": 3}, "greeting: found int, expected str"),
-    "of another type inside": ({"greeting": "a", "ways": [["b", "1"]]}, "ways[0][1]: found str, expected int"),
+    "of another type inside": (
+        {"greeting": "a", "ways": [["b", "1"]]},
+        "ways[0][1]: found str, expected int",
+    ),
     "what the class itself refuses": ({"greeting": ""}, "greeting: found nothing, expected a word"),
-    "an instance with a wrong value": (GreeterOptions(greeting=3), "greeting: found int, expected str"),  # type: ignore[arg-type]
+    "an instance with a wrong value": (
+        GreeterOptions(greeting=3),
+        "greeting: found int, expected str",
+    ),  # type: ignore[arg-type]
     "no data": ({"greeting": object()}, "Encoding objects of type object is unsupported"),
 }
 
@@ -123,9 +141,14 @@ def test_all_mistakes_of_a_topology_are_told_before_anything_starts(tmp_path: Pa
 
 
 @pytest.mark.parametrize("processes", ["one", "here"])
-def test_an_actor_gets_its_options_typed_in_whatever_process(tmp_path: Path, processes: Any) -> None:
+def test_an_actor_gets_its_options_typed_in_whatever_process(
+    tmp_path: Path, processes: Any
+) -> None:
     topology = of(ActorSpec("a", "greeter", dataclasses.replace(GIVEN, greeting="hello")))
-    assert runtime.run(topology, directory=tmp_path, processes=processes) == {"word": "hello", "most": 2}
+    assert runtime.run(topology, directory=tmp_path, processes=processes) == {
+        "word": "hello",
+        "most": 2,
+    }
 
 
 def test_plain_data_stay_as_they_are() -> None:
@@ -134,5 +157,8 @@ def test_plain_data_stay_as_they_are() -> None:
 
 def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
     nowhere = Topology("no_such_program", (ActorSpec("a", "greeter", GIVEN),), (), "a")
-    with pytest.raises(ConfigError, match=r"^topology: program 'no_such_program' cannot be imported: No module named"):
+    with pytest.raises(
+        ConfigError,
+        match=(r"^topology: program 'no_such_program' cannot be " r"imported: No module named"),
+    ):
         runtime.launch(nowhere, directory=tmp_path)

@@ -1,4 +1,5 @@
-"""Files and folders of this user: nothing that another user has put in their place is opened, trusted or swept."""
+"""Files and folders of this user: nothing that another user has put in their place is opened,
+trusted or swept."""
 
 from __future__ import annotations
 
@@ -13,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from runtime.machine import owned
-from runtime.machine.owned import Hold, NotOurs, check_folder, check_way, is_marked, make_folder, open_file, sweep
+from runtime.machine.owned import (
+    Hold,
+    NotOurs,
+    check_folder,
+    check_way,
+    is_marked,
+    make_folder,
+    open_file,
+    sweep,
+)
 from tests.support import ROOT
 
 NOBODY = 65534
@@ -39,8 +49,12 @@ def marked(folder: Path) -> Path:
 # -- files
 
 
-@pytest.mark.parametrize("flags", [WRITING, os.O_RDONLY, os.O_RDWR | os.O_CREAT, WRITING | os.O_APPEND])
-def test_a_file_is_not_opened_through_a_link_and_keeps_its_content(tmp_path: Path, flags: int) -> None:
+@pytest.mark.parametrize(
+    "flags", [WRITING, os.O_RDONLY, os.O_RDWR | os.O_CREAT, WRITING | os.O_APPEND]
+)
+def test_a_file_is_not_opened_through_a_link_and_keeps_its_content(
+    tmp_path: Path, flags: int
+) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "link").symlink_to("precious")
     with pytest.raises(NotOurs, match="it is a link, expected a file of this user"):
@@ -92,7 +106,9 @@ def test_a_file_with_a_second_name_is_not_emptied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o277, 0o777])
-def test_a_new_file_has_its_mode_whatever_the_umask_is(tmp_path: Path, umask: Callable[[int], None], mask: int) -> None:
+def test_a_new_file_has_its_mode_whatever_the_umask_is(
+    tmp_path: Path, umask: Callable[[int], None], mask: int
+) -> None:
     umask(mask)
     for mode in (0o600, 0o644):
         os.close(open_file(tmp_path / f"{mode:o}", WRITING, mode))
@@ -120,7 +136,9 @@ def test_no_descriptor_is_inherited_by_a_program_that_is_started(tmp_path: Path)
 # -- folders
 
 
-def test_a_folder_that_others_may_write_to_is_refused_with_the_command_that_mends_it(tmp_path: Path) -> None:
+def test_a_folder_that_others_may_write_to_is_refused_with_the_command_that_mends_it(
+    tmp_path: Path,
+) -> None:
     for mode in (0o770, 0o702, 0o1777):
         tmp_path.chmod(mode)
         with pytest.raises(NotOurs, match=rf"others may write to it \(mode {mode:o}\): chmod go-w"):
@@ -169,7 +187,9 @@ def test_a_folder_with_files_and_no_marker_is_not_made_ours(tmp_path: Path) -> N
 
 def test_a_marker_that_is_a_link_a_folder_or_a_pipe_marks_nothing(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
-    for number, make in enumerate((lambda path: path.symlink_to(tmp_path / "real"), Path.mkdir, os.mkfifo)):
+    for number, make in enumerate(
+        (lambda path: path.symlink_to(tmp_path / "real"), Path.mkdir, os.mkfifo)
+    ):
         folder = tmp_path / str(number)
         folder.mkdir(mode=0o700)
         make(folder / owned.MARKER)
@@ -207,7 +227,9 @@ def test_processes_that_make_one_folder_at_once_all_succeed(tmp_path: Path) -> N
 # -- the way to a folder
 
 
-def test_a_folder_on_the_way_that_others_write_to_is_unsafe_unless_it_has_the_sticky_bit(tmp_path: Path) -> None:
+def test_a_folder_on_the_way_that_others_write_to_is_unsafe_unless_it_has_the_sticky_bit(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "open" / "below").mkdir(parents=True)
     for mode, safe in ((0o777, False), (0o1777, True), (0o755, True), (0o707, False)):
         (tmp_path / "open").chmod(mode)
@@ -222,7 +244,11 @@ def test_a_folder_on_the_way_that_others_write_to_is_unsafe_unless_it_has_the_st
 def test_a_way_by_links_is_followed_to_what_they_lead_to(tmp_path: Path) -> None:
     (tmp_path / "open" / "below").mkdir(parents=True)
     (tmp_path / "links").mkdir()
-    for name, target in (("near", "../open/below"), ("far", str(tmp_path / "links" / "near")), ("round", "round")):
+    for name, target in (
+        ("near", "../open/below"),
+        ("far", str(tmp_path / "links" / "near")),
+        ("round", "round"),
+    ):
         (tmp_path / "links" / name).symlink_to(target)
     check_way(tmp_path / "links" / "far")
     (tmp_path / "open").chmod(0o777)
@@ -249,5 +275,6 @@ def test_a_folder_or_a_link_of_another_user_on_the_way_is_unsafe(tmp_path: Path)
 
 def test_the_twins_are_equal() -> None:
     """`ops` and `runtime` may not import one another."""
-    there, here = ROOT / "ops" / "cpu" / "codegen" / "owned.py", ROOT / "runtime" / "machine" / "owned.py"
+    there = ROOT / "ops" / "cpu" / "codegen" / "owned.py"
+    here = ROOT / "runtime" / "machine" / "owned.py"
     assert there.read_text() == here.read_text()

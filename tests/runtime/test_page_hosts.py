@@ -1,4 +1,5 @@
-"""By which names pages may be called: a page of a stranger whose name was made to lead here reads nothing."""
+"""By which names pages may be called: a page of a stranger whose name was made to lead here reads
+nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +16,22 @@ from runtime.config.file import of_script
 from runtime.runs.pages import names_of
 from runtime.serving.hosts import Hosts, own_names
 
-EVIL = ["evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example:80", "EVIL.example.:1"]
-EVIL += ["10.0.0.1@evil.example", "evil.example:80:80", "[evil.example]:80", "node7.evil.example", "a b", "*", "local"]
+EVIL = [
+    "evil.example",
+    "evil.example:9464",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example:80",
+    "EVIL.example.:1",
+]
+EVIL += [
+    "10.0.0.1@evil.example",
+    "evil.example:80:80",
+    "[evil.example]:80",
+    "node7.evil.example",
+    "a b",
+    "*",
+    "local",
+]
 
 
 def hosts(*names: str) -> Hosts:
@@ -29,13 +44,23 @@ def test_a_name_that_is_not_the_machines_is_refused(header: str) -> None:
     assert hosts("*").admits(header)
 
 
-@pytest.mark.parametrize("header", ["127.0.0.1:9464", "10.1.2.3", "[::1]:9464", "[fe80::1]", "::1", "10.244.3.9:9500"])
+@pytest.mark.parametrize(
+    "header", ["127.0.0.1:9464", "10.1.2.3", "[::1]:9464", "[fe80::1]", "::1", "10.244.3.9:9500"]
+)
 def test_an_address_is_admitted_as_prometheus_scrapes_by_it(header: str) -> None:
     assert hosts().admits(header)
 
 
 @pytest.mark.parametrize(
-    "header", ["localhost", "LOCALHOST:80", "localhost.", "node7:9500", "node7.example.ORG:1", "node7.example.org."]
+    "header",
+    [
+        "localhost",
+        "LOCALHOST:80",
+        "localhost.",
+        "node7:9500",
+        "node7.example.ORG:1",
+        "node7.example.org.",
+    ],
 )
 def test_the_machines_own_names_are_admitted_in_any_writing(header: str) -> None:
     assert hosts().admits(header)
@@ -57,15 +82,26 @@ def test_a_machine_has_the_names_beside_its_own_in_the_files_of_its_system(
     (tmp_path / "resolv.conf").write_bytes(
         b"# \xff\nnameserver 10.0.0.1\nsearch lab.example ns.svc.cluster.local\nsearch\n"
     )
-    assert set(own_names(tmp_path)) == {"node7", "node7.rack", "node7.lab.example", "node7.ns.svc.cluster.local"}
+    assert set(own_names(tmp_path)) == {
+        "node7",
+        "node7.rack",
+        "node7.lab.example",
+        "node7.ns.svc.cluster.local",
+    }
     monkeypatch.setattr(socket, "gethostname", lambda: "node7.rack")
     assert set(own_names(tmp_path)) == {"node7", "node7.rack"}
 
 
 def test_hosts_of_machines_are_names_of_their_pages() -> None:
     machines = [{"name": "a", "host": "user@node7.example"}, {"name": "b", "host": "node8"}]
-    tables = {"machine": machines, "metrics": {"hosts": ["more.example"]}, "launcher": {"kind": "ssh"}}
-    assert {"more.example", "node7.example", "node8"} <= {*names_of(of_script("launch()", tables, Path()))}
+    tables = {
+        "machine": machines,
+        "metrics": {"hosts": ["more.example"]},
+        "launcher": {"kind": "ssh"},
+    }
+    assert {"more.example", "node7.example", "node8"} <= {
+        *names_of(of_script("launch()", tables, Path()))
+    }
 
 
 @pytest.fixture
@@ -76,9 +112,13 @@ def pages() -> Iterator[Pages]:
 
 
 @pytest.mark.parametrize("path", ["metrics", "sd", "", "anything"])
-def test_every_page_is_refused_to_a_strangers_name_and_shown_by_address_and_names(pages: Pages, path: str) -> None:
+def test_every_page_is_refused_to_a_strangers_name_and_shown_by_address_and_names(
+    pages: Pages, path: str
+) -> None:
     def status(host: str) -> tuple[int, str]:
-        request = urllib.request.Request(f"http://127.0.0.1:{pages.port}/{path}", headers={"Host": host})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{pages.port}/{path}", headers={"Host": host}
+        )
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return answer.status, ""
@@ -88,7 +128,8 @@ def test_every_page_is_refused_to_a_strangers_name_and_shown_by_address_and_name
     code, said = status("evil.example:9464")
     assert code == 403
     assert said == (
-        "These pages are not called evil.example:9464: call them by the machine's address or name, or add that to"
+        "These pages are not called evil.example:9464: call them by the machine's address or "
+        "name, or add that to"
         " metrics.hosts.\n"
     )
     assert not pages.visits.expected(path, 0.0)

@@ -1,4 +1,5 @@
-"""Who is let in where the pages are served, how fast, and for how long. Where time decides, it is the test's own."""
+"""Who is let in where the pages are served, how fast, and for how long. Where time decides, it is
+the test's own."""
 
 from __future__ import annotations
 
@@ -11,9 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from runtime.serving import server as pages
+from runtime.serving import http_server as pages
+from runtime.serving.http_server import (
+    ANSWERS,
+    CONNECTIONS,
+    PER_SECOND,
+    REQUEST_BYTES,
+    WAITING,
+    Server,
+)
 from runtime.serving.readers import Readers
-from runtime.serving.server import ANSWERS, CONNECTIONS, PER_SECOND, REQUEST_BYTES, WAITING, Server
 from tests.support import get
 
 ASK = b"GET /page HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -26,7 +34,8 @@ def hello(environ, start):
 
 
 class Door:
-    """A server that has no thread: its loop turns when the test says so, and its clock is the test's."""
+    """A server that has no thread: its loop turns when the test says so, and its clock is the
+    test's."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -196,7 +205,9 @@ def test_a_further_reader_takes_the_place_of_the_one_that_was_answered_longest_a
 ) -> None:
     monkeypatch.setattr(pages, "PER_SECOND", 1e6)
     with ExitStack() as all_of_them:
-        first, second, *others = [all_of_them.enter_context(peer) for peer in connected(server, CONNECTIONS)]
+        first, second, *others = [
+            all_of_them.enter_context(peer) for peer in connected(server, CONNECTIONS)
+        ]
         for peer in (first, second, *others, first):
             assert ask(peer).endswith(HELLO)
         (further,) = connected(server)
@@ -245,9 +256,13 @@ def descriptors() -> int:
 
 
 @pytest.mark.usefixtures("sooner")
-def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(server: Server) -> None:
-    get(f"http://127.0.0.1:{server.port}/page")  # the first reader opens the socket that asks the kernel for owners
-    before, threads = descriptors(), threading.active_count()
+def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(
+    server: Server,
+) -> None:
+    # the first reader opens the socket that asks the kernel for owners
+    get(f"http://127.0.0.1:{server.port}/page")
+    before = descriptors()
+    threads = threading.active_count()
     with ExitStack() as stack:
         idle = [stack.enter_context(peer) for peer in connected(server, 3 * WAITING)]
         assert descriptors() - before - len(idle) <= CONNECTIONS + WAITING
@@ -260,7 +275,14 @@ def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themse
 
 @pytest.mark.usefixtures("sooner")
 @pytest.mark.parametrize(
-    "said", [b"x" * 3 * REQUEST_BYTES, b"nonsense\r\n\r\n", b"\r\n\r\n", b"\xff\xfe \x00 \xff\r\n\r\n", b"GET / "]
+    "said",
+    [
+        b"x" * 3 * REQUEST_BYTES,
+        b"nonsense\r\n\r\n",
+        b"\r\n\r\n",
+        b"\xff\xfe \x00 \xff\r\n\r\n",
+        b"GET / ",
+    ],
 )
 def test_what_is_no_request_is_closed_and_costs_nothing(server: Server, said: bytes) -> None:
     (peer,) = connected(server)

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import pytest
 
-from runtime.report.patient import MOST, Patient, patient
+from runtime.report.nonblocking_stream import MOST, NonblockingStream, nonblocking
 
 LINE = "a line of some length, as a run tells one\n"
 MANY = 4 * MOST // len(LINE)  # more than pipe and stream hold
@@ -32,10 +32,12 @@ def read_all(reading: int, until: str) -> str:
 
 def test_what_a_reader_reads_is_all_that_was_written_in_its_order(pipe: tuple[int, TextIO]) -> None:
     reading, stream = pipe
-    shown = patient(stream)
+    shown = nonblocking(stream)
     for number in range(100):
         shown.write(f"line {number} é\n")
-    assert read_all(reading, "line 99 é\n").splitlines() == [f"line {number} é" for number in range(100)]
+    assert read_all(reading, "line 99 é\n").splitlines() == [
+        f"line {number} é" for number in range(100)
+    ]
     os.close(reading)
 
 
@@ -43,7 +45,7 @@ def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_
     pipe: tuple[int, TextIO],
 ) -> None:
     reading, stream = pipe
-    shown = Patient(stream, stream.fileno())
+    shown = NonblockingStream(stream, stream.fileno())
     for _ in range(MANY):
         shown.write(LINE)
     missed = shown.settle(0.01)
@@ -57,14 +59,16 @@ def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_
     os.close(reading)
 
 
-def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(pipe: tuple[int, TextIO]) -> None:
+def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(
+    pipe: tuple[int, TextIO],
+) -> None:
     reading, stream = pipe
     os.set_blocking(stream.fileno(), False)
     with suppress(BlockingIOError):
         while True:
             os.write(stream.fileno(), b"x" * 1024)
     os.set_blocking(stream.fileno(), True)
-    shown = Patient(stream, stream.fileno())
+    shown = NonblockingStream(stream, stream.fileno())
     shown.write(LINE)
     assert shown.settle(0.01) == 1
     assert read_all(reading, LINE).endswith(LINE)
@@ -72,9 +76,11 @@ def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(pipe: tuple
     os.close(reading)
 
 
-def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(pipe: tuple[int, TextIO]) -> None:
+def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(
+    pipe: tuple[int, TextIO],
+) -> None:
     reading, stream = pipe
-    shown = Patient(stream, stream.fileno())
+    shown = NonblockingStream(stream, stream.fileno())
     os.close(reading)
     shown.write(LINE)
     with pytest.raises(BrokenPipeError):
@@ -87,5 +93,5 @@ def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(pipe: tuple[
 def test_a_stream_without_a_descriptor_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     import sys
 
-    assert patient(sys.stdout) is sys.stdout
+    assert nonblocking(sys.stdout) is sys.stdout
     assert capsys.readouterr().out == ""

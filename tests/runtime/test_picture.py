@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.looking import Look
 from runtime.cli.watch.rates import Row, rows
-from runtime.cli.watch.sheet import sheet
+from runtime.cli.watch.run_sampling import Look
+from runtime.cli.watch.top_lines import sheet
 from runtime.report.columns import Column, bar, clock, cut, sparkline, table
-from runtime.report.picture import MOST_POINTS, Curve, Picture
+from runtime.report.run_state import MOST_POINTS, Curve, RunState
 from runtime.report.screen import final, height_of, screen
 from tests.beats import beat, status
 
 
-def picture(actors: int = 3) -> Picture:
-    return Picture({f"w{number}": "p1" for number in range(actors)})
+def picture(actors: int = 3) -> RunState:
+    return RunState({f"w{number}": "p1" for number in range(actors)})
 
 
 def test_what_is_left_is_by_the_pace_of_the_last_reports_and_shrinks_between_them() -> None:
@@ -35,7 +35,9 @@ def test_while_a_run_prepares_its_table_says_how_far_that_is() -> None:
     made = picture()
     assert screen(made, 0.0, 80, 24)[0].startswith("starting: 0 of 1 processes are up")
     made.beat(beat("p1", w0=status(doing="build")))
-    made.event("preparing", {"process": "p1", "what": "compiling kernels", "done": 12, "total": 31}, 2.0)
+    made.event(
+        "preparing", {"process": "p1", "what": "compiling kernels", "done": 12, "total": 31}, 2.0
+    )
     assert screen(made, 2.0, 80, 24)[0] == "preparing: compiling kernels: 12 of 31   elapsed 0:02"
     made.event("began", {}, 3.0)
     assert screen(made, 3.0, 80, 24)[0] == "running   elapsed 0:03"
@@ -53,7 +55,9 @@ def test_the_height_is_the_same_from_the_first_moment_on() -> None:
 def test_a_busy_actor_is_shown_before_idle_ones() -> None:
     made = picture(50)
     for _ in range(5):
-        made.beat(beat("p1", **{f"w{number}": status(inbox=9 * (number == 33)) for number in range(50)}))
+        made.beat(
+            beat("p1", **{f"w{number}": status(inbox=9 * (number == 33)) for number in range(50)})
+        )
     assert "w33" in made.chosen(2)
     assert made.others(made.chosen(2)) == "and 48 more: 48 idle"
 
@@ -85,7 +89,13 @@ def test_a_long_curve_keeps_its_shape_in_bounded_memory() -> None:
 
 @pytest.mark.parametrize(
     ("values", "line"),
-    [([1, 2, 3, 4, 5, 6, 7, 8], "▁▂▃▄▅▆▇█"), ([5, 5, 5], "▁▁▁"), ([], ""), ([1, float("nan"), 2], "▁█"), ([7], "▁")],
+    [
+        ([1, 2, 3, 4, 5, 6, 7, 8], "▁▂▃▄▅▆▇█"),
+        ([5, 5, 5], "▁▁▁"),
+        ([], ""),
+        ([1, float("nan"), 2], "▁█"),
+        ([7], "▁"),
+    ],
 )
 def test_a_sparkline_goes_from_the_lowest_to_the_highest(values: list[float], line: str) -> None:
     assert sparkline(values, 8) == line
@@ -94,7 +104,9 @@ def test_a_sparkline_goes_from_the_lowest_to_the_highest(values: list[float], li
 def test_cells_are_counted_as_a_terminal_draws_them() -> None:
     assert cut("图像图像", 5) == "图像…"
     lines = table(
-        (Column("a", name=True), Column("b", right=True)), [("worker-图像-1", "7"), ("worker-图像-2", "8")], 14
+        (Column("a", name=True), Column("b", right=True)),
+        [("worker-图像-1", "7"), ("worker-图像-2", "8")],
+        14,
     )
     assert lines[1] != lines[2] and lines[1].endswith("7") and "…" in lines[1]
     assert (bar(0.5, 4), clock(59.6), clock(3661)) == ("━━╌╌", "1:00", "1:01:01")
@@ -102,38 +114,81 @@ def test_cells_are_counted_as_a_terminal_draws_them() -> None:
 
 def state(now: float, **actors: dict[str, Any]) -> dict[str, Any]:
     blank = {
-        "role": "r", "handling": "", "computing": None, "asks": [], "sends": [], "inbox": 0, "oldest": None, "sent": 0,
-        "received": 0, "bytes": 0, "busy": 0.0, "handled": 0, "waited": {},
-    }  # fmt: skip
+        "role": "r",
+        "handling": "",
+        "computing": None,
+        "asks": [],
+        "sends": [],
+        "inbox": 0,
+        "oldest": None,
+        "sent": 0,
+        "received": 0,
+        "bytes": 0,
+        "busy": 0.0,
+        "handled": 0,
+        "waited": {},
+    }
     return {"now": now, "actors": {name: blank | actor for name, actor in actors.items()}}
 
 
 def test_shares_and_rates_are_those_of_the_time_between_two_looks() -> None:
     before = Look(
-        0.0, {"p": state(10.0, a={"busy": 1.0, "waited": {"b": 2.0}, "sent": 5, "received": 5, "bytes": 100})}
+        0.0,
+        {
+            "p": state(
+                10.0, a={"busy": 1.0, "waited": {"b": 2.0}, "sent": 5, "received": 5, "bytes": 100}
+            )
+        },
     )
-    asks = {"busy": 2.5, "waited": {"b": 2.2}, "asks": [["b", "Ask", 0.3]], "sent": 9, "received": 11, "bytes": 2100}
+    asks = {
+        "busy": 2.5,
+        "waited": {"b": 2.2},
+        "asks": [["b", "Ask", 0.3]],
+        "sent": 9,
+        "received": 11,
+        "bytes": 2100,
+    }
     after = Look(2.0, {"p": state(12.0, a=asks)})
     (row,) = rows(before, after, {"a": "p"}, {"a": 0.5})
-    assert (row.computing, row.waits, row.messages, row.bytes) == (0.75, {"b": pytest.approx(0.25)}, 5.0, 1000.0)
+    assert (row.computing, row.waits, row.messages, row.bytes) == (
+        0.75,
+        {"b": pytest.approx(0.25)},
+        5.0,
+        1000.0,
+    )
     assert (row.state, row.predicted) == ("waits for b (Ask) for 300 ms", 0.5)
 
 
 def test_the_bottleneck_is_who_is_busy_or_who_all_wait_for_in_the_end() -> None:
     busy = [Row("a", "p", computing=0.1, waits={"b": 0.8}), Row("b", "p", computing=0.9)]
-    assert bottleneck(busy).startswith("b is the bottleneck: it computes 90% of the time; the others wait for it 0.8 s")
-    chain = [Row("a", "p", computing=0.1, waits={"b": 0.8}), Row("b", "p", computing=0.2, waits={"c": 0.7}),
-             Row("c", "p", computing=0.6)]  # fmt: skip
-    assert bottleneck(chain).startswith("the others wait for b -> c, which computes 60% of the time")
-    circle = [Row("a", "p", computing=0.0, waits={"b": 0.9}), Row("b", "p", computing=0.0, waits={"a": 0.9})]
+    assert bottleneck(busy).startswith(
+        "b is the bottleneck: it computes 90% of the time; the others wait for it 0.8 s"
+    )
+    chain = [
+        Row("a", "p", computing=0.1, waits={"b": 0.8}),
+        Row("b", "p", computing=0.2, waits={"c": 0.7}),
+        Row("c", "p", computing=0.6),
+    ]
+    assert bottleneck(chain).startswith(
+        "the others wait for b -> c, which computes 60% of the time"
+    )
+    circle = [
+        Row("a", "p", computing=0.0, waits={"b": 0.9}),
+        Row("b", "p", computing=0.0, waits={"a": 0.9}),
+    ]
     assert "nobody computes half of the time" in bottleneck(circle)
-    assert bottleneck([Row("a", "p", computing=0.3)]) == "nobody holds up the others: a computes most, 30% of the time"
-    assert bottleneck([Row("a", "p1", state="no answer for 3 s")]).startswith("process p1 does not answer")
+    assert bottleneck([Row("a", "p", computing=0.3)]) == (
+        "nobody holds up the others: a computes most, 30% of the time"
+    )
+    assert bottleneck([Row("a", "p1", state="no answer for 3 s")]).startswith(
+        "process p1 does not answer"
+    )
 
 
 def test_a_sheet_fits_its_terminal_and_says_how_many_it_leaves_out() -> None:
     many = [
-        Row(f"worker-{number:03}", "p", "r", "idle", 0.5, {"fc": 0.5}, 1, 0.1, 3.0, 4e6, 0.5) for number in range(90)
+        Row(f"worker-{number:03}", "p", "r", "idle", 0.5, {"fc": 0.5}, 1, 0.1, 3.0, 4e6, 0.5)
+        for number in range(90)
     ]
     for width, height in ((80, 24), (60, 20), (120, 40)):
         lines = sheet("run", {}, many, width, height)

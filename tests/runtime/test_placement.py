@@ -46,14 +46,18 @@ def homes(placement: Placement) -> dict[str, str]:
     return {machine: " ".join(names) for machine, names in found.items()}
 
 
-def test_workers_are_spread_in_blocks_and_the_rest_lives_on_the_first_machine(tmp_path: Path) -> None:
+def test_workers_are_spread_in_blocks_and_the_rest_lives_on_the_first_machine(
+    tmp_path: Path,
+) -> None:
     assert homes(placed(tmp_path, f"{ELSEWHERE}hosts = 'n[1-2]'")) == {
         "n1": "server-0 server-1 worker-0 worker-1",
         "n2": "worker-2 worker-3",
     }
 
 
-def test_machines_that_say_how_many_cores_they_have_get_workers_in_proportion(tmp_path: Path) -> None:
+def test_machines_that_say_how_many_cores_they_have_get_workers_in_proportion(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("large slots=6\nsmall slots=2\n")
     assert homes(placed(tmp_path, f"{ELSEWHERE}hostfile = 'file'", topology(8, 1))) == {
         "large": "server-0 worker-0 worker-1 worker-2 worker-3 worker-4 worker-5",
@@ -71,7 +75,10 @@ def test_placement_spread_keeps_machines_for_the_servers(tmp_path: Path) -> None
 
 
 def test_actors_of_a_rule_with_several_machines_have_a_process_on_each(tmp_path: Path) -> None:
-    text = f"{ELSEWHERE}hosts = 'n[1-3]'\n[[process]]\nname = 'w'\nmachine = 'n[2-3]'\nactors = ['worker-*']"
+    text = (
+        f"{ELSEWHERE}hosts = 'n[1-3]'\n[[process]]\nname = 'w'\nmachine = "
+        "'n[2-3]'\nactors = ['worker-*']"
+    )
     made = placed(tmp_path, text)
     assert [(spec.name, spec.machine, spec.actors) for spec in made.processes[:2]] == [
         ("w-n2", "n2", ("worker-0", "worker-1")),
@@ -80,7 +87,9 @@ def test_actors_of_a_rule_with_several_machines_have_a_process_on_each(tmp_path:
     assert homes(made)["n1"] == "server-0 server-1"
 
 
-@pytest.mark.parametrize(("count", "weights"), [(0, [1]), (7, [1, 1, 1]), (8, [6, 2]), (5, [3, 0, 4]), (2, [1] * 9)])
+@pytest.mark.parametrize(
+    ("count", "weights"), [(0, [1]), (7, [1, 1, 1]), (8, [6, 2]), (5, [3, 0, 4]), (2, [1] * 9)]
+)
 def test_blocks_take_everything_once_and_differ_from_the_exact_share_by_less_than_one(
     count: int, weights: list[int]
 ) -> None:
@@ -106,8 +115,13 @@ def test_a_machine_without_a_process_is_told_once_for_its_entry(tmp_path: Path) 
 # -- what a machine settles
 
 
-def test_threads_are_shares_of_the_cores_of_each_machine_and_open_where_nobody_knows_them(tmp_path: Path) -> None:
-    text = f"{ELSEWHERE}name = 'a'\nhost = 'a'\ncores = 8\n[[machine]]\nhosts = 'b'\n[[machine]]\nname = 'me'"
+def test_threads_are_shares_of_the_cores_of_each_machine_and_open_where_nobody_knows_them(
+    tmp_path: Path,
+) -> None:
+    text = (
+        f"{ELSEWHERE}name = 'a'\nhost = 'a'\ncores = 8\n[[machine]]\nhosts = "
+        "'b'\n[[machine]]\nname = 'me'"
+    )
     made = placed(tmp_path, text, topology(6, 0))
     assert [(spec.machine, spec.threads) for spec in made.processes] == [
         ("a", 4), ("a", 4), ("b", 0), ("b", 0), *[("me", max(1, (os.cpu_count() or 1) // 2))] * 2,
@@ -116,7 +130,9 @@ def test_threads_are_shares_of_the_cores_of_each_machine_and_open_where_nobody_k
     assert (there.threads, there.cores) == (6, ())
 
 
-def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_them_use(tmp_path: Path) -> None:
+def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_them_use(
+    tmp_path: Path,
+) -> None:
     text = f"{ELSEWHERE}hosts = 'a'\nthreads = 2\npin = ['worker-[12]']"
     made = placed(tmp_path, text, topology(3, 0))
     there = [cores.settled(spec, made, [4, 5, 6, 9, 11]) for spec in made.processes]
@@ -125,12 +141,22 @@ def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_th
     with pytest.raises(LaunchError) as caught:
         cores.check(few, [4, 5, 6])
     assert str(caught.value) == (
-        "machine 'a': process 'worker-2' is pinned to 2 of its cores from number 2 on, counted from 0, but it has 3"
+        "machine 'a': process 'worker-2' is pinned to 2 of its cores from number 2 on, "
+        "counted from 0, but it has 3"
     )
 
 
-def test_pins_elsewhere_need_a_number_of_threads_and_no_more_than_the_cores_that_are_said(tmp_path: Path) -> None:
+def test_pins_elsewhere_need_a_number_of_threads_and_no_more_than_the_cores_that_are_said(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ConfigError, match="say threads, or cores, of machine 'a'"):
         placed(tmp_path, f"{ELSEWHERE}hosts = 'a'\npin = ['*']")
-    with pytest.raises(ConfigError, match=r"pin: expected at most 4 cores' threads, found 6: worker-0 \(3\), worker-1"):
-        placed(tmp_path, f"{ELSEWHERE}hosts = 'a'\ncores = 4\nthreads = 3\npin = ['*']", topology(2, 0))
+    with pytest.raises(
+        ConfigError,
+        match=(r"pin: expected at most 4 cores' threads, found 6: " r"worker-0 \(3\), worker-1"),
+    ):
+        placed(
+            tmp_path,
+            (f"{ELSEWHERE}hosts = 'a'\ncores = 4\nthreads = 3\npin = ['*']"),
+            topology(2, 0),
+        )

@@ -24,7 +24,11 @@ def pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
             State(ended="pod p: OOMKilled (exit code 137)"),
         ),
         (
-            pod({"terminated": {"reason": "Error", "exitCode": 137}}, reason="Evicted", message="low on memory"),
+            pod(
+                {"terminated": {"reason": "Error", "exitCode": 137}},
+                reason="Evicted",
+                message="low on memory",
+            ),
             State(ended="pod p: Evicted (exit code 137): low on memory"),
         ),
         (
@@ -35,7 +39,10 @@ def pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:
             pod({"waiting": {"reason": "ErrImagePull", "message": "not found"}}),
             State("pod p waits: ErrImagePull: not found"),
         ),
-        (pod({"waiting": {"reason": "InvalidImageName"}}), State("pod p waits: InvalidImageName", hopeless=True)),
+        (
+            pod({"waiting": {"reason": "InvalidImageName"}}),
+            State("pod p waits: InvalidImageName", hopeless=True),
+        ),
         ({"metadata": {"name": "p"}}, State("pod p waits: ContainerCreating")),
     ],
 )
@@ -46,7 +53,10 @@ def test_the_state_of_a_pod_is_told_in_words(seen: dict[str, Any], expected: Sta
 def test_names_of_objects_are_labels_of_dns_and_differ_each_time() -> None:
     names = {unique_name("20261124-My_Run." + "x" * 80) for _ in range(9)}
     assert len(names) == 9
-    assert all(name.replace("-", "a").isalnum() and name.islower() and len(name) <= MOST_NAME for name in names)
+    assert all(
+        name.replace("-", "a").isalnum() and name.islower() and len(name) <= MOST_NAME
+        for name in names
+    )
 
 
 def test_the_double_puts_in_variables_as_kubernetes_does() -> None:

@@ -1,4 +1,5 @@
-"""What a library logs of its preparation becomes an event; what it says of the interpreter's lock is heard."""
+"""What a library logs of its preparation becomes an event; what it says of the interpreter's lock
+is heard."""
 
 from __future__ import annotations
 
@@ -11,11 +12,15 @@ from runtime.cluster.preparing import LoggedHold, LoggedPreparation
 
 def test_what_is_logged_of_preparation_is_handed_on_with_its_three_fields() -> None:
     told: list[dict[str, Any]] = []
-    handler, log = LoggedPreparation(told.append), logging.getLogger("tests.preparing")
+    handler = LoggedPreparation(told.append)
+    log = logging.getLogger("tests.preparing")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        log.info("reading", extra={"preparing": {"done": 1, "total": 4, "what": "reading", "more": "is left out"}})
+        log.info(
+            "reading",
+            extra={"preparing": {"done": 1, "total": 4, "what": "reading", "more": "is left out"}},
+        )
         log.info("something else")
         log.warning("the disk is slow")
     finally:
@@ -25,7 +30,8 @@ def test_what_is_logged_of_preparation_is_handed_on_with_its_three_fields() -> N
 
 def test_who_is_about_to_hold_the_interpreters_lock_goes_on_when_that_is_heard() -> None:
     order: list[str] = []
-    handler, log = LoggedHold(lambda: order.append("heard")), logging.getLogger("ops.holding")
+    handler = LoggedHold(lambda: order.append("heard"))
+    log = logging.getLogger("ops.holding")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:

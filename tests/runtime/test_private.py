@@ -1,4 +1,5 @@
-"""The private folder of a run: removed once nothing uses it, and never while another run does, wherever that runs."""
+"""The private folder of a run: removed once nothing uses it, and never while another run does,
+wherever that runs."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def left_by(path: Path, *, boot: str, host: str) -> Path:
     return path
 
 
-def test_a_private_folder_is_short_marked_and_only_for_its_owner_whatever_the_umask_is(temporary: Path) -> None:
+def test_a_private_folder_is_short_marked_and_only_for_its_owner_whatever_the_umask_is(
+    temporary: Path,
+) -> None:
     before = os.umask(0o777)
     try:
         made = PrivateFolder.make()
@@ -99,7 +102,9 @@ def test_the_folder_of_a_run_in_another_pid_namespace_is_not_swept_though_its_pi
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
-def test_a_run_in_a_real_pid_namespace_keeps_its_folder_while_another_run_starts(temporary: Path) -> None:
+def test_a_run_in_a_real_pid_namespace_keeps_its_folder_while_another_run_starts(
+    temporary: Path,
+) -> None:
     inside = ["unshare", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no PID namespaces here")
@@ -113,7 +118,9 @@ def test_a_run_in_a_real_pid_namespace_keeps_its_folder_while_another_run_starts
     assert not made.exists()
 
 
-def test_folders_of_another_host_are_left_and_those_of_this_host_or_kernel_are_swept(temporary: Path) -> None:
+def test_folders_of_another_host_are_left_and_those_of_this_host_or_kernel_are_swept(
+    temporary: Path,
+) -> None:
     boot, host = private._here()
     assert boot
     same_kernel = left_by(temporary / "convoy-sockets-1-a", boot=boot, host="container-7")
@@ -123,7 +130,11 @@ def test_folders_of_another_host_are_left_and_those_of_this_host_or_kernel_are_s
     unsaid = left_by(temporary / "convoy-sockets-1-e", boot=boot, host=host)
     (unsaid / HOST).unlink()
     PrivateFolder.make().remove()
-    assert [path.exists() for path in (same_kernel, same_host, other, unknown, unsaid)] == [False, False, *[True] * 3]
+    assert [path.exists() for path in (same_kernel, same_host, other, unknown, unsaid)] == [
+        False,
+        False,
+        *[True] * 3,
+    ]
 
 
 def test_folders_without_a_marker_links_and_files_are_left_and_stop_no_run(temporary: Path) -> None:
@@ -155,7 +166,9 @@ def test_what_a_process_left_is_removed_from_outside_once_it_has_ended(temporary
     mine.remove()
 
 
-def test_a_dead_process_of_this_number_does_not_cost_another_run_its_folder(temporary: Path) -> None:
+def test_a_dead_process_of_this_number_does_not_cost_another_run_its_folder(
+    temporary: Path,
+) -> None:
     process, made = maker()
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
@@ -168,7 +181,9 @@ def test_a_dead_process_of_this_number_does_not_cost_another_run_its_folder(temp
     assert not same_number.exists()
 
 
-def test_a_process_that_does_not_end_keeps_its_folder(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_end_keeps_its_folder(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(private, "END_SECONDS", 0.01)
     process, made = maker()
     with process:
@@ -196,11 +211,17 @@ def test_a_temporary_folder_that_cannot_be_written_to_is_told_in_words(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
-    with pytest.raises(LaunchError, match=r"gone.*no folder for the run can be made: No such file.*set TMPDIR to a"):
+    with pytest.raises(
+        LaunchError,
+        match=(r"gone.*no folder for the run can be made: No such " r"file.*set TMPDIR to a"),
+    ):
         PrivateFolder.make()
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(temporary / "gone")])
-    with pytest.raises(LaunchError, match=r"No usable temporary directory found in.*set TMPDIR to a folder that this"):
+    with pytest.raises(
+        LaunchError,
+        match=(r"No usable temporary directory found in.*set " r"TMPDIR to a folder that this"),
+    ):
         PrivateFolder.make()
 
 
@@ -211,7 +232,10 @@ def test_a_tmpdir_that_is_not_used_or_that_others_may_change_is_told(
         monkeypatch.setenv("TMPDIR", str(well))
         assert private.doubts() == ""
     monkeypatch.setenv("TMPDIR", str(temporary / "gone"))
-    text = f"TMPDIR is {temporary}/gone, where no file can be made: the private folder of the run lies in {temporary}"
+    text = (
+        f"TMPDIR is {temporary}/gone, where no file can be made: the private folder of "
+        f"the run lies in {temporary}"
+    )
     assert private.doubts() == text
     monkeypatch.delenv("TMPDIR")
     temporary.chmod(0o777)

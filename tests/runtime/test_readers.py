@@ -21,7 +21,9 @@ NOBODY = 65534
 
 
 @contextmanager
-def connection(family: socket.AddressFamily, address: str, user: int | None = None) -> Iterator[socket.socket]:
+def connection(
+    family: socket.AddressFamily, address: str, user: int | None = None
+) -> Iterator[socket.socket]:
     """Our end of a connection over loopback that a process of this user has made."""
     with socket.socket(family) as listening:
         try:
@@ -43,7 +45,9 @@ sys.stdin.read()
             peer.communicate()
 
 
-def user_of(family: socket.AddressFamily, theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
+def user_of(
+    family: socket.AddressFamily, theirs: tuple[str, int], ours: tuple[str, int]
+) -> int | None:
     with closing(Owners()) as owners:
         return owners.user_of(family, theirs, ours)
 
@@ -60,7 +64,9 @@ def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(Owners, "_asked", lambda *_: None)
         monkeypatch.setattr(readers, "_answers", lambda: False)
     else:
-        monkeypatch.setattr(readers, "_in_table", lambda *_: pytest.fail("the table of all sockets was read"))
+        monkeypatch.setattr(
+            readers, "_in_table", lambda *_: pytest.fail("the table of all sockets was read")
+        )
 
 
 @pytest.mark.usefixtures("silent")
@@ -87,7 +93,8 @@ def test_another_user_is_admitted_by_name_or_with_everybody_only() -> None:
 
 
 def test_who_is_not_of_this_machine_is_not_admitted() -> None:
-    far, here = ("192.0.2.1", 5), ("192.0.2.2", 6)
+    far = ("192.0.2.1", 5)
+    here = ("192.0.2.2", 6)
     assert user_of(socket.AF_INET, far, here) is None
     with closing(Readers(["somebody"])) as some:
         assert not some.admits(socket.AF_INET, far, here)
@@ -96,7 +103,9 @@ def test_who_is_not_of_this_machine_is_not_admitted() -> None:
 
 @pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize(("family", "address"), FAMILIES, ids=["v4", "v6"])
-def test_a_connection_that_was_closed_at_its_other_end_is_nobodys(family: socket.AddressFamily, address: str) -> None:
+def test_a_connection_that_was_closed_at_its_other_end_is_nobodys(
+    family: socket.AddressFamily, address: str
+) -> None:
     with closing(Readers()) as mine, socket.create_server((address, 0), family=family) as door:
         socket.create_connection(door.getsockname()[:2]).close()
         accepted, _ = door.accept()
@@ -120,7 +129,8 @@ def test_an_answer_to_an_older_question_is_not_taken_for_this_one() -> None:
     family, address = FAMILIES[0]
     with closing(Owners()) as owners, connection(family, address) as accepted:
         assert owners._asked(family, *ends(accepted)) == os.getuid()
-        asking, owners._kernel = owners._kernel, Twice()
+        asking = owners._kernel
+        owners._kernel = Twice()
         assert owners._asked(family, *ends(accepted)) == os.getuid()
         assert owners._asked(family, ("192.0.2.1", 5), ("192.0.2.2", 6)) is None
         assert owners._asked(family, *ends(accepted)) == os.getuid()

@@ -1,4 +1,5 @@
-"""When a process may open nothing more, whoever meets it says so: not that a file is missing, or is something else."""
+"""When a process may open nothing more, whoever meets it says so: not that a file is missing, or is
+something else."""
 
 from __future__ import annotations
 
@@ -78,7 +79,10 @@ def test_a_file_that_is_there_is_not_called_missing_or_wrong_when_no_descriptor_
     with none_left() as most, pytest.raises((NetError, ConvoyError)) as caught:
         READERS[reader](path)
     told = str(caught.value)
-    assert f"Too many open files: this process has reached its limit of {most}; raise it with `ulimit -n`" in told
+    assert (
+        f"Too many open files: this process has reached its limit of {most}; raise it "
+        "with `ulimit -n`"
+    ) in told
     for wrong in ("no such", "damaged", "not a", "missing"):
         assert wrong not in told
 
@@ -86,14 +90,21 @@ def test_a_file_that_is_there_is_not_called_missing_or_wrong_when_no_descriptor_
 def test_whether_a_run_is_live_is_not_known_when_no_descriptor_is_left(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
     assert not listens(tmp_path)
-    with none_left(), pytest.raises(ConvoyError, match=r"plan\.json: it cannot be read: Too many open files"):
+    with (
+        none_left(),
+        pytest.raises(
+            ConvoyError, match=(r"plan\.json: it cannot be read: Too " r"many open files")
+        ),
+    ):
         listens(tmp_path)
     with none_left(), pytest.raises(ConvoyError, match="Too many open files"):
         directories(tmp_path)
 
 
 @pytest.mark.parametrize("reason", [reasons.reason, of_nets.reason])
-def test_an_error_of_the_system_is_told_in_its_words_and_with_what_to_do(reason: Callable[[OSError], str]) -> None:
+def test_an_error_of_the_system_is_told_in_its_words_and_with_what_to_do(
+    reason: Callable[[OSError], str],
+) -> None:
     assert reason(OSError(errno.EACCES, os.strerror(errno.EACCES), "f")) == "Permission denied"
     assert reason(OSError("only words")) == "only words"
     assert "this machine has reached its limit; end something" in reason(OSError(errno.ENFILE, "x"))

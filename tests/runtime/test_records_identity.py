@@ -1,4 +1,5 @@
-"""run.json and the order of runs: which run is the newest, whatever clocks, zones, names and damage there are."""
+"""run.json and the order of runs: which run is the newest, whatever clocks, zones, names and damage
+there are."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.records.identity import FILE, Identity, identity_of
+from runtime.records.run_identity import FILE, Identity, identity_of
 from runtime.records.runs import next_begin, run_with, runs_in, runs_named
 from runtime.report.rundir import RunDirectory
 
@@ -57,11 +58,15 @@ def test_the_begin_counts_whatever_zone_it_is_written_in(tmp_path: Path) -> None
 def test_a_run_of_an_earlier_version_began_when_its_journal_says(tmp_path: Path) -> None:
     run = earlier(tmp_path / "old", event(0.5), event(2.0, unix_seconds=BEGAN + 2.0))
     assert identity_of(run) == Identity("", "exp", BEGAN)
-    bare = earlier(tmp_path / "bare", event(1.0, unix_seconds=BEGAN + 1.0), config='program = "sums"\n')
+    bare = earlier(
+        tmp_path / "bare", event(1.0, unix_seconds=BEGAN + 1.0), config='program = "sums"\n'
+    )
     assert identity_of(bare) == Identity("", "sums", BEGAN)
 
 
-def test_a_run_on_virtual_time_of_an_earlier_version_began_when_its_journal_was_written(tmp_path: Path) -> None:
+def test_a_run_on_virtual_time_of_an_earlier_version_began_when_its_journal_was_written(
+    tmp_path: Path,
+) -> None:
     run = earlier(tmp_path / "old", event(0.5))
     os.utime(run / "events.jsonl", (BEGAN, BEGAN))
     assert identity_of(run) == Identity("", "exp", BEGAN)
@@ -77,8 +82,14 @@ def test_a_run_on_virtual_time_of_an_earlier_version_began_when_its_journal_was_
         "[" * 100_000,
         '{"id": "x", "name": "exp", "began": 17, "continues": "", "up": ""}',
         '{"id": "x", "name": "exp", "began": "2026-01-01T00:00:00", "continues": "", "up": ""}',
-        '{"id": "x", "name": "exp", "began": "9999-12-31T23:59:59.999999Z", "continues": "", "up": ""}',
-        '{"id": "x", "name": "exp", "began": "0001-01-01T00:00:00+14:00", "continues": "", "up": ""}',
+        (
+            '{"id": "x", "name": "exp", "began": "9999-12-31T23:59:59.999999Z", "continues": "", '
+            '"up": ""}'
+        ),
+        (
+            '{"id": "x", "name": "exp", "began": "0001-01-01T00:00:00+14:00", "continues": "", '
+            '"up": ""}'
+        ),
         '{"id": "x", "name": ["exp"], "began": "2026-01-01T00:00:00Z", "continues": "", "up": ""}',
     ],
     ids=range(10),
@@ -99,13 +110,19 @@ def test_a_folder_that_is_not_a_run_directory_has_no_identity(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stamp", [1e12 - 1, 1e300, -1.0, 10**400])
-def test_a_journal_whose_time_is_damaged_breaks_no_run_that_follows(stamp: float, tmp_path: Path) -> None:
-    """A begin in the year 33658 is no date: a run that wanted to begin after it could not be written."""
+def test_a_journal_whose_time_is_damaged_breaks_no_run_that_follows(
+    stamp: float, tmp_path: Path
+) -> None:
+    """A begin in the year 33658 is no date: a run that wanted to begin after it could not be
+    written."""
     run = earlier(tmp_path / "runs" / "old", event(0.5, unix_seconds=stamp))
     os.utime(run / "events.jsonl", (BEGAN, BEGAN))
     found = RunDirectory(tmp_path / "runs", "exp")
     found.close()
-    assert [known.directory.name for known in runs_in(tmp_path / "runs")] == ["old", found.path.name]
+    assert [known.directory.name for known in runs_in(tmp_path / "runs")] == [
+        "old",
+        found.path.name,
+    ]
 
 
 def test_runs_are_in_the_order_of_their_begins_not_of_their_names(tmp_path: Path) -> None:
@@ -122,7 +139,9 @@ def test_runs_are_in_the_order_of_their_begins_not_of_their_names(tmp_path: Path
 
 
 @pytest.mark.parametrize("years", [0, 200, 6900], ids=["today", "2223", "8923"])
-def test_after_the_clock_was_set_back_a_new_run_is_still_the_newest(years: int, tmp_path: Path) -> None:
+def test_after_the_clock_was_set_back_a_new_run_is_still_the_newest(
+    years: int, tmp_path: Path
+) -> None:
     later = BEGAN + years * 365.25 * 86400
     recorded(tmp_path, "a", "exp", later)
     before = runs_in(tmp_path)[-1]
@@ -135,7 +154,9 @@ def test_after_the_clock_was_set_back_a_new_run_is_still_the_newest(years: int, 
     assert next_begin(tmp_path, later + 60) == (later + 60, None)
 
 
-def test_a_run_directory_that_cannot_be_completed_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_directory_that_cannot_be_completed_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(self: Identity, directory: Path) -> None:
         raise OSError(28, "No space left on device", str(directory))
 
@@ -161,4 +182,6 @@ def test_names_of_folders_are_of_local_time_and_the_begin_is_not(
     time.tzset()
     assert found == sorted(found, reverse=True)
     assert [run.directory.name for run in runs_in(tmp_path)] == found
-    assert all(abs(run.identity.began - datetime.now(UTC).timestamp()) < 600 for run in runs_in(tmp_path))
+    assert all(
+        abs(run.identity.began - datetime.now(UTC).timestamp()) < 600 for run in runs_in(tmp_path)
+    )

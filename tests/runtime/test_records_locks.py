@@ -1,4 +1,5 @@
-"""The lock of `up`: who holds it, and what it says when its holder was killed or lives elsewhere, or it is damaged."""
+"""The lock of `up`: who holds it, and what it says when its holder was killed or lives elsewhere,
+or it is damaged."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ import pytest
 from runtime.machine.boot import boot_id
 from runtime.records import presence, sweeping, wishes
 from runtime.records.files import Damaged
-from runtime.records.identity import Identity
 from runtime.records.lock_file import BETWEEN, END, NEW, SIZE, path_of, read
 from runtime.records.presence import Sign, presence_by, presence_of, presences
+from runtime.records.run_identity import Identity
 from runtime.records.up_lock import UpLock
 from tests.support import environment
 
@@ -67,7 +68,11 @@ def test_a_lock_that_is_held_is_seen_from_its_folder_and_from_its_run(tmp_path: 
         (run := tmp_path / "run").mkdir()
         Identity.new("exp", 1.0, up=lock.up).write(run)
         (seen,) = presences(tmp_path)
-        assert (seen.sign, seen.holder.pid, seen.holder.host) == (Sign.HELD, os.getpid(), platform.node())
+        assert (seen.sign, seen.holder.pid, seen.holder.host) == (
+            Sign.HELD,
+            os.getpid(),
+            platform.node(),
+        )
         assert seen.run is None and presence_of(run) is not None
         lock.says(BETWEEN, "run")
         _until(lambda: read(path_of(tmp_path, lock.up)).state == BETWEEN)
@@ -92,7 +97,9 @@ def test_a_lock_of_a_killed_process_is_free_at_once_and_the_next_up_removes_it(
         assert [path.name for path in tmp_path.glob(".up-*")] == [f".up-{lock.up}.lock"]
 
 
-def test_a_stopped_process_holds_its_lock(tmp_path: Path, held: tuple[subprocess.Popen[str], str]) -> None:
+def test_a_stopped_process_holds_its_lock(
+    tmp_path: Path, held: tuple[subprocess.Popen[str], str]
+) -> None:
     process, up = held
     process.send_signal(signal.SIGSTOP)
     assert found(tmp_path, up) is Sign.HELD
@@ -108,9 +115,12 @@ def test_those_who_look_at_a_free_lock_never_take_one_another_for_an_up(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("since", "sign"), [(0, Sign.ELSEWHERE), (14, Sign.ELSEWHERE), (700, Sign.SILENT), (-700, Sign.SILENT)]
+    ("since", "sign"),
+    [(0, Sign.ELSEWHERE), (14, Sign.ELSEWHERE), (700, Sign.SILENT), (-700, Sign.SILENT)],
 )
-def test_a_lock_of_another_host_is_judged_by_its_time(since: float, sign: Sign, tmp_path: Path) -> None:
+def test_a_lock_of_another_host_is_judged_by_its_time(
+    since: float, sign: Sign, tmp_path: Path
+) -> None:
     written(tmp_path, renewed=time.time() - since)
     (seen,) = presences(tmp_path)
     assert seen.sign is sign and seen.lives == (sign is Sign.ELSEWHERE)
@@ -119,14 +129,20 @@ def test_a_lock_of_another_host_is_judged_by_its_time(since: float, sign: Sign, 
 
 
 @pytest.mark.parametrize("ahead", [-300.0, 300.0])
-def test_where_the_clocks_of_two_hosts_differ_a_lock_that_is_renewed_lives(ahead: float, tmp_path: Path) -> None:
+def test_where_the_clocks_of_two_hosts_differ_a_lock_that_is_renewed_lives(
+    ahead: float, tmp_path: Path
+) -> None:
     written(tmp_path, renewed=time.time() + ahead)
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(0.1):
             half = tmp_path / "half"
-            half.write_bytes(written(tmp_path, "y", renewed=time.time() + ahead).read_bytes().replace(b'"y"', b'"x"'))
+            half.write_bytes(
+                written(tmp_path, "y", renewed=time.time() + ahead)
+                .read_bytes()
+                .replace(b'"y"', b'"x"')
+            )
             half.rename(path_of(tmp_path, "x"))
 
     thread = threading.Thread(target=renew)
@@ -166,7 +182,10 @@ def test_a_file_system_without_locks_is_told_and_the_time_counts(
     with UpLock(tmp_path, said.append) as lock:
         assert found(tmp_path, lock.up) is Sign.ELSEWHERE
         assert said == [
-            f"{tmp_path}: Operation not supported: only the time in its lock tells others whether this `up` lives"
+            (
+                f"{tmp_path}: Operation not supported: only the time in its lock tells others "
+                "whether this `up` lives"
+            )
         ]
     assert found(tmp_path, lock.up) is None
 
@@ -248,7 +267,9 @@ def test_what_stands_beside_no_lock_is_removed_and_a_lock_that_is_being_made_is_
     assert path.exists() is left
 
 
-def test_a_lock_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*given: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -281,7 +302,8 @@ def test_a_wish_is_heard_by_the_holder_and_goes_with_the_lock(now: bool, tmp_pat
         wishes.ask_to_end(tmp_path, lock.up, now=now)
         _until(lambda: len(heard) > 0)
         assert heard[0] is now
-        (tmp_path / f".up-{lock.up}.deadbeef").touch()  # of a `down` that was killed before it asked
+        # of a `down` that was killed before it asked
+        (tmp_path / f".up-{lock.up}.deadbeef").touch()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -293,7 +315,9 @@ def test_a_wish_that_comes_after_the_lock_is_gone_leaves_nothing(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"17", b"\xff", b"[" * SIZE, b'{"now": ' + b"[" * (SIZE - 10)])
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"17", b"\xff", b"[" * SIZE, b'{"now": ' + b"[" * (SIZE - 10)]
+)
 def test_a_damaged_wish_is_none_and_the_lock_is_still_kept(damage: bytes, tmp_path: Path) -> None:
     heard: list[bool] = []
     with UpLock(tmp_path, print) as lock:

@@ -18,17 +18,17 @@ from roles.checkpoints.meant import newest_first
 from runtime import launch
 from runtime.attached.ending import end
 from runtime.attached.finding import live
-from runtime.attached.seen import Here
-from runtime.attached.standing import last_checkpoint, standing
+from runtime.attached.observed_run import LocalRun
+from runtime.attached.run_status import last_checkpoint, run_status
 from runtime.cli.arguments import HERE
 from runtime.cli.main import main
-from runtime.cli.watch.looking import seen_by
+from runtime.cli.watch.run_sampling import seen_by
 from runtime.machine import forks
 from runtime.plan.run_plan import RunPlan
 from runtime.records import lock_file, presence
-from runtime.records.identity import Identity
 from runtime.records.lock_file import path_of, read
 from runtime.records.presence import Sign, presence_of, presences
+from runtime.records.run_identity import Identity
 from runtime.records.runs import runs_in
 from runtime.records.sweeping import sweep
 from runtime.records.up_lock import UpLock
@@ -62,7 +62,9 @@ def test_a_lock_that_somebody_removes_is_made_again_by_its_holder(tmp_path: Path
     assert list(tmp_path.glob(".up-*")) == []
 
 
-def test_a_forked_child_of_a_script_neither_keeps_nor_removes_the_lock_of_its_parent(tmp_path: Path) -> None:
+def test_a_forked_child_of_a_script_neither_keeps_nor_removes_the_lock_of_its_parent(
+    tmp_path: Path,
+) -> None:
     script = """
 import os, signal, sys
 from pathlib import Path
@@ -110,7 +112,9 @@ def test_a_descriptor_that_is_kept_from_children_is_closed_in_them_alone() -> No
     os.close(readable)
 
 
-def test_a_lock_works_on_where_the_working_directory_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_works_on_where_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
     with UpLock(Path("runs"), print) as lock:
@@ -121,12 +125,13 @@ def test_a_lock_works_on_where_the_working_directory_changes(tmp_path: Path, mon
 
 
 async def test_down_waits_for_an_up_whose_folder_is_moved_meanwhile(tmp_path: Path) -> None:
-    folder, moved = tmp_path / "runs", tmp_path / "moved"
+    folder = tmp_path / "runs"
+    moved = tmp_path / "moved"
     folder.mkdir()
     with UpLock(folder, lambda text: None) as lock:
         directory = run_in(folder, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
-        asking = asyncio.create_task(end(Here(directory), now=False))
+        asking = asyncio.create_task(end(LocalRun(directory), now=False))
         while not path_of(folder, lock.up, lock_file.END).exists():  # noqa: ASYNC110  # a file has no event
             await asyncio.sleep(0)
         folder.rename(moved)
@@ -141,7 +146,7 @@ async def test_a_wish_that_somebody_withdraws_is_asked_again(tmp_path: Path) -> 
         directory = run_in(tmp_path, "one", lock.up)
         lock.says(lock_file.BETWEEN, "one")
         wish = path_of(tmp_path, lock.up, lock_file.END)
-        asking = asyncio.create_task(end(Here(directory), now=False))
+        asking = asyncio.create_task(end(LocalRun(directory), now=False))
         for _ in range(2):
             while not wish.exists():  # noqa: ASYNC110  # a file has no event
                 await asyncio.sleep(0)
@@ -182,16 +187,23 @@ def test_a_lock_that_is_seen_through_another_mount_is_judged_by_its_time(
     ("text", "told"),
     [
         ("", "it is empty; expected the journal of a run"),
-        ('{"t": 0.0, "actor": "a", "event": "began"}\n{"t": 1.0, "ac', "its last line has no end and is left out"),
+        (
+            ('{"t": 0.0, "actor": "a", "event": "began"}\n{"t": 1.0, "ac'),
+            "its last line has no end and is left out",
+        ),
         ('{"t": 0.0, "actor": "a", "event": "began"}\n', None),
     ],
 )
 async def test_the_end_of_a_journal_that_nobody_writes_any_more_is_told(
-    tmp_path: Path, text: str, told: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    text: str,
+    told: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = run_in(tmp_path, "one")
     (directory / "events.jsonl").write_text(text)
-    found = await standing(Here(directory))
+    found = await run_status(LocalRun(directory))
     assert [told in note for note in found["damaged"]] == [True] if told else found["damaged"] == []
     assert ("not known" in last_checkpoint(found, directory)) is (told is not None)
     assert await asyncio.to_thread(main, ["events", str(directory)]) == 0
@@ -230,8 +242,12 @@ def test_a_copy_of_a_checkpoint_under_a_name_of_a_persons_is_not_the_newest(tmp_
     assert [path.name[11:-12] for path in newest_first(tmp_path)] == ["0000300", "00000020"]
 
 
-@pytest.mark.parametrize("harm", [lambda data: bytes(len(data)), lambda data: data[: len(data) // 2], lambda data: b""])
-def test_a_kernel_that_is_damaged_on_the_disk_is_compiled_again(tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "harm", [lambda data: bytes(len(data)), lambda data: data[: len(data) // 2], lambda data: b""]
+)
+def test_a_kernel_that_is_damaged_on_the_disk_is_compiled_again(
+    tmp_path: Path, harm: Callable[[bytes], bytes]
+) -> None:
     kept = Kept(tmp_path, "kernel")
     kept.write(b"machine code")
     assert Kept(tmp_path, "kernel").read() == b"machine code"

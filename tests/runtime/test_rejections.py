@@ -16,11 +16,15 @@ def told(records: list[logging.LogRecord]) -> list[str]:
     return [record.getMessage() for record in records]
 
 
-def test_the_first_are_told_one_by_one_and_the_others_as_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_are_told_one_by_one_and_the_others_as_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def flooded() -> None:
         rejections = Rejections(logging.getLogger("convoy.p"))
         for number in range(10_000):
-            rejections.note("mallory" if number % 4 else "trudy", MessageError("bad_header", f"no {number}"))
+            rejections.note(
+                "mallory" if number % 4 else "trudy", MessageError("bad_header", f"no {number}")
+            )
         assert repr(rejections) == f"<rejections: {LOGGED} logged, {10_000 - LOGGED} more counted>"
         assert len(caplog.records) == LOGGED
         await asyncio.sleep(PERIOD + 1)
@@ -31,12 +35,17 @@ def test_the_first_are_told_one_by_one_and_the_others_as_one_line(caplog: pytest
     lines = told(caplog.records)
     assert len(lines) == LOGGED + 2
     assert lines[0] == "rejected a message of trudy: bad_header: no 0"
-    each = f"{7500 - LOGGED * 3 // 4} of mallory (bad_header), {2500 - LOGGED // 4} of trudy (bad_header)"
+    each = (
+        f"{7500 - LOGGED * 3 // 4} of mallory (bad_header), {2500 - LOGGED // 4} of trudy "
+        "(bad_header)"
+    )
     assert lines[LOGGED] == f"rejected {10_000 - LOGGED} more messages: {each}"
     assert lines[LOGGED + 1] == "rejected a message of trudy: late: again"
 
 
-def test_what_was_only_counted_is_told_when_the_process_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_only_counted_is_told_when_the_process_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def ended() -> None:
         rejections = Rejections(logging.getLogger("convoy.p"))
         for number in range(LOGGED + 100):

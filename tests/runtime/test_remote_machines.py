@@ -1,4 +1,5 @@
-"""What `up` makes of an agent's words, and an agent of those of `up`, without sockets: every step, and no other."""
+"""What `up` makes of an agent's words, and an agent of those of `up`, without sockets: every step,
+and no other."""
 
 from __future__ import annotations
 
@@ -13,41 +14,44 @@ import numpy as np
 import pytest
 
 from runtime.cluster.launcher import LOST, LaunchPlan
-from runtime.cluster.launchers import joined, remote
-from runtime.cluster.launchers.joined import MachineAgent, Step
+from runtime.cluster.launchers import machine_agent, remote
+from runtime.cluster.launchers.machine_agent import MachineAgent, Step
 from runtime.cluster.launchers.remote import RemoteMachine, RemoteProcess, Stage
 from runtime.cluster.launchers.ssh import SshLauncher
-from runtime.cluster.machines import words
+from runtime.cluster.machines import agent_messages
 from runtime.cluster.machines.copies import Copies
-from runtime.cluster.machines.facts import facts_here, mismatch
-from runtime.cluster.machines.mirror import PIECE_BYTES, Mirror
+from runtime.cluster.machines.file_sync import PIECE_BYTES, FileSync
+from runtime.cluster.machines.machine_facts import facts_here, mismatch
 from runtime.config.sections import Launcher, Machine
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
 from tests.far_machines import program
 
-PIECE = words.Piece(path="logs/p.log", offset=0, rest=-1, data=np.zeros(3, np.uint8))
+PIECE = agent_messages.Piece(path="logs/p.log", offset=0, rest=-1, data=np.zeros(3, np.uint8))
 SAID_BY_AGENT: dict[type[Message], Message] = {
-    words.Joined: facts_here("m", "10.0.0.1"),
-    words.Prepared: words.Prepared(),
-    words.Started: words.Started(process="p", incarnation=1, error=""),
-    words.Exited: words.Exited(process="p", incarnation=1, status=-9, how="killed by SIGKILL"),
-    words.Piece: PIECE,
-    words.Leaving: words.Leaving(seconds=25.0),
-    words.Closed: words.Closed(),
-    words.Problem: words.Problem(error="no room"),
-    words.Launch: words.Launch(process="p", incarnation=1),  # which is not the agent's to say
+    agent_messages.Joined: facts_here("m", "10.0.0.1"),
+    agent_messages.Prepared: agent_messages.Prepared(),
+    agent_messages.Started: agent_messages.Started(process="p", incarnation=1, error=""),
+    agent_messages.Exited: agent_messages.Exited(
+        process="p", incarnation=1, status=-9, how="killed by SIGKILL"
+    ),
+    agent_messages.Piece: PIECE,
+    agent_messages.Leaving: agent_messages.Leaving(seconds=25.0),
+    agent_messages.Closed: agent_messages.Closed(),
+    agent_messages.Problem: agent_messages.Problem(error="no room"),
+    # which is not the agent's to say
+    agent_messages.Launch: agent_messages.Launch(process="p", incarnation=1),
 }
 SAID_BY_UP: dict[type[Message], Message] = {
-    words.Piece: PIECE,
-    words.Orders: words.Orders(program="roles"),
-    words.Private: words.Private(name="p.keys", data=np.zeros(3, np.uint8)),
-    words.Launch: words.Launch(process="p", incarnation=1),
-    words.Signal: words.Signal(process="p", number=int(signal.SIGTERM)),
-    words.Got: words.Got(),
-    words.Close: words.Close(),
-    words.Beat: words.Beat(),
-    words.Joined: facts_here("m", "10.0.0.1"),  # which is not for it
+    agent_messages.Piece: PIECE,
+    agent_messages.Orders: agent_messages.Orders(program="roles"),
+    agent_messages.Private: agent_messages.Private(name="p.keys", data=np.zeros(3, np.uint8)),
+    agent_messages.Launch: agent_messages.Launch(process="p", incarnation=1),
+    agent_messages.Signal: agent_messages.Signal(process="p", number=int(signal.SIGTERM)),
+    agent_messages.Got: agent_messages.Got(),
+    agent_messages.Close: agent_messages.Close(),
+    agent_messages.Beat: agent_messages.Beat(),
+    agent_messages.Joined: facts_here("m", "10.0.0.1"),  # which is not for it
 }
 
 
@@ -56,9 +60,9 @@ class Known:
 
     def __init__(self, stage: Stage = Stage.READY) -> None:
         self.told: list[Message] = []
-        self.pieces: list[words.Piece] = []
+        self.pieces: list[agent_messages.Piece] = []
         self.machine = RemoteMachine("m", Path("logs"), self.told.append, self.pieces.append)
-        for message in (words.Joined, words.Prepared):
+        for message in (agent_messages.Joined, agent_messages.Prepared):
             if self.machine.stage is not stage:
                 self.machine.take(SAID_BY_AGENT[message])
         if stage is Stage.GONE:
@@ -68,13 +72,15 @@ class Known:
         """The same, with a process."""
         born = asyncio.create_task(self.machine.launch("p", 1))
         await asyncio.sleep(0)
-        self.machine.take(SAID_BY_AGENT[words.Started])
+        self.machine.take(SAID_BY_AGENT[agent_messages.Started])
         return await born
 
 
 @pytest.mark.parametrize("stage", list(Stage))
 @pytest.mark.parametrize("kind", list(SAID_BY_AGENT))
-async def test_an_agent_may_say_what_the_table_has_and_nothing_else(stage: Stage, kind: type[Message]) -> None:
+async def test_an_agent_may_say_what_the_table_has_and_nothing_else(
+    stage: Stage, kind: type[Message]
+) -> None:
     known = Known(stage)
     known.machine.take(SAID_BY_AGENT[kind])
     assert known.machine.stage is remote.STEPS.get((stage, kind), Stage.GONE)
@@ -83,25 +89,36 @@ async def test_an_agent_may_say_what_the_table_has_and_nothing_else(stage: Stage
         assert told == f"machine 'm': its agent said {kind.__name__} while it was {stage.value}"
 
 
-async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> None:
+async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> (
+    None
+):
     known = Known()
     child = await known.with_process()
     child.signal(signal.SIGTERM)
-    assert [type(message) for message in known.told] == [words.Launch, words.Signal]
+    assert [type(message) for message in known.told] == [
+        agent_messages.Launch,
+        agent_messages.Signal,
+    ]
     known.machine.take(PIECE)
-    assert (known.pieces, type(known.told[-1])) == ([PIECE], words.Got)
-    known.machine.take(SAID_BY_AGENT[words.Exited])
+    assert (known.pieces, type(known.told[-1])) == ([PIECE], agent_messages.Got)
+    known.machine.take(SAID_BY_AGENT[agent_messages.Exited])
     assert (await child.wait(), child.describe(-9, True)) == (-9, "killed by SIGKILL")
     child.signal(signal.SIGKILL)
-    assert type(known.told[-1]) is words.Got, "nobody is there to hear it"
+    assert type(known.told[-1]) is agent_messages.Got, "nobody is there to hear it"
 
 
 async def test_what_cannot_be_started_there_is_told_with_its_machine() -> None:
     known = Known()
     born = asyncio.create_task(known.machine.launch("p", 1))
     await asyncio.sleep(0)
-    known.machine.take(words.Started(process="p", incarnation=1, error="process 'p' could not be started: no memory"))
-    with pytest.raises(LaunchError, match=r"^machine 'm': process 'p' could not be started: no memory$"):
+    known.machine.take(
+        agent_messages.Started(
+            process="p", incarnation=1, error=("process 'p' could not be started: no memory")
+        )
+    )
+    with pytest.raises(
+        LaunchError, match=(r"^machine 'm': process 'p' could not be started: " r"no memory$")
+    ):
         await born
     with pytest.raises(LaunchError, match="machine 'm' is gone"):
         await Known(Stage.GONE).machine.launch("p", 1)
@@ -116,8 +133,12 @@ async def test_with_a_machine_all_its_processes_and_all_who_wait_are_told(how: s
     if how == "lost":
         known.machine.lost("its connection broke")
     else:
-        known.machine.take(SAID_BY_AGENT[words.Problem if how == "problem" else words.Closed])
-    why = {"lost": "its connection broke", "problem": "no room", "closed": "its agent has ended"}[how]
+        known.machine.take(
+            SAID_BY_AGENT[agent_messages.Problem if how == "problem" else agent_messages.Closed]
+        )
+    why = {"lost": "its connection broke", "problem": "no room", "closed": "its agent has ended"}[
+        how
+    ]
     assert (await child.wait(), child.how) == (LOST, f"is lost with its machine 'm': {why}")
     with pytest.raises(LaunchError, match=f"^machine 'm': {why}$"):
         await waiting
@@ -132,17 +153,25 @@ class NoNursery:
 
 @pytest.mark.parametrize("step", list(Step))
 @pytest.mark.parametrize("kind", list(SAID_BY_UP))
-async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: type[Message]) -> None:
+async def test_up_may_say_what_the_table_has_and_nothing_else(
+    step: Step, kind: type[Message]
+) -> None:
     nursery: Any = NoNursery()
     agent = MachineAgent("m", nursery)
-    before = {Step.JOINING: [], Step.READY: [words.Orders], Step.CLOSING: [words.Close]}[step]
+    before = {
+        Step.JOINING: [],
+        Step.READY: [agent_messages.Orders],
+        Step.CLOSING: [agent_messages.Close],
+    }[step]
     for message in before:
         agent.take(SAID_BY_UP[message])
     agent.take(SAID_BY_UP[kind])
-    legal = (step, kind) in joined.STEPS
+    legal = (step, kind) in machine_agent.STEPS
     assert agent.over.done() is not legal
     if not legal:
-        assert str(agent.over.result()) == f"`up` said {kind.__name__} while this agent was {step.value}"
+        assert str(agent.over.result()) == (
+            f"`up` said {kind.__name__} while this agent was {step.value}"
+        )
 
 
 async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_path: Path) -> None:
@@ -150,24 +179,27 @@ async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_
     (tmp_path / "checkpoint").write_bytes(bytes(3 * PIECE_BYTES))
     nursery: Any = NoNursery()
     agent = MachineAgent("m", nursery)
-    agent._mirror = Mirror(tmp_path)
+    agent._mirror = FileSync(tmp_path)
     said: asyncio.Queue[Message] = asyncio.Queue()
     agent.tell = said.put_nowait
     serving = asyncio.create_task(agent.serve())
-    agent.take(words.Close())
+    agent.take(agent_messages.Close())
     pieces = [await said.get() for _ in range(3)]
-    assert {type(piece) for piece in pieces} == {words.Piece}
+    assert {type(piece) for piece in pieces} == {agent_messages.Piece}
     for _ in pieces:
         assert (said.empty(), agent.over.done()) == (True, False)
-        agent.take(words.Got())
-    assert isinstance(await said.get(), words.Closed)
+        agent.take(agent_messages.Got())
+    assert isinstance(await said.get(), agent_messages.Closed)
     assert await agent.over is None
     await serving
 
 
-async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_cannot_be_kept_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "logs").write_text("no folder")
-    launcher, copies = SshLauncher(LaunchPlan(tmp_path, "roles", ())), Copies(tmp_path, ["logs/*"])
+    launcher = SshLauncher(LaunchPlan(tmp_path, "roles", ()))
+    copies = Copies(tmp_path, ["logs/*"])
     for _ in range(3):
         launcher._keep("m", copies, PIECE)
     assert [record.getMessage() for record in caplog.records] == [
@@ -181,7 +213,9 @@ async def test_ssh_gives_up_a_machine_that_does_not_answer_long_before_one_that_
 ) -> None:
     stub = program(tmp_path / "bin" / "ssh", f'echo "$@" > {tmp_path}/said; read line')
     monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
-    launcher = SshLauncher(LaunchPlan(tmp_path, "roles", (), wishes=Launcher(kind="ssh", start_seconds=wished)))
+    launcher = SshLauncher(
+        LaunchPlan(tmp_path, "roles", (), wishes=Launcher(kind="ssh", start_seconds=wished))
+    )
     ssh = await launcher.start(Machine(name="m"), ["true"], "")
     await ssh.wait()
     ssh.kill()

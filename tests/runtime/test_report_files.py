@@ -1,4 +1,5 @@
-"""Beside its journal a run leaves a table, totals of its processes, files for TensorBoard; and they are read back."""
+"""Beside its journal a run leaves a table, totals of its processes, files for TensorBoard; and they
+are read back."""
 
 from __future__ import annotations
 
@@ -14,11 +15,18 @@ import pytest
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import LaunchError
-from runtime.records.reading import events
+from runtime.records.journal_reading import events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
 
-PROGRESS = {"iteration": 5, "max_iter": 10, "loss": 0.5, "learning_rate": 0.01, "images_per_second": 640.0, "f1": 0.25}
+PROGRESS = {
+    "iteration": 5,
+    "max_iter": 10,
+    "loss": 0.5,
+    "learning_rate": 0.01,
+    "images_per_second": 640.0,
+    "f1": 0.25,
+}
 TEST = {"iteration": 5, "net": "test, 2", "accuracy": 0.75, "loss": 0.4}
 
 
@@ -41,11 +49,18 @@ def test_progress_and_tests_are_rows_of_one_table_with_the_same_columns(tmp_path
         "0.01",
     )
     assert (first["accuracy"], first["net"], first["others"]) == ("", "", "f1=0.25")
-    assert (second["event"], second["net"], second["accuracy"], second["others"]) == ("test", "test, 2", "0.75", "")
+    assert (second["event"], second["net"], second["accuracy"], second["others"]) == (
+        "test",
+        "test, 2",
+        "0.75",
+        "",
+    )
     assert float(second["unix_seconds"]) >= float(first["unix_seconds"]) > 1.7e9
 
 
-def test_every_line_of_the_journal_has_the_time_of_the_day_but_on_virtual_time(tmp_path: Path) -> None:
+def test_every_line_of_the_journal_has_the_time_of_the_day_but_on_virtual_time(
+    tmp_path: Path,
+) -> None:
     clock = iter((0.0, 0.25, 0.5))
     real = RunDirectory(tmp_path, "real")
     real.event("a", "progress", PROGRESS)
@@ -61,14 +76,31 @@ def test_every_line_of_the_journal_has_the_time_of_the_day_but_on_virtual_time(t
 
 
 def beat(work: dict[str, Any], received: dict[str, Any], handled: int) -> Heartbeat:
-    status = {"role": "server", "handled": handled, "steps": 2, "waited": {"b": 0.5}, "doing": "", "inbox": 0}
+    status = {
+        "role": "server",
+        "handled": handled,
+        "steps": 2,
+        "waited": {"b": 0.5},
+        "doing": "",
+        "inbox": 0,
+    }
     return Heartbeat(
-        process="p", period=0.25, progress=0, busy_seconds=0.0, usual_seconds=0.0, busy_with="", loop_lag=0.0,
-        actors={"a": status}, work=work, received=received,
-    )  # fmt: skip
+        process="p",
+        period=0.25,
+        progress=0,
+        busy_seconds=0.0,
+        usual_seconds=0.0,
+        busy_with="",
+        loop_lag=0.0,
+        actors={"a": status},
+        work=work,
+        received=received,
+    )
 
 
-def test_totals_of_a_process_are_kept_further_apart_the_longer_a_run_goes_on_and_at_its_end(tmp_path: Path) -> None:
+def test_totals_of_a_process_are_kept_further_apart_the_longer_a_run_goes_on_and_at_its_end(
+    tmp_path: Path,
+) -> None:
     now = [0.0]
     run = RunDirectory(tmp_path, "digits", lambda: now[0])
     for number in range(4001):
@@ -92,7 +124,8 @@ def test_totals_of_a_process_are_kept_further_apart_the_longer_a_run_goes_on_and
 
 
 def records(file: Path) -> Iterator[bytes]:
-    """TFRecord: length, its checksum, data, its checksum (tensorflow.org, "TFRecord and tf.train.Example")."""
+    """TFRecord: length, its checksum, data, its checksum (tensorflow.org, "TFRecord and
+    tf.train.Example")."""
     data = file.read_bytes()
     while data:
         (length,) = struct.unpack_from("<Q", data)
@@ -100,7 +133,9 @@ def records(file: Path) -> Iterator[bytes]:
         data = data[16 + length :]
 
 
-def test_tensorboard_reads_every_number_at_its_iteration_as_soon_as_it_is_reported(tmp_path: Path) -> None:
+def test_tensorboard_reads_every_number_at_its_iteration_as_soon_as_it_is_reported(
+    tmp_path: Path,
+) -> None:
     from tensorboardX.proto.event_pb2 import Event
 
     told: list[str] = []
@@ -126,16 +161,25 @@ def test_tensorboard_reads_every_number_at_its_iteration_as_soon_as_it_is_report
     assert told == []
 
 
-def test_without_tensorboardx_the_run_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorboardx_the_run_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(
-        LaunchError, match=r"tensorboardX is not installed: pip install 'convoy-runtime\[tensorboard\]'"
+        LaunchError,
+        match=(r"tensorboardX is not installed: pip install " r"'convoy-runtime\[tensorboard\]'"),
     ):
         TensorBoard(tmp_path, lambda text: None)
 
 
 def test_a_journal_of_an_older_version_is_read_in_the_words_of_today(tmp_path: Path) -> None:
-    old = {"t": 1.5, "actor": "coordinator", "event": "progress", "iteration": "100/400", "loss": 0.5}
+    old = {
+        "t": 1.5,
+        "actor": "coordinator",
+        "event": "progress",
+        "iteration": "100/400",
+        "loss": 0.5,
+    }
     old |= {"images/s": 640.0, "exposed s": 0.01}
     (tmp_path / "events.jsonl").write_text(json.dumps(old) + "\n")
     (event,) = events(tmp_path, lambda line: None)
@@ -143,9 +187,18 @@ def test_a_journal_of_an_older_version_is_read_in_the_words_of_today(tmp_path: P
     assert (event["images_per_second"], event["exposed_seconds"]) == (640.0, 0.01)
 
 
-def test_damaged_lines_are_told_and_left_out_and_half_a_line_at_the_end_is_not_read_yet(tmp_path: Path) -> None:
+def test_damaged_lines_are_told_and_left_out_and_half_a_line_at_the_end_is_not_read_yet(
+    tmp_path: Path,
+) -> None:
     whole = '{"t": 1, "actor": "a", "event": "said", "number": %d}\n'
-    text = whole % 1 + '{"t": 2, "act\n' + "[]\n" + '{"t": "x", "actor": "a", "event": "b"}\n' + whole % 2 + '{"t": 3'
+    text = (
+        whole % 1
+        + '{"t": 2, "act\n'
+        + "[]\n"
+        + ('{"t": "x", "actor": "a", "event": "b"}\n')
+        + whole % 2
+        + '{"t": 3'
+    )
     (tmp_path / "events.jsonl").write_text(text)
     damaged: list[str] = []
     assert [event["number"] for event in events(tmp_path, damaged.append)] == [1, 2]

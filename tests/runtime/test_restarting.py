@@ -18,7 +18,7 @@ from rich.console import Console
 from runtime.cluster.clients import Scale
 from runtime.errors import ConvoyError, RoleDied, with_silent
 from runtime.plan.topology import Placement
-from runtime.recovery import following, restarting
+from runtime.recovery import next_run, restarting
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.recovering import cluster_of
@@ -29,10 +29,16 @@ RESTARTS = 4
 class Dying:
     """A run that a death ends at once, in a circle as real ones are."""
 
-    asked_to_end, has_begun, metrics_url, report_url, operators_at, healing = False, True, "", "", "", None
+    asked_to_end = False
+    has_begun = True
+    metrics_url = ""
+    report_url = ""
+    operators_at = ""
+    healing = None
 
     def __init__(self, *given: object, **named: Any) -> None:
-        self.directory, self.itself = Path("runs"), self
+        self.directory = Path("runs")
+        self.itself = self
 
     async def start(self) -> None:
         pass
@@ -71,7 +77,10 @@ async def test_a_run_that_has_ended_leaves_nothing_in_memory_when_others_have_fo
     assert [one() for one in made[:-1]] == [None] * RESTARTS
 
 
-MACHINES = "".join(f'[[machine]]\nname = "{name}"\naddress = "127.0.0.{at}"\n' for at, name in enumerate("abc", 1))
+MACHINES = "".join(
+    (f'[[machine]]\nname = "{name}"\naddress = "127.0.0.{at}"\n')
+    for at, name in enumerate("abc", 1)
+)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +88,12 @@ MACHINES = "".join(f'[[machine]]\nname = "{name}"\naddress = "127.0.0.{at}"\n' f
     [
         ("reachable", {"b"}, "ac", "goes on without machine 'b'"),
         ("reachable", {"b", "c"}, "a", "goes on without machine 'b' and machine 'c'"),
-        ("reachable", {"a", "b", "c"}, "abc", "the run waits for machine 'a' and machine 'b' and machine 'c': none wo"),
+        (
+            "reachable",
+            {"a", "b", "c"},
+            "abc",
+            ("the run waits for machine 'a' and machine 'b' and machine 'c': none wo"),
+        ),
         ("reachable", set(), "abc", ""),
         ("all", {"b"}, "abc", ""),
     ],
@@ -118,14 +132,16 @@ async def test_the_next_run_does_not_try_machines_that_fell_silent_if_it_can_do_
 async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`down` and Ctrl-C come at any moment: also when the run that follows is made, but not yet started."""
+    """`down` and Ctrl-C come at any moment: also when the run that follows is made, but not yet
+    started."""
     monkeypatch.chdir(tmp_path)
     made: list[Early] = []
 
     class Early(Dying):
         def __init__(self, *given: object, **named: Any) -> None:
             super().__init__(*given, **named)
-            self.is_started, self.wound_down = False, asyncio.Event()
+            self.is_started = False
+            self.wound_down = asyncio.Event()
             made.append(self)
 
         async def start(self) -> None:
@@ -146,7 +162,9 @@ async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_
 
     monkeypatch.setattr(restarting, "Run", Early)
     checked = check(cluster_of(tmp_path, "sync", RESTARTS))
-    runs = restarting.Restarting(checked, RunConsole(Console(file=io.StringIO()), live=False), None, None)
+    runs = restarting.Restarting(
+        checked, RunConsole(Console(file=io.StringIO()), live=False), None, None
+    )
     assert await asyncio.wait_for(runs.ended(), 10) is None
     assert len(made) == 2
 
@@ -154,7 +172,8 @@ async def test_an_end_that_is_wanted_before_the_next_run_has_started_winds_that_
 def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_scaled_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Back to the number in cluster.toml, too: `resumed` keeps another one, which it finds in the run before."""
+    """Back to the number in cluster.toml, too: `resumed` keeps another one, which it finds in the
+    run before."""
 
     class Program:
         @staticmethod
@@ -169,10 +188,10 @@ def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_s
         def plan(config: object, options: int) -> int:
             return options
 
-    monkeypatch.setattr(following, "planned", lambda topology: topology)
-    monkeypatch.setattr(following, "settled", lambda checked, chosen: chosen.options)
+    monkeypatch.setattr(next_run, "planned", lambda topology: topology)
+    monkeypatch.setattr(next_run, "settled", lambda checked, chosen: chosen.options)
     checked: Any = SimpleNamespace(loaded=SimpleNamespace(config=None, options=2, program=Program))
     place = Path()
-    assert following.goes_on(checked, place, wish=Scale(workers=2), left=3) == (2, [])
-    assert following.goes_on(checked, place, wish=Scale(without=("b",)), left=3) == (3, [])
-    assert following.goes_on(checked, place) == (3, ["scaled     as it was"])
+    assert next_run.goes_on(checked, place, wish=Scale(workers=2), left=3) == (2, [])
+    assert next_run.goes_on(checked, place, wish=Scale(without=("b",)), left=3) == (3, [])
+    assert next_run.goes_on(checked, place) == (3, ["scaled     as it was"])

@@ -16,7 +16,9 @@ def test_a_run_that_lost_a_process_begins_anew_at_once() -> None:
     assert (restart.seconds, restart.text) == (0.0, "1 of 3 within 600 s")
 
 
-@pytest.mark.parametrize("error", [ProgramFailed("a loss of NaN"), ConfigError(["no net"]), LaunchError("no python")])
+@pytest.mark.parametrize(
+    "error", [ProgramFailed("a loss of NaN"), ConfigError(["no net"]), LaunchError("no python")]
+)
 def test_what_would_end_the_same_way_again_is_the_end(error: ConvoyError) -> None:
     assert Restarts(3, 600, 1).after(error, 10.0, began=True) is None
 
@@ -24,7 +26,9 @@ def test_what_would_end_the_same_way_again_is_the_end(error: ConvoyError) -> Non
 def test_a_machine_that_is_still_gone_is_waited_for_twice_as_long_each_time() -> None:
     restarts = Restarts(20, 1e6, 1)
     assert restarts.after(DIED, 0.0, began=True) is not None
-    waits = [restarts.after(LaunchError("no route"), 1.0 + number, began=False) for number in range(8)]
+    waits = [
+        restarts.after(LaunchError("no route"), 1.0 + number, began=False) for number in range(8)
+    ]
     assert [wait.seconds for wait in waits if wait] == [1, 2, 4, 8, 16, 32, LONGEST, LONGEST]
     again = restarts.after(DIED, 100.0, began=True)
     assert again is not None
@@ -33,7 +37,11 @@ def test_a_machine_that_is_still_gone_is_waited_for_twice_as_long_each_time() ->
 
 def test_too_many_restarts_within_the_window_end_the_run_and_that_is_told() -> None:
     restarts = Restarts(2, 60, 1)
-    assert [bool(restarts.after(DIED, now, began=True)) for now in (0.0, 30.0, 59.0)] == [True, True, False]
+    assert [bool(restarts.after(DIED, now, began=True)) for now in (0.0, 30.0, 59.0)] == [
+        True,
+        True,
+        False,
+    ]
     assert "2 times within 60 s" in restarts.why_not
 
 
@@ -47,7 +55,9 @@ def test_without_the_key_no_run_begins_anew() -> None:
     assert (restarts.after(DIED, 0.0, began=True), restarts.why_not) == (None, "")
 
 
-def test_a_machine_that_is_away_when_a_scaled_run_begins_may_come_back_though_nothing_has_died() -> None:
+def test_a_machine_that_is_away_when_a_scaled_run_begins_may_come_back_though_nothing_has_died() -> (
+    None
+):
     restarts = Restarts(3, 600.0, 1.0)
     assert restarts.after(LaunchError("of the first run"), 0.0, began=False) is None
     restarts.followed()

@@ -1,4 +1,5 @@
-"""Roads of a run: what machines and [links] make of them, where each process listens, whose keys it has."""
+"""Roads of a run: what machines and [links] make of them, where each process listens, whose keys it
+has."""
 
 from __future__ import annotations
 
@@ -21,14 +22,22 @@ from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, Topology
 from runtime.runs import checking
 from runtime.transport import Endpoints, Limits, zeromq
 
-TOPOLOGY = Topology("program", tuple(ActorSpec(name, "role", {}) for name in "abc"), (("a", "b"), ("b", "c")), "a")
+TOPOLOGY = Topology(
+    "program", tuple(ActorSpec(name, "role", {}) for name in "abc"), (("a", "b"), ("b", "c")), "a"
+)
 FAR = {"name": "far", "namespace": "far", "address": "10.87.64.1"}
 ON_FAR = ({"name": "b", "machine": "far", "actors": ("b",)},)
 
 
-def configured(*machines: dict[str, Any], process: tuple[dict[str, Any], ...] = (), **links: Any) -> ClusterConfig:
+def configured(
+    *machines: dict[str, Any], process: tuple[dict[str, Any], ...] = (), **links: Any
+) -> ClusterConfig:
     """A configuration with these machines and links."""
-    tables: dict[str, Any] = {"machine": list(machines) or [{}], "links": links, "process": list(process)}
+    tables: dict[str, Any] = {
+        "machine": list(machines) or [{}],
+        "links": links,
+        "process": list(process),
+    }
     return of_script("launch()", tables, Path())
 
 
@@ -40,7 +49,17 @@ def planned(config: ClusterConfig, addresses: dict[str, str]) -> RunPlan:
     placement = place(TOPOLOGY, config)
     roads = roads_of(placement, config)
     return RunPlan(
-        placement, (), Endpoints(), Limits(), 0.25, roads.transport, "/sockets", addresses, "", False, roads.scheme
+        placement,
+        (),
+        Endpoints(),
+        Limits(),
+        0.25,
+        roads.transport,
+        "/sockets",
+        addresses,
+        "",
+        False,
+        roads.scheme,
     )
 
 
@@ -61,26 +80,37 @@ def any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_another_host_each_process_listens_for_both_kinds_of_peers() -> None:
     config = configured({}, FAR, process=ON_FAR)
     roads = found(config)
-    assert ([machine.name for machine in roads.far], roads.transport, roads.encrypted) == (["far"], "both", True)
+    assert ([machine.name for machine in roads.far], roads.transport, roads.encrypted) == (
+        ["far"],
+        "both",
+        True,
+    )
     plan = planned(config, {"local": "10.87.64.254", "far": "10.87.64.1"})
     assert plan.bind_addresses("a", "bulk") == ("unix:///sockets/a.bulk", "curve://10.87.64.254:*")
-    assert plan.bind_addresses("b", "control") == ("unix:///sockets/b.control", "curve://10.87.64.1:*")
+    assert plan.bind_addresses("b", "control") == (
+        "unix:///sockets/b.control",
+        "curve://10.87.64.1:*",
+    )
 
 
 @pytest.mark.usefixtures("any_machine")
 @pytest.mark.parametrize(("encryption", "scheme"), [("curve", "curve"), ("none", "tcp")])
-def test_tcp_alone_is_encrypted_between_hosts_and_shares_no_memory(encryption: str, scheme: str) -> None:
+def test_tcp_alone_is_encrypted_between_hosts_and_shares_no_memory(
+    encryption: str, scheme: str
+) -> None:
     config = configured({}, FAR, process=ON_FAR, transport="tcp", encryption=encryption)
     roads = found(config)
     assert (roads.encrypted, roads.shared_memory) == (encryption == "curve", False)
-    assert planned(config, {"local": "127.0.0.1", "far": "10.87.64.1"}).bind_addresses("b", "bulk") == (
-        f"{scheme}://10.87.64.1:*",
-    )
+    assert planned(config, {"local": "127.0.0.1", "far": "10.87.64.1"}).bind_addresses(
+        "b", "bulk"
+    ) == (f"{scheme}://10.87.64.1:*",)
 
 
 def test_over_loopback_nothing_is_encrypted() -> None:
     config = configured({"port": 7000}, transport="tcp")
-    assert planned(config, {"local": "127.0.0.1"}).bind_addresses("b", "bulk") == ("tcp://127.0.0.1:7003",)
+    assert planned(config, {"local": "127.0.0.1"}).bind_addresses("b", "bulk") == (
+        "tcp://127.0.0.1:7003",
+    )
     assert not found(config).encrypted
 
 
@@ -93,11 +123,15 @@ def test_each_process_has_a_pair_of_its_own_and_knows_its_peers_and_the_supervis
         "b": {SUPERVISOR, "a", "c"},
         "c": {SUPERVISOR, "b"},
     }
-    assert all(key == keys[peer].public for each in keys.values() for peer, key in each.peers.items())
+    assert all(
+        key == keys[peer].public for each in keys.values() for peer, key in each.peers.items()
+    )
     assert len({each.private for each in keys.values()}) == len(keys)
     assert len({each.secret for each in keys.values()}) == 1
     again = credentials(placement, encrypted=True)
-    assert {each.private for each in again.values()}.isdisjoint({each.private for each in keys.values()})
+    assert {each.private for each in again.values()}.isdisjoint(
+        {each.private for each in keys.values()}
+    )
     assert {each.private for each in credentials(placement, encrypted=False).values()} == {b""}
 
 
@@ -111,32 +145,50 @@ def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
     ]
     (line,) = told(configured({"port": 7000}))
     assert line.endswith("where nothing listens at a TCP port: all machines are this one")
-    assert told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none", latency=0.1)) == []
+    assert (
+        told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none", latency=0.1)) == []
+    )
 
 
 def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:
-    tables = {"launcher": {"kind": "mine"}, "machine": [{"address": "10.0.0.1"}], "links": {"transport": "ipc"}}
+    tables = {
+        "launcher": {"kind": "mine"},
+        "machine": [{"address": "10.0.0.1"}],
+        "links": {"transport": "ipc"},
+    }
     with pytest.raises(ConfigError) as caught:
         of_script("launch()", tables, Path())
     assert caught.value.problems == [
-        "launch(): machine[0].address: is another host, which links.transport = 'ipc' does not reach: leave that out"
+        (
+            "launch(): machine[0].address: is another host, which links.transport = 'ipc' does "
+            "not reach: leave that out"
+        )
     ]
 
 
-def test_without_what_encrypts_another_host_is_refused_with_the_line_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_what_encrypts_another_host_is_refused_with_the_line_to_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(zeromq, "can_encrypt", lambda: False)
     with pytest.raises(ConfigError) as caught:
         checking.placed(TOPOLOGY, configured({}, FAR, process=ON_FAR))
     (problem,) = caught.value.problems
-    assert "links.encryption: machine 'far' at 10.87.64.1 is another host, and this pyzmq cannot encrypt" in problem
+    assert (
+        "links.encryption: machine 'far' at 10.87.64.1 is another host, and this pyzmq "
+        "cannot encrypt"
+    ) in problem
     assert problem.endswith("or set links.encryption = 'none'")
     for config in (configured(), configured({}, FAR, process=ON_FAR, encryption="none")):
         assert isinstance(checking.placed(TOPOLOGY, config), Placement)
 
 
 def test_which_addresses_mean_this_machine() -> None:
-    assert [is_loopback(address) for address in ("127.0.0.1", "localhost", "::1", "127.3.4.5")] == [True] * 4
-    assert [is_loopback(address) for address in ("10.0.0.1", "node1", "eth0", "10.0.0.0/8", "")] == [False] * 5
+    assert [is_loopback(address) for address in ("127.0.0.1", "localhost", "::1", "127.3.4.5")] == [
+        True
+    ] * 4
+    assert [
+        is_loopback(address) for address in ("10.0.0.1", "node1", "eth0", "10.0.0.0/8", "")
+    ] == [False] * 5
     assert is_far(Machine(namespace="a"))
     assert not is_far(Machine())
     assert towards("127.0.0.1") == "127.0.0.1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.cluster.lifecycle import Hello
-from runtime.cluster.roll import Roll
+from runtime.cluster.membership import Membership
 from runtime.messages.message import Envelope
 from runtime.messages.wire import encode
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
@@ -14,25 +14,37 @@ NAMES = [f"worker-{number}" for number in range(600)]
 def hello(process: str, incarnation: int = 1) -> Hello:
     address = (f"unix:///run/user/1000/convoy-{'x' * 80}/{process}", f"tcp://10.0.0.1:{'4' * 5}")
     return Hello(
-        process=process, incarnation=incarnation, pid=7, host_name="h", control=address, bulk=address, arena="a" * 40,
-        host="b" * 60, metrics_address="127.0.0.1", metrics_port=1, versions={},
-    )  # fmt: skip
+        process=process,
+        incarnation=incarnation,
+        pid=7,
+        host_name="h",
+        control=address,
+        bulk=address,
+        arena="a" * 40,
+        host="b" * 60,
+        metrics_address="127.0.0.1",
+        metrics_port=1,
+        versions={},
+    )
 
 
-def roll() -> Roll:
+def roll() -> Membership:
     """A lead with six hundred workers, on two machines."""
     actors = tuple(ActorSpec(name, "role") for name in ("lead", *NAMES))
     made = Topology("p", actors, tuple(("lead", name) for name in NAMES), "lead")
     specs = (ProcessSpec(actor.name, "ab"[len(actor.name) % 2], (actor.name,)) for actor in actors)
-    found = Roll(Placement(made, tuple(specs)))
+    found = Membership(Placement(made, tuple(specs)))
     found.greetings = {actor.name: hello(actor.name) for actor in actors}
     return found
 
 
-def test_whoever_has_many_peers_is_told_of_them_in_several_messages_the_last_of_which_says_so() -> None:
+def test_whoever_has_many_peers_is_told_of_them_in_several_messages_the_last_of_which_says_so() -> (
+    None
+):
     pieces = roll().directory("lead")
     for piece in pieces:
-        encode(Envelope(piece, 1, "supervisor", 1, "lead/agent"))  # MessageError if it were too large
+        # MessageError if it were too large
+        encode(Envelope(piece, 1, "supervisor", 1, "lead/agent"))
     told = [name for piece in pieces for name in piece.peers]
     assert told == NAMES
     assert [piece.more for piece in pieces] == [True] * (len(pieces) - 1) + [False]
@@ -44,7 +56,9 @@ def test_a_worker_is_told_of_its_neighbours_only_and_one_that_has_none_is_told_t
     assert (list(piece.peers), piece.more) == (["lead"], False)
     (only,) = made.directory("lead", only="worker-3")
     assert list(only.peers) == ["worker-3"]
-    alone = Roll(Placement(Topology("p", (ActorSpec("a", "r"),), (), "a"), (ProcessSpec("a", "m", ("a",)),)))
+    alone = Membership(
+        Placement(Topology("p", (ActorSpec("a", "r"),), (), "a"), (ProcessSpec("a", "m", ("a",)),))
+    )
     (nothing,) = alone.directory("a")
     assert (nothing.peers, nothing.more) == ({}, False)
 

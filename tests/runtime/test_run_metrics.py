@@ -6,12 +6,12 @@ import pytest
 
 from runtime.actors.metrics import Metrics
 from runtime.errors import ConfigError, ConvoyError, LaunchError, ProgramFailed, RoleDied, by
-from runtime.report.run_metrics import RunMetrics, RunState
+from runtime.report.run_metrics import RunMetrics, RunStateMetrics
 
 
-def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunState:
+def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunStateMetrics:
     """The state of a run whose lead is `lead`, after these events and its end."""
-    state = RunState("lead")
+    state = RunStateMetrics("lead")
     for actor, event in told:
         state.event(actor, event, {"reason": "SIGINT"} if event == "winding down" else {})
     if error is not None:
@@ -21,7 +21,8 @@ def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunState:
 
 
 def test_a_run_is_starting_running_held_running_stopping() -> None:
-    state, seen = RunState("lead"), []
+    state = RunStateMetrics("lead")
+    seen = []
     for event in ("process", "began", "held", "progress", "released", "winding down", "finished"):
         state.event("lead", event, {})
         seen.append(state.state)
@@ -29,8 +30,10 @@ def test_a_run_is_starting_running_held_running_stopping() -> None:
     assert state.outcome == ""
 
 
-def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_had_all_its_iterations() -> None:
-    state = RunState("lead")
+def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_had_all_its_iterations() -> (
+    None
+):
+    state = RunStateMetrics("lead")
     for event in ("began", "stopping early"):
         state.event("lead", event, {})
     assert state.state == "stopping"
@@ -39,7 +42,7 @@ def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_ha
 
 
 def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
-    state = RunState("lead")
+    state = RunStateMetrics("lead")
     for actor in ("other", "lead"):
         state.event("supervisor", "began", {})
         state.event(actor, "finished", {})
@@ -51,7 +54,11 @@ def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
     [
         ([("lead", "began"), ("lead", "finished")], None, ("finished", "schedule", "lead")),
         ([("lead", "winding down"), ("lead", "finished")], None, ("finished", "asked", "SIGINT")),
-        ([("lead", "handed over"), ("supervisor", "continued")], None, ("continued", "scaled", "supervisor")),
+        (
+            [("lead", "handed over"), ("supervisor", "continued")],
+            None,
+            ("continued", "scaled", "supervisor"),
+        ),
         ([("supervisor", "continued")], by("w-1", RoleDied("w-1 died")), ("failed", "died", "w-1")),
         ([("lead", "began"), ("other", "finished")], None, ("finished", "ended", "lead")),
         ([("lead", "began")], by("w-1", RoleDied("w-1 died")), ("failed", "died", "w-1")),
@@ -73,7 +80,9 @@ def test_an_end_has_an_outcome_a_cause_and_whose_it_was(
 
 def test_the_page_has_one_state_and_an_outcome_at_the_end() -> None:
     metrics = Metrics()
-    shown = RunMetrics(metrics, "lead", lambda: {"a": "running", "b": "running", "c": "gone"}, 2, {"program": "p"})
+    shown = RunMetrics(
+        metrics, "lead", lambda: {"a": "running", "b": "running", "c": "gone"}, 2, {"program": "p"}
+    )
     shown.event("a", "warning", {"text": "hot"})
     shown.event("supervisor", "began", {})
     me = 'actor="supervisor",role="supervisor"'
@@ -87,5 +96,10 @@ def test_the_page_has_one_state_and_an_outcome_at_the_end() -> None:
     assert not any(line.startswith("convoy_run_outcome_info{") for line in page)
     shown.failed(by("a", RoleDied("a died")))
     shown.ended()
-    said = 'convoy_run_outcome_info{actor="supervisor",by="a",cause="died",outcome="failed",role="supervisor"} 1.0'
+    said = (
+        'convoy_run_outcome_info{actor="supervisor",by="a",cause="died",outcome="failed",role="supervisor"} '
+        ""
+        ""
+        "1.0"
+    )
     assert said in metrics.text().splitlines()

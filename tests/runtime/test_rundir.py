@@ -1,4 +1,5 @@
-"""The run directory: never shared, readable as it grows; and the sweep of what dead runs left behind."""
+"""The run directory: never shared, readable as it grows; and the sweep of what dead runs left
+behind."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ def test_runs_of_one_name_in_one_second_get_directories_of_their_own(tmp_path: P
         run.close()
 
 
-def test_the_journal_is_one_json_object_a_line_readable_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_the_journal_is_one_json_object_a_line_readable_while_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
     run = RunDirectory(tmp_path, "digits")
     run.event("coordinator", "progress", {"iteration": "1/10", "loss": 0.5})
     run.event("worker", "said", {"text": "two\nlines and \u2028 more"})

@@ -29,14 +29,17 @@ def compared(**machines: dict[str, str]) -> Sameness:
 
 
 def test_machines_that_run_the_same_are_told_nothing_of_whatever_else_they_are() -> None:
-    made = compared(a={"host": "x", "platform": "Linux"}, b={"host": "y", "platform": "macOS", "loop": "uvloop"})
+    made = compared(
+        a={"host": "x", "platform": "Linux"}, b={"host": "y", "platform": "macOS", "loop": "uvloop"}
+    )
     assert (made.wrong_program(), made.warnings()) == ("", [])
 
 
 def test_a_difference_names_the_odd_machine_and_both_sides() -> None:
     made = compared(a={}, b={}, c={"python": "3.11.9", "numpy": "1.26.4"}, d={})
     assert made.wrong_program() == (
-        "machine 'c' (host host-c) has python 3.11.9, expected 3.12.4 as on machine 'a' (host host-a) and 2 more; "
+        "machine 'c' (host host-c) has python 3.11.9, expected 3.12.4 as on machine 'a' "
+        "(host host-a) and 2 more; "
         "numpy 1.26.4, expected 2.1.3 as on machine 'a' (host host-a) and 2 more: "
         "install the same versions and sources there"
     )
@@ -49,7 +52,11 @@ def test_of_two_machines_the_one_that_differs_from_up_is_odd() -> None:
         "machine 'a' (host host-a) has a program whose sources have the checksum bb, "
         "expected aa as on `up` (host host-up)"
     )
-    assert compared(up={"program": "bb"}, a={}, b={}).wrong_program().startswith("`up` (host host-up) has a program")
+    assert (
+        compared(up={"program": "bb"}, a={}, b={})
+        .wrong_program()
+        .startswith("`up` (host host-up) has a program")
+    )
     assert UP == "up"
 
 
@@ -69,7 +76,9 @@ def test_of_two_machines_the_one_that_differs_from_up_is_odd() -> None:
         ("host", "elsewhere", ""),
     ],
 )
-def test_what_changes_no_interface_is_warned_of_and_all_else_ends_the_run(name: str, value: str, weight: str) -> None:
+def test_what_changes_no_interface_is_warned_of_and_all_else_ends_the_run(
+    name: str, value: str, weight: str
+) -> None:
     made = compared(a={}, b={}, c={name: value})
     told = {"error": made.wrong_program(), "warning": "\n".join(made.warnings())}
     assert [kind for kind, text in told.items() if text] == [weight] * bool(weight)
@@ -77,7 +86,9 @@ def test_what_changes_no_interface_is_warned_of_and_all_else_ends_the_run(name: 
 
 
 def test_of_many_odd_machines_three_are_told_and_the_others_are_counted() -> None:
-    made = compared(**{f"good-{n}": {} for n in range(9)}, **{f"bad-{n}": {"program": str(n)} for n in range(5)})
+    made = compared(
+        **{f"good-{n}": {} for n in range(9)}, **{f"bad-{n}": {"program": str(n)} for n in range(5)}
+    )
     lines = made.wrong_program().splitlines()
     assert [line.split("'")[1] for line in lines[:3]] == ["bad-0", "bad-1", "bad-2"]
     assert lines[3:] == ["and so 2 more machines"]
@@ -90,7 +101,8 @@ def test_what_actors_read_must_be_the_same_wherever_it_is_read() -> None:
     assert made.wrong_data() == ""
     made.reads("b", {"data of TRAIN": "12 samples"})
     assert made.wrong_data() == (
-        "machine 'b' (host host-b) has data of TRAIN 12 samples, expected 10 samples as on machine 'a' (host host-a): "
+        "machine 'b' (host host-b) has data of TRAIN 12 samples, expected 10 samples as on "
+        "machine 'a' (host host-a): "
         "give every machine the same data and files"
     )
 
@@ -118,7 +130,9 @@ def test_a_checksum_is_of_what_sources_say_not_of_where_they_lie(tmp_path: Path)
         assert checksum(script) != before, changed
 
 
-def test_a_program_that_is_a_package_is_taken_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_a_package_is_taken_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path, {"given/__init__.py": "", "given/deep/part.py": "A = 1\n"})
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     before = checksum("given")

@@ -1,4 +1,5 @@
-"""Profiles of service times: what is measured is replayed, distributions have their moments, seeds decide."""
+"""Profiles of service times: what is measured is replayed, distributions have their moments, seeds
+decide."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.compute.emulated import EmulatedDevice, device_here, device_of
+from runtime.compute.emulated_device import EmulatedDevice, device_here, device_of
 from runtime.compute.service_times import Recorder, ServiceTimes, as_text, gather, read_table
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.simulation.clock import VirtualTimeLoop, run_virtual
@@ -29,12 +30,16 @@ def test_a_number_is_the_time_of_every_piece() -> None:
 def test_measured_times_are_replayed_each_as_often_as_the_others() -> None:
     found = drawn([0.1, 0.2, 0.4], 3000)
     assert set(found) == {0.1, 0.2, 0.4}
-    assert [found.count(value) / 3000 for value in (0.1, 0.2, 0.4)] == pytest.approx([1 / 3] * 3, abs=0.03)
+    assert [found.count(value) / 3000 for value in (0.1, 0.2, 0.4)] == pytest.approx(
+        [1 / 3] * 3, abs=0.03
+    )
 
 
 @pytest.mark.parametrize("law", ["lognormal", "gamma"])
 @pytest.mark.parametrize("cv", [0.1, 1.0])
-def test_a_law_has_the_mean_and_the_coefficient_of_variation_it_is_given(law: str, cv: float) -> None:
+def test_a_law_has_the_mean_and_the_coefficient_of_variation_it_is_given(
+    law: str, cv: float
+) -> None:
     found = np.array(drawn({"mean": 0.02, "cv": cv, "law": law}, 40_000))
     assert found.min() >= 0
     assert found.mean() == pytest.approx(0.02, rel=0.03)
@@ -53,7 +58,8 @@ def test_work_on_twice_the_rows_takes_twice_as_long_where_the_profile_knows_its_
 
 def test_the_same_seed_gives_an_actor_the_same_times_whatever_the_others_do() -> None:
     table = {"*/*": {"mean": 1.0, "cv": 1.0}}
-    alone, beside = ServiceTimes(table, 7), ServiceTimes(table, 7)
+    alone = ServiceTimes(table, 7)
+    beside = ServiceTimes(table, 7)
     mine = [alone.seconds("a", "r", "x") for _ in range(5)]
     among = []
     for _ in range(5):
@@ -65,8 +71,13 @@ def test_the_same_seed_gives_an_actor_the_same_times_whatever_the_others_do() ->
 
 
 def test_the_first_entry_that_fits_role_or_actor_and_label_counts() -> None:
-    times = ServiceTimes({"slow-*/forward *": 3.0, "worker/forward *": 2.0, "worker/*": 1.0, "*/*": 0.0}, 1)
-    found = [times.seconds(*key) for key in (("slow-1", "worker", "forward conv1"), ("w", "worker", "forward a/b"))]
+    times = ServiceTimes(
+        {"slow-*/forward *": 3.0, "worker/forward *": 2.0, "worker/*": 1.0, "*/*": 0.0}, 1
+    )
+    found = [
+        times.seconds(*key)
+        for key in (("slow-1", "worker", "forward conv1"), ("w", "worker", "forward a/b"))
+    ]
     assert found == [3.0, 2.0]
     assert times.seconds("w", "worker", "backward conv1") == 1.0
     assert times.seconds("s", "server", "update") == 0.0
@@ -82,7 +93,10 @@ def test_work_that_no_entry_fits_is_an_error_that_names_it() -> None:
     [
         ({"mean": 1, "laws": "gamma"}, r"unknown key 'laws' \(did you mean 'law'\?\)"),
         ({"mean": -1}, "mean: found -1, expected a finite number >= 0"),
-        ({"mean": 1, "law": "gama"}, r"law: found 'gama', expected one of lognormal, gamma \(did you mean 'gamma'\?\)"),
+        (
+            {"mean": 1, "law": "gama"},
+            (r"law: found 'gama', expected one of lognormal, gamma " r"\(did you mean 'gamma'\?\)"),
+        ),
         ({"mean": 1, "seconds": [1]}, "expected either 'seconds' or 'mean'"),
         ([], r"seconds: found \[\], expected numbers >= 0"),
         (["1"], "seconds: found '1', expected a finite number >= 0"),
@@ -101,7 +115,9 @@ def test_all_mistakes_of_a_profile_are_told_at_once() -> None:
     assert "expected WHO/LABEL" in caught.value.problems[0]
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "are no JSON"), ("[1]", "found list, expected a JSON table")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("{", "are no JSON"), ("[1]", "found list, expected a JSON table")]
+)
 def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(ConfigError, match=said):
@@ -123,9 +139,12 @@ def test_what_several_processes_recorded_is_one_profile_that_reads_back(tmp_path
     assert ServiceTimes(found, 1).seconds("s", "server", "update") == 1.0
 
 
-def test_emulated_devices_of_one_process_work_beside_one_another_and_each_one_piece_at_a_time() -> None:
+def test_emulated_devices_of_one_process_work_beside_one_another_and_each_one_piece_at_a_time() -> (
+    None
+):
     async def main() -> list[tuple[str, float]]:
-        times, ends = ServiceTimes({"*/*": 2.0}, 1), []
+        times = ServiceTimes({"*/*": 2.0}, 1)
+        ends = []
         devices = {name: EmulatedDevice("worker", times) for name in "ab"}
 
         async def piece(name: str) -> None:

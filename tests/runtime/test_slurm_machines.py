@@ -1,4 +1,5 @@
-"""What cluster.toml means with launcher.kind = "slurm", and the script that `up --sbatch` writes: without any Slurm."""
+"""What cluster.toml means with launcher.kind = "slurm", and the script that `up --sbatch` writes:
+without any Slurm."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from runtime.cluster.launchers.slurm import _absent
 from runtime.config.file import dump, load
-from runtime.config.slurm import CORES, JOB, LISTS, asked, cores, told
+from runtime.config.slurm_environment import CORES, JOB, LISTS, asked, cores, told
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
 from tests.support import configure, environment, runtime_command
@@ -35,9 +36,13 @@ def written(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.usefixtures("job")
-def test_without_a_machine_the_nodes_of_the_job_are_the_machines_with_its_cores(tmp_path: Path) -> None:
+def test_without_a_machine_the_nodes_of_the_job_are_the_machines_with_its_cores(
+    tmp_path: Path,
+) -> None:
     config = load(written(tmp_path, SLURM))
-    shown = [(machine.name, machine.host, machine.address, machine.cores) for machine in config.machine]
+    shown = [
+        (machine.name, machine.host, machine.address, machine.cores) for machine in config.machine
+    ]
     assert shown == [("n1", "n1", "auto", 4), ("n2", "n2", "auto", 4), ("m", "m", "auto", 8)]
     assert load(written(tmp_path, dump(config))) == config
     assert (told(config), list(unused(config))) == ([], [])
@@ -54,10 +59,14 @@ def test_a_named_machine_is_a_node_unless_it_says_where_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("machines", ["", "[[machine]]\nhosts = '$SLURM_NODELIST'\n"])
-def test_outside_a_job_nodes_stand_for_its_nodes_which_is_told(tmp_path: Path, machines: str) -> None:
+def test_outside_a_job_nodes_stand_for_its_nodes_which_is_told(
+    tmp_path: Path, machines: str
+) -> None:
     config = load(written(tmp_path, f"{SLURM}nodes = 2\n{machines}"))
     assert [machine.name for machine in config.machine] == ["node1", "node2"]
-    assert told(config) == ["this is no job of Slurm: node[1-2] stands for its nodes (launcher.nodes)"]
+    assert told(config) == [
+        ("this is no job of Slurm: node[1-2] stands for its nodes (launcher.nodes)")
+    ]
     assert asked(config) == (2, ())
 
 
@@ -90,22 +99,27 @@ def test_cores_that_cannot_be_read_are_one_line(
 
 
 def test_a_node_that_the_job_does_not_have_is_named() -> None:
-    assert (
-        _absent(("n1", "n7"), {JOB: "17", LISTS[0]: "n[1-2]"}) == "machine 'n7' is no node of job 17, which has n[1-2]"
+    assert _absent(("n1", "n7"), {JOB: "17", LISTS[0]: "n[1-2]"}) == (
+        "machine 'n7' is no node of job 17, which has n[1-2]"
     )
     assert _absent(("n1",), {JOB: "17", LISTS[0]: "n[1-2]"}) == ""
 
 
 def up(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = runtime_command("up", "cluster.toml", *words)
-    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
 
 
 def test_outside_a_job_up_says_in_one_line_what_to_type(tmp_path: Path) -> None:
     configure(tmp_path, "sync", workers=2, more=f"{SLURM}nodes = 2\n")
     done = up(tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    text = "launcher.kind is 'slurm', but this is no job (SLURM_JOB_ID is not set): type `salloc --nodes=2 --exclusive"
+    text = (
+        "launcher.kind is 'slurm', but this is no job (SLURM_JOB_ID is not set): type "
+        "`salloc --nodes=2 --exclusive"
+    )
     assert done.stderr.startswith(text)
 
 
@@ -114,14 +128,26 @@ def test_a_script_asks_for_the_nodes_and_is_not_written_over_another(tmp_path: P
     configure(tmp_path, "sync", workers=2, more=SLURM + machines)
     shown = up(tmp_path, "--set", "train.seed=2", "--sbatch", "-")
     assert (shown.returncode, shown.stderr) == (0, "")
-    lines = [line.removeprefix("#SBATCH ") for line in shown.stdout.splitlines() if line.startswith("#SBATCH")]
+    lines = [
+        line.removeprefix("#SBATCH ")
+        for line in shown.stdout.splitlines()
+        if line.startswith("#SBATCH")
+    ]
     assert lines == [
-        "--job-name=roles", "--nodes=2", "--nodelist=a1,a2", "--cpus-per-task=4", "--ntasks-per-node=1",
-        "--output=%x-%j.out", "--signal=B:TERM@60",
-    ]  # fmt: skip
+        "--job-name=roles",
+        "--nodes=2",
+        "--nodelist=a1,a2",
+        "--cpus-per-task=4",
+        "--ntasks-per-node=1",
+        "--output=%x-%j.out",
+        "--signal=B:TERM@60",
+    ]
     assert shown.stdout.endswith(f"-u -m runtime up {tmp_path}/cluster.toml --set train.seed=2\n")
     assert subprocess.run(["sh", "-n"], input=shown.stdout, text=True, check=True).returncode == 0
     (tmp_path / "job.sh").write_text("edited")
     refused = up(tmp_path, "--sbatch", "job.sh")
-    assert (refused.returncode, refused.stderr) == (2, "job.sh: is there already: remove it, or name another file\n")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        ("job.sh: is there already: remove it, or name another file\n"),
+    )
     assert (tmp_path / "job.sh").read_text() == "edited"

@@ -1,4 +1,5 @@
-"""The stacks of a process that runs: they come whatever its threads do, and to ask for them harms nothing."""
+"""The stacks of a process that runs: they come whatever its threads do, and to ask for them harms
+nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ import pytest
 from runtime.machine.stacks import INTO_FILE, INTO_LOG, stacks_of
 from tests.support import ROOT, environment
 
-# An event loop whose coroutines come and go, beside a thread in kernels, which let the interpreter's lock go
+# An event loop whose coroutines come and go, beside a thread in kernels, which let the
+# interpreter's lock go
 PROCESS = """
 import asyncio, sys, threading
 from pathlib import Path
@@ -57,7 +59,8 @@ class Asked:
 
     def __init__(self, directory: Path, process: subprocess.Popen[str], file: int) -> None:
         assert process.stdout is not None and process.stderr is not None
-        self.process, self.place = process, stacks_of(directory, "p")
+        self.process = process
+        self.place = stacks_of(directory, "p")
         self._gone = os.pidfd_open(process.pid)
         self._pipes = {INTO_FILE: file, INTO_LOG: process.stderr.fileno()}
         assert process.stdout.readline() == "began\n"
@@ -72,7 +75,8 @@ class Asked:
 
 @contextmanager
 def running(directory: Path) -> Iterator[Asked]:
-    place, pipe = stacks_of(directory, "p"), subprocess.PIPE
+    place = stacks_of(directory, "p")
+    pipe = subprocess.PIPE
     place.parent.mkdir()
     os.mkfifo(place)
     file = os.open(place, os.O_RDWR)
@@ -88,7 +92,9 @@ def running(directory: Path) -> Iterator[Asked]:
 
 
 @pytest.mark.slow  # 5 s
-def test_a_process_whose_threads_run_is_asked_for_its_stacks_thousands_of_times_and_lives_on(tmp_path: Path) -> None:
+def test_a_process_whose_threads_run_is_asked_for_its_stacks_thousands_of_times_and_lives_on(
+    tmp_path: Path,
+) -> None:
     with running(tmp_path) as asked:
         for _ in range(3000):
             asked.writes(INTO_FILE, INTO_FILE)
@@ -104,7 +110,10 @@ def test_every_thread_stands_in_the_stacks_with_its_name_and_what_was_called_las
     names = re.findall(r"^Thread (.*) \(most recent call first\):$", text, re.MULTILINE)
     assert sorted(names) == ["MainThread", "computing", "waiting"]
     waiting = text[text.index("Thread waiting") :].split("Thread ")[1].splitlines()[1:]
-    assert waiting[0] == f'  File "<string>", line {PROCESS.splitlines().index("    sys.stdin.read()") + 1} in waiting'
+    assert waiting[0] == (
+        '  File "<string>", line '
+        f"{PROCESS.splitlines().index('    sys.stdin.read()') + 1} in waiting"
+    )
     called = [line.rpartition(" in ")[2] for line in waiting if line]
     assert called == ["waiting", "run", "_bootstrap_inner", "_bootstrap"]
 

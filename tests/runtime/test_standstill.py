@@ -1,4 +1,5 @@
-"""A run in which every process lives and nothing advances is told, with who waits for whom; idle ones are not."""
+"""A run in which every process lives and nothing advances is told, with who waits for whom; idle
+ones are not."""
 
 from __future__ import annotations
 
@@ -12,22 +13,31 @@ from runtime.cluster.standstill import PATIENCE, Standstill
 BEAT = 0.5
 
 
-def actor(steps: int = 0, waiting_for: str = "", doing: str = "idle", blocked: tuple[str, int] = ("", 0)) -> Any:
+def actor(
+    steps: int = 0, waiting_for: str = "", doing: str = "idle", blocked: tuple[str, int] = ("", 0)
+) -> Any:
     return {"steps": steps, "waiting_for": waiting_for, "doing": doing, "blocked_by": blocked}
 
 
 def beat(process: str = "p", busy: float = 0.0, period: float = BEAT, **actors: Any) -> Heartbeat:
     return Heartbeat(
-        process=process, period=period, progress=1, busy_seconds=busy, usual_seconds=0.0, busy_with="", loop_lag=0.0,
+        process=process,
+        period=period,
+        progress=1,
+        busy_seconds=busy,
+        usual_seconds=0.0,
+        busy_with="",
+        loop_lag=0.0,
         actors=actors,
-    )  # fmt: skip
+    )
 
 
 class Watched:
     """A run whose lead is called so, beaten every half second."""
 
     def __init__(self, floor: float = 30.0) -> None:
-        self.standstill, self.now = Standstill("lead", floor), 0.0
+        self.standstill = Standstill("lead", floor)
+        self.now = 0.0
 
     def seconds(self, seconds: float, **beaten: Any) -> str | None:
         """The first verdict of so many seconds of this heartbeat."""
@@ -81,12 +91,15 @@ def test_a_run_that_was_stopped_as_a_whole_has_not_stood_still() -> None:
 def circle(*numbers: int) -> list[tuple[str, Any]]:
     """Beats of two processes whose actors' handlers ask one another; the numbers of their asks."""
     pairs = (("a", "b"), ("b", "a"))
-    return [(x, actor(0, y, "Ask", (y, number))) for (x, y), number in zip(pairs, numbers, strict=True)]
+    return [
+        (x, actor(0, y, "Ask", (y, number))) for (x, y), number in zip(pairs, numbers, strict=True)
+    ]
 
 
 def verdicts(beats: list[list[tuple[str, Any]]]) -> list[str | None]:
     """Of each round of beats, half a second apart, the verdict after its last."""
-    standstill, found = Standstill("lead", 30.0), []
+    standstill = Standstill("lead", 30.0)
+    found = []
     for number, given in enumerate(beats):
         why = None
         for name, status in given:
@@ -105,10 +118,13 @@ def test_a_circle_of_asks_is_told_at_its_second_beat() -> None:
 @pytest.mark.parametrize(
     "beats",
     [
-        [circle(1, 1), circle(2, 1), circle(3, 2), circle(4, 2)],  # other asks each time: they are answered
+        # other asks each time: they are answered
+        [circle(1, 1), circle(2, 1), circle(3, 2), circle(4, 2)],
         [circle(1, 1)[:1], circle(1, 1)[:1], circle(1, 1)],  # they met only now
-        [[("a", actor(0, "b", "Ask", ("b", 1))), ("b", actor(0, "c", "Ask", ("c", 1)))]] * 5,  # no circle
-        [[("a", actor(0, "b")), ("b", actor(0, "a"))]] * 5,  # not from within handlers: those still answer
+        # no circle
+        [[("a", actor(0, "b", "Ask", ("b", 1))), ("b", actor(0, "c", "Ask", ("c", 1)))]] * 5,
+        # not from within handlers: those still answer
+        [[("a", actor(0, "b")), ("b", actor(0, "a"))]] * 5,
     ],
 )
 def test_asks_that_can_be_answered_are_no_circle(beats: list[list[tuple[str, Any]]]) -> None:

@@ -1,4 +1,5 @@
-"""What is counted of actors as stations of a queueing network, against numbers worked out by hand, on virtual time."""
+"""What is counted of actors as stations of a queueing network, against numbers worked out by hand,
+on virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class Slow(Actor):
 def value(page: str, name: str, **labels: str) -> float:
     """Of the one series of this name with these labels."""
     lines = [line for line in page.splitlines() if re.match(rf"{name}{{|{name} ", line)]
-    (found,) = (line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items()))
+    (found,) = (
+        line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items())
+    )
     return float(found.rpartition(" ")[2])
 
 
@@ -49,10 +52,12 @@ def test_waiting_and_service_are_summed_by_kind_of_message() -> None:
     busy, page = on_virtual_time(talk)
     assert value(busy, "convoy_inbox_messages", actor="slow") == 2
     assert value(page, "convoy_inbox_messages", actor="slow") == 0
-    question, other = {"actor": "slow", "kind": "node_pair.Question"}, {"actor": "slow", "kind": "node_pair.Other"}
+    question = {"actor": "slow", "kind": "node_pair.Question"}
+    other = {"actor": "slow", "kind": "node_pair.Other"}
     assert value(page, "convoy_messages_handled_total", **question) == 3
     assert value(page, "convoy_handler_seconds_total", **question) == pytest.approx(6)
-    assert value(page, "convoy_inbox_seconds_total", **question) == pytest.approx(2)  # the second behind the first
+    # the second behind the first
+    assert value(page, "convoy_inbox_seconds_total", **question) == pytest.approx(2)
     assert value(page, "convoy_messages_handled_total", **other) == 1
     assert value(page, "convoy_handler_seconds_total", **other) == pytest.approx(5)
     assert value(page, "convoy_inbox_seconds_total", **other) == pytest.approx(4)  # behind both

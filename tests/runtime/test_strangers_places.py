@@ -1,4 +1,5 @@
-"""Places for connections that have proven nothing yet: who has one, and when a door may accept the next."""
+"""Places for connections that have proven nothing yet: who has one, and when a door may accept the
+next."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def come(strangers: Strangers, door: Door, connection: int, now: float = 0.0) ->
 
 
 def test_a_door_accepts_while_there_are_places_and_goes_on_when_a_stranger_leaves() -> None:
-    strangers, door = Strangers(2), Door()
+    strangers = Strangers(2)
+    door = Door()
     come(strangers, door, 10)
     assert door.admitted == 1
     come(strangers, door, 11)
@@ -32,7 +34,8 @@ def test_a_door_accepts_while_there_are_places_and_goes_on_when_a_stranger_leave
 
 
 def test_whoever_has_proven_itself_gives_its_place_to_the_next() -> None:
-    strangers, door = Strangers(1), Door()
+    strangers = Strangers(1)
+    door = Door()
     come(strangers, door, 10)
     strangers.proven(door)
     assert door.admitted == 1
@@ -42,7 +45,9 @@ def test_whoever_has_proven_itself_gives_its_place_to_the_next() -> None:
 
 
 def test_doors_that_wait_go_on_together_since_nobody_may_knock_at_the_first() -> None:
-    strangers, first, second = Strangers(1), Door(), Door()
+    strangers = Strangers(1)
+    first = Door()
+    second = Door()
     come(strangers, first, 10)
     strangers.next_for(second)
     assert (first.admitted, second.admitted) == (0, 0)
@@ -51,7 +56,9 @@ def test_doors_that_wait_go_on_together_since_nobody_may_knock_at_the_first() ->
 
 
 def test_more_strangers_than_places_must_leave_before_a_door_goes_on() -> None:
-    strangers, first, second = Strangers(1), Door(), Door()
+    strangers = Strangers(1)
+    first = Door()
+    second = Door()
     strangers.next_for(first)
     strangers.next_for(second)
     come(strangers, first, 10)
@@ -63,7 +70,8 @@ def test_more_strangers_than_places_must_leave_before_a_door_goes_on() -> None:
 
 
 def test_a_connection_that_outlived_the_time_for_a_proof_has_given_one() -> None:
-    strangers, door = Strangers(2), Door()
+    strangers = Strangers(2)
+    door = Door()
     come(strangers, door, 10, now=0.0)
     come(strangers, door, 11, now=1.0)
     strangers.proven(door)  # it was 10: its place is still taken
@@ -76,7 +84,9 @@ def test_a_connection_that_outlived_the_time_for_a_proof_has_given_one() -> None
 
 
 def test_a_door_that_closes_gives_all_its_places_back_and_is_asked_for_nothing() -> None:
-    strangers, closing, other = Strangers(1), Door(), Door()
+    strangers = Strangers(1)
+    closing = Door()
+    other = Door()
     come(strangers, closing, 10)
     strangers.next_for(other)
     strangers.forget(closing)

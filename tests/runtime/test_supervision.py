@@ -25,26 +25,42 @@ TABLE: dict[LifeStage, tuple[LifeStage | None, ...]] = {
 
 
 def beat(
-    process: str = "p", busy: float = 0.0, usual: float = 0.0, progress: int = 1, holds_lock: bool = False
+    process: str = "p",
+    busy: float = 0.0,
+    usual: float = 0.0,
+    progress: int = 1,
+    holds_lock: bool = False,
 ) -> Heartbeat:
     return Heartbeat(
         period=0.5,
-        process=process, progress=progress, busy_seconds=busy, usual_seconds=usual, busy_with="worker conv1",
-        loop_lag=0.0, actors={}, holds_lock=holds_lock,
-    )  # fmt: skip
+        process=process,
+        progress=progress,
+        busy_seconds=busy,
+        usual_seconds=usual,
+        busy_with="worker conv1",
+        loop_lag=0.0,
+        actors={},
+        holds_lock=holds_lock,
+    )
 
 
 def at_stage(stage: LifeStage, liveness: Liveness | None = None) -> Supervision:
     """One process "p" that has reached a stage at time 0."""
     made = Supervision(["p"], liveness or Liveness(), 0.0)
-    ways = {S.GREETED: ["hello"], S.READY: ["hello", "ready"], S.RUNNING: ["hello", "ready", "begin"]}
+    ways = {
+        S.GREETED: ["hello"],
+        S.READY: ["hello", "ready"],
+        S.RUNNING: ["hello", "ready", "begin"],
+    }
     for event in ways.get(stage, {S.HALTING: ["halt"], S.GONE: ["exit"]}.get(stage, [])):
         made.note("p", event, 0.0)
     assert made.at(stage) == ["p"]
     return made
 
 
-def watched(made: Supervision, until: float, *, beats: Heartbeat | None = None) -> list[tuple[str, str]]:
+def watched(
+    made: Supervision, until: float, *, beats: Heartbeat | None = None
+) -> list[tuple[str, str]]:
     """Check every tick, with or without heartbeats, up to a time; the verdict at the last check."""
     verdict: list[tuple[str, str]] = []
     for tick in range(1, round(until / TICK) + 1):
@@ -56,7 +72,11 @@ def watched(made: Supervision, until: float, *, beats: Heartbeat | None = None) 
     return verdict
 
 
-STEPS = [(stage, event, to) for stage, row in TABLE.items() for event, to in zip(EVENTS, row, strict=True)]
+STEPS = [
+    (stage, event, to)
+    for stage, row in TABLE.items()
+    for event, to in zip(EVENTS, row, strict=True)
+]
 
 
 @pytest.mark.parametrize(("stage", "event", "to"), STEPS)
@@ -65,7 +85,9 @@ def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_
 ) -> None:
     made = at_stage(stage)
     if to is None:
-        with pytest.raises(MessageError, match=f"'{event}' of process 'p', which is {stage.value}") as caught:
+        with pytest.raises(
+            MessageError, match=(f"'{event}' of process 'p', which is {stage.value}")
+        ) as caught:
             made.note("p", event, 1.0)
         assert caught.value.reason == "illegal_step"
         assert made.at(stage) == ["p"]
@@ -77,7 +99,9 @@ def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_
 
 
 @pytest.mark.parametrize("stage", [stage for stage in S if stage is not S.HALTING])
-def test_the_hello_of_a_higher_incarnation_begins_a_life_and_former_ones_are_heard_no_more(stage: LifeStage) -> None:
+def test_the_hello_of_a_higher_incarnation_begins_a_life_and_former_ones_are_heard_no_more(
+    stage: LifeStage,
+) -> None:
     made = at_stage(stage)
     made.note("p", "hello", 1.0, 2)
     assert made.at(S.GREETED) == ["p"]
@@ -122,7 +146,9 @@ def test_all_have_reached_a_stage_only_when_each_is_exactly_there() -> None:
 
 
 @pytest.mark.parametrize("stage", [S.GREETED, S.READY, S.RUNNING])
-def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_before(stage: LifeStage) -> None:
+def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_before(
+    stage: LifeStage,
+) -> None:
     assert watched(at_stage(stage), 2.5) == []
     ((process, why),) = watched(at_stage(stage), 2.75)
     assert process == "p"
@@ -208,13 +234,17 @@ def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
 
 
 @pytest.mark.parametrize(("busy", "stuck"), [(299.0, False), (301.0, True)])
-def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(busy: float, stuck: bool) -> None:
+def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(
+    busy: float, stuck: bool
+) -> None:
     verdict = watched(at_stage(LifeStage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))
     assert bool(verdict) == stuck
 
 
 @pytest.mark.parametrize("stage", [LifeStage.GREETED, LifeStage.RUNNING])
-def test_who_has_said_that_it_holds_the_interpreters_lock_may_be_silent_while_it_may_prepare(stage: LifeStage) -> None:
+def test_who_has_said_that_it_holds_the_interpreters_lock_may_be_silent_while_it_may_prepare(
+    stage: LifeStage,
+) -> None:
     made = at_stage(stage)
     made.beat(beat(holds_lock=True), 0.0)
     assert watched(made, Liveness().prepare_seconds + 2.5) == []
@@ -226,7 +256,8 @@ def test_the_next_beat_ends_that() -> None:
     made = at_stage(LifeStage.RUNNING)
     made.beat(beat(holds_lock=True), 0.0)
     assert watched(made, 60.0) == []
-    made.beat(beat(busy=60.0, holds_lock=True), 60.0)  # the same piece of work goes on: it is not stuck
+    # the same piece of work goes on: it is not stuck
+    made.beat(beat(busy=60.0, holds_lock=True), 60.0)
     assert made.check(60.25) == []
     made.beat(beat(), 60.25)
     assert [bool(made.check(60.25 + tick * TICK)) for tick in range(1, 12)] == [False] * 10 + [True]
@@ -264,7 +295,9 @@ def test_a_check_that_comes_a_little_late_still_finds_a_stuck_process() -> None:
     assert made.check(0.9) != []
 
 
-@pytest.mark.parametrize(("progress", "busy", "dead"), [(0, 0.0, True), (1, 0.0, False), (0, 20.0, False)])
+@pytest.mark.parametrize(
+    ("progress", "busy", "dead"), [(0, 0.0, True), (1, 0.0, False), (0, 20.0, False)]
+)
 def test_a_process_that_does_nothing_when_told_to_prepare_is_named_after_the_time_of_a_start(
     progress: int, busy: float, dead: bool
 ) -> None:
@@ -305,7 +338,9 @@ def linked(*stages: LifeStage) -> Supervision:
     return made
 
 
-def test_a_link_that_broke_between_two_that_live_is_what_is_wrong_once_nothing_explains_it() -> None:
+def test_a_link_that_broke_between_two_that_live_is_what_is_wrong_once_nothing_explains_it() -> (
+    None
+):
     made = linked(S.RUNNING, S.READY)
     assert made.broken(5.9) is None
     assert made.broken(6.0) == ("p", "q")

@@ -1,4 +1,5 @@
-"""Topologies and their placement: what is refused, who shares a process, who is whose neighbour, the JSON."""
+"""Topologies and their placement: what is refused, who shares a process, who is whose neighbour,
+the JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
-from runtime.plan.topology import ActorSpec, Placement, ProcessRule, ProcessSpec, Topology, group_into_processes
+from runtime.plan.topology import (
+    ActorSpec,
+    Placement,
+    ProcessRule,
+    ProcessSpec,
+    Topology,
+    group_into_processes,
+)
 
 NAMES = ("worker-0", "worker-1", "model", "server")
 
 
-def topology(names: tuple[str, ...] = NAMES, links: tuple[tuple[str, str], ...] = (), lead: str = "") -> Topology:
-    return Topology("program", tuple(ActorSpec(name, "role") for name in names), links, lead or names[0])
+def topology(
+    names: tuple[str, ...] = NAMES, links: tuple[tuple[str, str], ...] = (), lead: str = ""
+) -> Topology:
+    return Topology(
+        "program", tuple(ActorSpec(name, "role") for name in names), links, lead or names[0]
+    )
 
 
 def problems(*arguments: object, **more: object) -> list[str]:
@@ -71,11 +83,17 @@ def test_or_all_share_one_process() -> None:
     assert grouped(together=True) == [("convoy", "here", NAMES)]
 
 
-def test_rules_take_their_actors_first_and_in_order_and_an_actor_goes_to_the_first_that_matches() -> None:
+def test_rules_take_their_actors_first_and_in_order_and_an_actor_goes_to_the_first_that_matches() -> (
+    None
+):
     found = grouped(
-        ProcessRule("workers", "there", ("worker-*",)), ProcessRule("rest", "here", ("worker-0", "s*", "m?del"))
+        ProcessRule("workers", "there", ("worker-*",)),
+        ProcessRule("rest", "here", ("worker-0", "s*", "m?del")),
     )
-    assert found == [("workers", "there", ("worker-0", "worker-1")), ("rest", "here", ("model", "server"))]
+    assert found == [
+        ("workers", "there", ("worker-0", "worker-1")),
+        ("rest", "here", ("model", "server")),
+    ]
 
 
 def test_what_no_rule_takes_follows_the_default() -> None:
@@ -85,9 +103,16 @@ def test_what_no_rule_takes_follows_the_default() -> None:
 
 
 def test_actors_that_name_a_process_share_it_unless_a_rule_takes_them() -> None:
-    actors = (ActorSpec("a", "r", process="pair"), ActorSpec("b", "r"), ActorSpec("c", "r", process="pair"))
+    actors = (
+        ActorSpec("a", "r", process="pair"),
+        ActorSpec("b", "r"),
+        ActorSpec("c", "r", process="pair"),
+    )
     made = Topology("p", actors, (), "a")
-    assert group_into_processes(made, [], "here", False) == [("pair", "here", ("a", "c")), ("b", "here", ("b",))]
+    assert group_into_processes(made, [], "here", False) == [
+        ("pair", "here", ("a", "c")),
+        ("b", "here", ("b",)),
+    ]
     rule = ProcessRule("apart", "there", ("c",))
     assert group_into_processes(made, [rule], "here", False) == [
         ("apart", "there", ("c",)),
@@ -109,8 +134,14 @@ def test_every_rule_that_takes_nobody_is_a_mistake_that_lists_the_actors() -> No
             ProcessRule("odd", "here", ("x", "y")),
         )
     assert caught.value.problems == [
-        "process: no actor left matches ['model']; the actors are worker-0, worker-1, model, server",
-        "process: no actor left matches ['x', 'y']; the actors are worker-0, worker-1, model, server",
+        (
+            "process: no actor left matches ['model']; the actors are worker-0, worker-1, model, "
+            "server"
+        ),
+        (
+            "process: no actor left matches ['x', 'y']; the actors are worker-0, worker-1, "
+            "model, server"
+        ),
     ]
 
 
@@ -131,7 +162,12 @@ def test_two_processes_of_one_name_are_a_mistake_not_a_clash_of_sockets(
 
 patterns = st.sampled_from(["worker-*", "*", "m*", "server", "*r", "worker-1", "none"])
 rules = st.lists(
-    st.builds(ProcessRule, st.sampled_from("xyz"), st.just("there"), st.lists(patterns, min_size=1).map(tuple)),
+    st.builds(
+        ProcessRule,
+        st.sampled_from("xyz"),
+        st.just("there"),
+        st.lists(patterns, min_size=1).map(tuple),
+    ),
     max_size=3,
     unique_by=lambda rule: rule.name,
 )
@@ -151,7 +187,12 @@ def test_every_actor_lives_in_exactly_one_process_or_the_rules_are_refused(
 
 
 def placed() -> Placement:
-    links = (("worker-0", "model"), ("worker-1", "model"), ("worker-0", "worker-1"), ("server", "server"))
+    links = (
+        ("worker-0", "model"),
+        ("worker-1", "model"),
+        ("worker-0", "worker-1"),
+        ("server", "server"),
+    )
     processes = (
         ProcessSpec("workers", "here", ("worker-0", "worker-1"), threads=2, port=7000),
         ProcessSpec("model", "here", ("model",)),
@@ -160,7 +201,9 @@ def placed() -> Placement:
     return Placement(topology(links=links), processes)
 
 
-def test_the_neighbours_of_a_process_are_those_that_its_actors_talk_to_itself_if_they_talk_inside() -> None:
+def test_the_neighbours_of_a_process_are_those_that_its_actors_talk_to_itself_if_they_talk_inside() -> (
+    None
+):
     made = placed()
     assert made.neighbours("workers") == {"workers": ("worker-0", "worker-1"), "model": ("model",)}
     assert made.neighbours("model") == {"workers": ("worker-0", "worker-1")}
@@ -185,11 +228,16 @@ def placements(draw: st.DrawFn) -> Placement:
             unique=True,
         )
     )
-    actors = tuple(ActorSpec(n, draw(st.text()), draw(st.dictionaries(st.text(), plain, max_size=2))) for n in names)
+    actors = tuple(
+        ActorSpec(n, draw(st.text()), draw(st.dictionaries(st.text(), plain, max_size=2)))
+        for n in names
+    )
     end = st.sampled_from(names)
     links = tuple(draw(st.lists(st.tuples(end, end), max_size=4)))
     numbers = st.integers(0, 65535)
-    processes = tuple(ProcessSpec(n, draw(st.text()), (n,), draw(numbers), draw(numbers)) for n in names)
+    processes = tuple(
+        ProcessSpec(n, draw(st.text()), (n,), draw(numbers), draw(numbers)) for n in names
+    )
     return Placement(Topology(draw(st.text()), actors, links, draw(end)), processes)
 
 
@@ -202,14 +250,19 @@ def test_json_with_other_options_differs() -> None:
     made = placed()
     first, *rest = made.topology.actors
     changed = dataclasses.replace(
-        made, topology=dataclasses.replace(made.topology, actors=(dataclasses.replace(first, options={"k": 1}), *rest))
+        made,
+        topology=dataclasses.replace(
+            made.topology, actors=(dataclasses.replace(first, options={"k": 1}), *rest)
+        ),
     )
     assert Placement.from_json(changed.to_json()) != made
 
 
 @pytest.mark.parametrize("name", ["supervisor", "a/agent"])
 def test_names_of_the_runtimes_own_actors_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"an actor is called '{name}', which is kept for the runtime"):
+    with pytest.raises(
+        ConfigError, match=(f"an actor is called '{name}', which is kept for the runtime")
+    ):
         Topology("p", (ActorSpec(name, "r"),), (), name)
     with pytest.raises(ConfigError, match=f"process '{name}': this name is kept for the runtime"):
         grouped(ProcessRule(name, "here", ("*",)))

@@ -1,4 +1,5 @@
-"""Sockets between processes of one host: messages of any shape, peers that die, lie, come back or do not read."""
+"""Sockets between processes of one host: messages of any shape, peers that die, lie, come back or
+do not read."""
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def filled(number: int, size: int) -> bytes:
 
 @settings(max_examples=25, deadline=None)
 @given(shapes=MESSAGES, room=st.sampled_from([4096, 0]))
-def test_messages_of_any_number_and_size_of_frames_arrive_as_they_were_sent(shapes: list[list[int]], room: int) -> None:
+def test_messages_of_any_number_and_size_of_frames_arrive_as_they_were_sent(
+    shapes: list[list[int]], room: int
+) -> None:
     async def exchange() -> None:
         ends = socket.socketpair()
         a, b = (Stream(end, LARGEST) for end in ends)
@@ -85,7 +88,8 @@ def test_messages_of_any_number_and_size_of_frames_arrive_as_they_were_sent(shap
         came: asyncio.Queue[list[bytes]] = asyncio.Queue()
         b.on_message = lambda frames: came.put_nowait([bytes(frame) for frame in frames])
         sent = [
-            [filled(number + place, size) for place, size in enumerate(sizes)] for number, sizes in enumerate(shapes)
+            [filled(number + place, size) for place, size in enumerate(sizes)]
+            for number, sizes in enumerate(shapes)
         ]
         for frames in sent:
             a.send([memoryview(frame) for frame in frames])
@@ -107,7 +111,9 @@ async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None
 
 
 async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(here: Here) -> None:
-    port = here.ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
+    port = here.ports.connect(
+        "peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None
+    )
     sent = [filled(number, 40_000 + number) for number in range(100)]
     for frame in sent:
         port.send([frame])
@@ -124,10 +130,19 @@ async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(h
         struct.pack("<IQQ", 2, 5, 1 << 63),
         b"\xff" * 100,
     ],
-    ids=["no frames", "too many frames", "a frame too large", "a frame beyond all memory", "garbage"],
+    ids=[
+        "no frames",
+        "too many frames",
+        "a frame too large",
+        "a frame beyond all memory",
+        "garbage",
+    ],
 )
-async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(here: Here, nonsense: bytes) -> None:
-    good, bad = here.stranger(said(b"good")), here.stranger(said(b"bad") + nonsense)
+async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(
+    here: Here, nonsense: bytes
+) -> None:
+    good = here.stranger(said(b"good"))
+    bad = here.stranger(said(b"bad") + nonsense)
     assert await here.came.get() == (b"bad", [])
     assert bad.recv(1) == b""
     good.sendall(said(b"still here"))
@@ -139,7 +154,13 @@ async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(her
 
 @pytest.mark.parametrize(
     "first",
-    [said(b""), said(b"x" * 256), said(b"a", b"b"), struct.pack("<IQ", 1, 64 << 10), struct.pack("<I", 1000)],
+    [
+        said(b""),
+        said(b"x" * 256),
+        said(b"a", b"b"),
+        struct.pack("<IQ", 1, 64 << 10),
+        struct.pack("<I", 1000),
+    ],
     ids=["empty", "long", "two frames", "64 KB announced", "1000 frames announced"],
 )
 async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes) -> None:
@@ -169,12 +190,15 @@ async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_kee
         most = max(most, len(list(Path("/proc/self/fd").iterdir())))  # noqa: ASYNC240
         await asyncio.sleep(0)
     assert await here.came.get() == (b"good", [b"1"])
-    assert most - before - len(strangers) - 1 <= unix.MOST_STRANGERS + 2  # our own ends are in this process too
+    # our own ends are in this process too
+    assert most - before - len(strangers) - 1 <= unix.MOST_STRANGERS + 2
     for stranger in (*strangers, good):
         stranger.close()
 
 
-async def test_a_process_without_a_descriptor_left_tells_it_and_accepts_again_when_it_has_one(here: Here) -> None:
+async def test_a_process_without_a_descriptor_left_tells_it_and_accepts_again_when_it_has_one(
+    here: Here,
+) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     good = here.stranger(said(b"good") + said(b"1"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
@@ -187,11 +211,16 @@ async def test_a_process_without_a_descriptor_left_tells_it_and_accepts_again_wh
     good.close()
 
 
-async def test_who_claims_to_be_a_peer_that_is_connected_is_refused_and_the_peer_is_heard_on(here: Here) -> None:
+async def test_who_claims_to_be_a_peer_that_is_connected_is_refused_and_the_peer_is_heard_on(
+    here: Here,
+) -> None:
     peer = here.stranger(said(b"peer") + said(b"1"))
     assert await here.came.get() == (b"peer", [b"1"])
     liar = here.stranger(said(b"peer") + said(b"2"))
-    assert await here.refused.get() == ("peer", "a second connection claims to be this peer, which is connected")
+    assert await here.refused.get() == (
+        "peer",
+        ("a second connection claims to be this peer, which is connected"),
+    )
     assert liar.recv(1) == b""
     peer.sendall(said(b"3"))
     assert await here.came.get() == (b"peer", [b"3"])
@@ -220,16 +249,21 @@ async def test_an_answer_to_a_peer_that_left_is_refused(here: Here) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_go_nowhere(tmp_path: Path) -> None:
+async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_go_nowhere(
+    tmp_path: Path,
+) -> None:
     here = Here(tmp_path)
-    lost, gone = 0, asyncio.Event()
+    lost = 0
+    gone = asyncio.Event()
 
     def on_lost() -> None:
         nonlocal lost
         lost += 1
         gone.set()
 
-    port = here.ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, on_lost)
+    port = here.ports.connect(
+        "peer", here.listener.address, "bulk", b"me", lambda frames: None, on_lost
+    )
     port.send([b"1"])
     assert await here.came.get() == (b"me", [b"1"])
     here.listener.close()
@@ -243,20 +277,27 @@ async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_g
 
 
 async def test_connecting_to_nobody_is_a_connection_that_breaks(tmp_path: Path) -> None:
-    ports, gone = UnixPorts(LIMITS), asyncio.Event()
-    port = ports.connect("peer", f"unix://{tmp_path}/nobody", "control", b"me", lambda frames: None, gone.set)
+    ports = UnixPorts(LIMITS)
+    gone = asyncio.Event()
+    port = ports.connect(
+        "peer", f"unix://{tmp_path}/nobody", "control", b"me", lambda frames: None, gone.set
+    )
     port.send([b"1"])
     await gone.wait()
     port.close(flush=True)
     await ports.close()
 
 
-async def test_a_file_that_a_dead_process_left_is_replaced_and_a_living_ones_is_not(tmp_path: Path) -> None:
+async def test_a_file_that_a_dead_process_left_is_replaced_and_a_living_ones_is_not(
+    tmp_path: Path,
+) -> None:
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(tmp_path / "here"))
     dead.close()
     here = Here(tmp_path)
-    with pytest.raises(LaunchError, match=f"process 'worker' cannot listen on unix://{tmp_path}/here: .*in use"):
+    with pytest.raises(
+        LaunchError, match=(f"process 'worker' cannot listen on unix://{tmp_path}/here: .*in use")
+    ):
         await road("worker", f"unix://{tmp_path}/here").open()
     stranger = here.stranger(said(b"me") + said(b"1"))
     assert await here.came.get() == (b"me", [b"1"])
@@ -268,12 +309,16 @@ async def test_a_file_that_a_dead_process_left_is_replaced_and_a_living_ones_is_
     assert (tmp_path / "here").read_text() == "somebody's notes"
 
 
-async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_peers(here: Here) -> None:
+async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_peers(
+    here: Here,
+) -> None:
     ends = socket.socketpair()
     deaf = Stream(ends[0], LARGEST)
     for _ in range(20):
         deaf.send([bytes(LARGEST)])
-    port = here.ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
+    port = here.ports.connect(
+        "peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None
+    )
     port.send([b"1"])
     assert await here.came.get() == (b"me", [b"1"])
     deaf.close(flush=False)
@@ -282,7 +327,9 @@ async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_pee
 
 async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
     ports = UnixPorts(LIMITS)
-    port = ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
+    port = ports.connect(
+        "peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None
+    )
     for number in range(4):
         port.send([filled(number, LARGEST)])
     port.close(flush=True)
@@ -291,8 +338,12 @@ async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
         assert await here.came.get() == (b"me", [filled(number, LARGEST)])
 
 
-async def test_messages_that_are_here_before_their_sender_leaves_are_all_handed_over(here: Here) -> None:
-    stranger = here.stranger(said(b"me") + b"".join(said(str(number).encode()) for number in range(3 * BATCH)))
+async def test_messages_that_are_here_before_their_sender_leaves_are_all_handed_over(
+    here: Here,
+) -> None:
+    stranger = here.stranger(
+        said(b"me") + b"".join(said(str(number).encode()) for number in range(3 * BATCH))
+    )
     stranger.close()
     assert [await here.came.get() for _ in range(3 * BATCH)] == [
         (b"me", [str(number).encode()]) for number in range(3 * BATCH)
@@ -310,7 +361,9 @@ def road(name: str, address: str, rejected: list[MessageError] | None = None) ->
         rejected.append(error)
 
     where = {"control": (address,), "bulk": (f"{address}.bulk",)}
-    return SocketTransport(name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: where[lane])
+    return SocketTransport(
+        name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: where[lane]
+    )
 
 
 async def test_nonsense_is_rejected_with_its_reason_and_counted(tmp_path: Path) -> None:
@@ -329,12 +382,15 @@ async def test_nonsense_is_rejected_with_its_reason_and_counted(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
 
 
-def test_a_process_that_talks_over_unix_sockets_only_starts_no_thread_of_zeromqs(tmp_path: Path) -> None:
+def test_a_process_that_talks_over_unix_sockets_only_starts_no_thread_of_zeromqs(
+    tmp_path: Path,
+) -> None:
     def threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
 
     async def more() -> int:
-        before, listening = threads(), road("worker", f"unix://{tmp_path}/w")
+        before = threads()
+        listening = road("worker", f"unix://{tmp_path}/w")
         await listening.open()
         found = threads() - before
         await listening.close()

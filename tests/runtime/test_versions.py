@@ -10,7 +10,9 @@ import pytest
 from runtime.machine.versions import versions
 
 
-def test_the_platform_is_named_as_python_does_without_starting_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_platform_is_named_as_python_does_without_starting_a_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said = platform.platform()
     versions.cache_clear()
     monkeypatch.setattr(platform, "_uname_cache", None)

@@ -1,4 +1,5 @@
-"""Who is expected to come to a page again, and the last look at the end, on the test's own clock."""
+"""Who is expected to come to a page again, and the last look at the end, on the test's own
+clock."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def test_who_came_once_is_not_expected_and_who_came_twice_is_within_one_and_a_ha
 
 
 def test_the_longest_of_the_last_pauses_counts() -> None:
-    assert noted(0.0, 10.0, 11.0, 12.0, 13.0, 14.0).expected("metrics", 14.0) == {("metrics", "a:1"): 15.5}
+    assert noted(0.0, 10.0, 11.0, 12.0, 13.0, 14.0).expected("metrics", 14.0) == {
+        ("metrics", "a:1"): 15.5
+    }
 
 
 def test_connections_are_told_apart_and_only_so_many_are_remembered() -> None:
@@ -35,9 +38,11 @@ def test_connections_are_told_apart_and_only_so_many_are_remembered() -> None:
     assert repr(visits) == f"<visits of {READERS} readers>"
 
 
-def look(visits: Visits, *coming: tuple[float, str], stop: float | None = None, seconds: float = 30.0) -> list[str]:
-    """What happens at the end of a run at 10 s, with these visits to come: what is said, when the list became empty and
-    when it was over."""
+def look(
+    visits: Visits, *coming: tuple[float, str], stop: float | None = None, seconds: float = 30.0
+) -> list[str]:
+    """What happens at the end of a run at 10 s, with these visits to come: what is said, when the
+    list became empty and when it was over."""
     told: list[str] = []
 
     async def main() -> None:

@@ -9,7 +9,8 @@ from runtime.cluster.warnings import MOST, WARNING, FirstOfEach, LoggedWarnings
 
 def told_of(*records: tuple[int, str]) -> list[str]:
     told: list[str] = []
-    handler, log = LoggedWarnings(told.append), logging.getLogger("tests.warnings")
+    handler = LoggedWarnings(told.append)
+    log = logging.getLogger("tests.warnings")
     logging.getLogger().addHandler(handler)
     try:
         for level, text in records:
@@ -20,18 +21,25 @@ def told_of(*records: tuple[int, str]) -> list[str]:
 
 
 def test_each_warning_is_told_once_and_nothing_else_is() -> None:
-    warned, failed = (logging.WARNING, "the disk is slow"), (logging.ERROR, "an actor failed")
+    warned = (logging.WARNING, "the disk is slow")
+    failed = (logging.ERROR, "an actor failed")
     assert told_of(warned, failed, warned, (logging.INFO, "halting")) == ["the disk is slow"]
 
 
 def test_who_warns_without_end_is_told_of_in_a_bounded_number_of_lines() -> None:
-    told = told_of(*((logging.WARNING, f"message {number} rejected") for number in range(10 * MOST)))
+    told = told_of(
+        *((logging.WARNING, f"message {number} rejected") for number in range(10 * MOST))
+    )
     assert told[:MOST] == [f"message {number} rejected" for number in range(MOST)]
     assert told[MOST:] == [f"more than {MOST} different warnings: the others are in its log"]
 
 
 def test_what_several_processes_warn_of_in_the_same_words_is_told_once() -> None:
     known = FirstOfEach()
-    told = [known.told(WARNING, {"process": name, "text": text}) for text in ("a", "b") for name in ("p", "q")]
+    told = [
+        known.told(WARNING, {"process": name, "text": text})
+        for text in ("a", "b")
+        for name in ("p", "q")
+    ]
     assert told == [False, True, False, True]
     assert [known.told("progress", {"text": "a"}) for _ in range(2)] == [False, False]

@@ -44,9 +44,17 @@ class Counted(Message):
 
 
 ORDINARY = {
-    "number": 1, "share": 0.5, "name": "n", "sure": True, "numbers": (1, 2), "shares": (0.5,), "names": ("a",),
-    "more": {"k": [1, None]}, "one": np.arange(6, dtype=np.float32).reshape(2, 3), "several": (np.ones(2, np.int8),),
-}  # fmt: skip
+    "number": 1,
+    "share": 0.5,
+    "name": "n",
+    "sure": True,
+    "numbers": (1, 2),
+    "shares": (0.5,),
+    "names": ("a",),
+    "more": {"k": [1, None]},
+    "one": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "several": (np.ones(2, np.int8),),
+}
 
 
 def envelope(body: Message, **fields: Any) -> Envelope:
@@ -58,15 +66,28 @@ def there_and_back(body: Message) -> Any:
 
 
 def same(found: Array, sent: Array) -> bool:
-    return found.dtype == sent.dtype and found.shape == sent.shape and found.tobytes() == sent.tobytes()
+    return (
+        found.dtype == sent.dtype
+        and found.shape == sent.shape
+        and found.tobytes() == sent.tobytes()
+    )
 
 
 def header(**changes: Any) -> list[Any]:
     """The header of a good Crate that carries a float32[2, 3], with some places changed."""
     places = {
-        "protocol": wire.PROTOCOL, "kind": Crate.kind, "id": 7, "sender": "a", "incarnation": 1, "receiver": "b",
-        "reply_to": "", "answers": 0, "step": -1, "plain": [], "arrays": [["float32", [2, 3]]],
-    }  # fmt: skip
+        "protocol": wire.PROTOCOL,
+        "kind": Crate.kind,
+        "id": 7,
+        "sender": "a",
+        "incarnation": 1,
+        "receiver": "b",
+        "reply_to": "",
+        "answers": 0,
+        "step": -1,
+        "plain": [],
+        "arrays": [["float32", [2, 3]]],
+    }
     return list({**places, **changes}.values())
 
 
@@ -97,16 +118,25 @@ jsons = st.dictionaries(
 shapes = hnp.array_shapes(min_dims=0, max_dims=MAX_DIMENSIONS, min_side=0, max_side=3)
 arrays = st.sampled_from(sorted(DTYPES)).flatmap(lambda name: hnp.arrays(name, shapes))
 parcels = st.builds(
-    Parcel, number=integers, share=floats, name=texts, sure=st.booleans(),
-    numbers=st.lists(integers, max_size=3).map(tuple), shares=st.lists(floats, max_size=3).map(tuple),
-    names=st.lists(texts, max_size=3).map(tuple), more=jsons, one=arrays,
+    Parcel,
+    number=integers,
+    share=floats,
+    name=texts,
+    sure=st.booleans(),
+    numbers=st.lists(integers, max_size=3).map(tuple),
+    shares=st.lists(floats, max_size=3).map(tuple),
+    names=st.lists(texts, max_size=3).map(tuple),
+    more=jsons,
+    one=arrays,
     several=st.lists(arrays, max_size=3).map(tuple),
-)  # fmt: skip
+)
 
 
 @settings(max_examples=150, deadline=None)
 @given(body=parcels, reply_to=texts, answers=st.integers(0, 2**63), step=st.integers(-1, 2**40))
-def test_every_message_comes_back_as_it_went(body: Parcel, reply_to: str, answers: int, step: int) -> None:
+def test_every_message_comes_back_as_it_went(
+    body: Parcel, reply_to: str, answers: int, step: int
+) -> None:
     sent = envelope(body, reply_to=reply_to, answers=answers, step=step)
     found = wire.decode([bytes(frame) for frame in wire.encode(sent)])
     for name in ("id", "sender", "incarnation", "receiver", "reply_to", "answers", "step"):
@@ -133,7 +163,12 @@ def test_nan_and_infinity_travel_bit_for_bit() -> None:
 
 @pytest.mark.parametrize(
     "view",
-    [lambda x: x.T, lambda x: x[::2], lambda x: x[:, ::-1], lambda x: np.broadcast_to(x[0], (4, *x[0].shape))],
+    [
+        lambda x: x.T,
+        lambda x: x[::2],
+        lambda x: x[:, ::-1],
+        lambda x: np.broadcast_to(x[0], (4, *x[0].shape)),
+    ],
 )
 def test_views_that_are_not_contiguous_arrive_as_what_they_show(view: Any) -> None:
     sent = view(np.arange(24, dtype=np.float64).reshape(4, 3, 2))
@@ -213,7 +248,19 @@ def test_a_version_that_only_equals_ours_is_a_bad_header(version: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["kind", "id", "sender", "incarnation", "receiver", "reply_to", "answers", "step", "plain", "arrays"]
+    "place",
+    [
+        "kind",
+        "id",
+        "sender",
+        "incarnation",
+        "receiver",
+        "reply_to",
+        "answers",
+        "step",
+        "plain",
+        "arrays",
+    ],
 )
 @pytest.mark.parametrize("value", [None, 1.5, True, {}, b"", ()])
 def test_a_place_of_the_wrong_type_is_a_bad_header(place: str, value: Any) -> None:
@@ -232,13 +279,20 @@ def test_the_wrong_number_of_plain_values_is_a_bad_header(plain: Any) -> None:
 
 
 WRONG = {
-    "number": ["1", 1.0, True, None, [1]], "share": ["0.5", None, True, {}], "name": [1, None, b"", ["n"]],
-    "sure": [1, 0, "true", None], "numbers": [1, [1.5], ["1"], [True], [[1]], {}], "shares": [0.5, ["0.5"], [None]],
-    "names": ["ab", [1], [b""]], "more": [[], "x", {b"": 1}, None],
-}  # fmt: skip
+    "number": ["1", 1.0, True, None, [1]],
+    "share": ["0.5", None, True, {}],
+    "name": [1, None, b"", ["n"]],
+    "sure": [1, 0, "true", None],
+    "numbers": [1, [1.5], ["1"], [True], [[1]], {}],
+    "shares": [0.5, ["0.5"], [None]],
+    "names": ["ab", [1], [b""]],
+    "more": [[], "x", {b"": 1}, None],
+}
 
 
-@pytest.mark.parametrize(("field", "value"), [(field, value) for field, values in WRONG.items() for value in values])
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in WRONG.items() for value in values]
+)
 def test_a_plain_value_of_the_wrong_type_is_a_bad_type(field: str, value: Any) -> None:
     frames = wire.encode(envelope(Parcel(**ORDINARY)))  # type: ignore[arg-type]
     head = msgpack.unpackb(frames[0])
@@ -247,7 +301,9 @@ def test_a_plain_value_of_the_wrong_type_is_a_bad_type(field: str, value: Any) -
     assert reason(head, *map(bytes, frames[1:])) == "bad_type"
 
 
-@pytest.mark.parametrize("dtype", ["object", "O", "float128", "complex64", "U5", "", "f4", "<f4", None, 4, ["float32"]])
+@pytest.mark.parametrize(
+    "dtype", ["object", "O", "float128", "complex64", "U5", "", "f4", "<f4", None, 4, ["float32"]]
+)
 def test_a_dtype_that_is_not_on_the_list_is_a_bad_type(dtype: Any) -> None:
     assert reason(header(arrays=[[dtype, [2, 3]]]), SIX) == "bad_type"
 
@@ -260,12 +316,16 @@ def test_a_dtype_that_is_not_on_the_list_is_a_bad_type(dtype: Any) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("frame", [SIX, b""])
-def test_a_shape_that_the_frame_does_not_fill_is_a_bad_shape(shape: list[Any], frame: bytes) -> None:
+def test_a_shape_that_the_frame_does_not_fill_is_a_bad_shape(
+    shape: list[Any], frame: bytes
+) -> None:
     if shape != [0, 3] or frame:  # an empty array in an empty frame is right
         assert reason(header(arrays=[["float32", shape]]), frame) == "bad_shape"
 
 
-@pytest.mark.parametrize("descriptor", [None, 1, "float32", [], ["float32"], ["float32", 6], ["float32", [6], 0], {}])
+@pytest.mark.parametrize(
+    "descriptor", [None, 1, "float32", [], ["float32"], ["float32", 6], ["float32", [6], 0], {}]
+)
 def test_a_descriptor_that_is_none_is_a_bad_shape(descriptor: Any) -> None:
     assert reason(header(arrays=[descriptor]), SIX) == "bad_shape"
 
@@ -301,8 +361,12 @@ def test_what_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
         deep = {"k": deep}
     refused = {
         "bad_type": [
-            Crate(blob=np.array([object()])), Crate(blob=np.zeros(1, complex)), Crate(blob=np.array(["text"])),
-            Counted(number=2**64), Counted(number=object()), Parcel(**{**ORDINARY, "more": deep}),  # type: ignore[arg-type]
+            Crate(blob=np.array([object()])),
+            Crate(blob=np.zeros(1, complex)),
+            Crate(blob=np.array(["text"])),
+            Counted(number=2**64),
+            Counted(number=object()),
+            Parcel(**{**ORDINARY, "more": deep}),  # type: ignore[arg-type]
             Parcel(**{**ORDINARY, "name": "\ud800"}),  # type: ignore[arg-type]
         ],
         "bad_shape": [Crate(blob=np.zeros((1,) * 9))],
@@ -310,7 +374,7 @@ def test_what_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
             Parcel(**{**ORDINARY, "name": "x" * wire.MAX_HEADER_BYTES}),  # type: ignore[arg-type]
             Parcel(**{**ORDINARY, "several": (np.zeros(1),) * MAX_ARRAYS}),  # type: ignore[arg-type]
         ],
-    }  # fmt: skip
+    }
     for expected, bodies in refused.items():
         for body in bodies:
             with pytest.raises(MessageError) as caught:
@@ -332,7 +396,13 @@ def only_a_message_error(frames: list[bytes]) -> None:
     try:
         found = wire.decode(frames)
     except MessageError as error:
-        assert error.reason in ("bad_header", "wrong_version", "unknown_kind", "bad_type", "bad_shape")
+        assert error.reason in (
+            "bad_header",
+            "wrong_version",
+            "unknown_kind",
+            "bad_type",
+            "bad_shape",
+        )
     else:
         repr(found)
 

@@ -1,4 +1,5 @@
-"""Arrays on the wire as they lie in memory: in any order of their axes, and only in an order that is one."""
+"""Arrays on the wire as they lie in memory: in any order of their axes, and only in an order that
+is one."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def blob_of(frames: list[Any]) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides"), [([1 << 40], [0]), ([1 << 62, 4], [0, 0]), ([3, 4], [4, 4]), ([2, 7], [0, 4])]
+    ("shape", "strides"),
+    [([1 << 40], [0]), ([1 << 62, 4], [0, 0]), ([3, 4], [4, 4]), ([2, 7], [0, 4])],
 )
 def test_an_array_that_would_show_bytes_of_shared_memory_more_than_once_is_a_bad_shape(
     shape: list[int], strides: list[int]
@@ -50,7 +52,10 @@ def test_an_array_that_would_show_bytes_of_shared_memory_more_than_once_is_a_bad
 
 def described(*descriptor: Any) -> list[Any]:
     """The header and frame of a box with that descriptor."""
-    return [msgpack.packb([wire.PROTOCOL, Box.kind, 7, "a", 1, "b", "", 0, -1, [], [descriptor]]), SIX]
+    return [
+        msgpack.packb([wire.PROTOCOL, Box.kind, 7, "a", 1, "b", "", 0, -1, [], [descriptor]]),
+        SIX,
+    ]
 
 
 def reason_of(frames: list[Any]) -> str:
@@ -79,7 +84,9 @@ def test_every_view_of_an_array_arrives_as_what_it_shows(data: st.DataObject) ->
     whole = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
     sent = whole.transpose(data.draw(st.permutations(range(len(shape)))))
     if shape:
-        sent = sent[data.draw(hnp.basic_indices(sent.shape, allow_newaxis=False, allow_ellipsis=False))]
+        sent = sent[
+            data.draw(hnp.basic_indices(sent.shape, allow_newaxis=False, allow_ellipsis=False))
+        ]
     found = blob_of([bytes(frame) for frame in frames_of(np.asarray(sent))])
     assert found.shape == np.shape(sent)
     np.testing.assert_array_equal(found, sent)
@@ -87,7 +94,20 @@ def test_every_view_of_an_array_arrives_as_what_it_shows(data: st.DataObject) ->
 
 @pytest.mark.parametrize(
     "axes",
-    [[0], [0, 0], [1, 2], [-1, 0], [0, 1, 2], [True, 0], [1.0, 0], ["1", 0], [None, 0], [[1], 0], [2**64 - 1, 0], []],
+    [
+        [0],
+        [0, 0],
+        [1, 2],
+        [-1, 0],
+        [0, 1, 2],
+        [True, 0],
+        [1.0, 0],
+        ["1", 0],
+        [None, 0],
+        [[1], 0],
+        [2**64 - 1, 0],
+        [],
+    ],
 )
 def test_axes_that_are_not_those_of_the_shape_are_a_bad_shape(axes: list[Any]) -> None:
     assert reason_of(described("float32", [2, 3], axes)) == "bad_shape"

@@ -1,4 +1,5 @@
-"""The stranger's package as pip would leave it: its metadata in a folder where Python looks for packages."""
+"""The stranger's package as pip would leave it: its metadata in a folder where Python looks for
+packages."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Brought = Mapping[str, Mapping[str, str]]  # group -> name -> module and what of
 
 
 def write_metadata(site: Path, brought: Brought, *, package: str = "stranger") -> None:
-    """What an installed package leaves in a folder of Python's path: its name, and what it brings."""
+    """What an installed package leaves in a folder of Python's path: its name, and what it
+    brings."""
     folder = site / f"{package}-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
@@ -25,11 +27,13 @@ def write_metadata(site: Path, brought: Brought, *, package: str = "stranger") -
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`install({"convoy.layers": {"Softsign": "tests.stranger.layer:Softsign"}})`: this process and those that it
-    starts find it, until the test ends."""
+    """`install({"convoy.layers": {"Softsign": "tests.stranger.layer:Softsign"}})`: this process and
+    those that it starts find it, until the test ends."""
     site = tmp_path / "site"
     site.mkdir()
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+    )
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
 
     def write(brought: Brought, *, package: str = "stranger") -> None:

@@ -1,4 +1,5 @@
-"""A launcher that Convoy does not have: `kind = "plain"` starts every process anew, with all its imports."""
+"""A launcher that Convoy does not have: `kind = "plain"` starts every process anew, with all its
+imports."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class PlainLauncher(Launcher):
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
-        self.logs, self.started = plan.directory / "logs", list[PlainProcess]()
+        self.logs = plan.directory / "logs"
+        self.started = list[PlainProcess]()
 
     async def open(self, machine: Machine) -> None:
         self.logs.mkdir(exist_ok=True)
@@ -54,11 +56,18 @@ class PlainLauncher(Launcher):
     def _start(self, spec: ProcessSpec, incarnation: int) -> PlainProcess:
         path = self.logs / f"{spec.name}.log"
         command = [sys.executable, __file__, str(self.plan.directory), spec.name, str(incarnation)]
-        there = next(machine.environment for machine in self.plan.machines if machine.name == spec.machine)
+        there = next(
+            machine.environment for machine in self.plan.machines if machine.name == spec.machine
+        )
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **there}
         with path.open("ab") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
         return PlainProcess(spec.name, path, process)
 

@@ -24,12 +24,18 @@ class Softsign(Layer):
         return [shapes[0]]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        scaled, y = self.steepness * bottoms[0], self.buffer("top", bottoms[0].shape)
+        scaled = self.steepness * bottoms[0]
+        y = self.buffer("top", bottoms[0].shape)
         y[...] = scaled / (1 + abs(scaled))
         return [y]
 
     def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+        self,
+        grads: list[Array | None],
+        values: Values,
+        run: Run,
+        wanted: list[bool],
+        out: Blobs | None,
     ) -> Gradients:
         if not wanted[0] or grads[0] is None:
             return [None], ()

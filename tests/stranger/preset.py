@@ -24,7 +24,9 @@ def tallied(request: Request) -> Topology:
     tallies: list[ActorSpec] = []
 
     def through(worker: str, parent: str) -> str:
-        options = TallyOptions(parent=parent, layers=len(request.layers), every=request.options.every)
+        options = TallyOptions(
+            parent=parent, layers=len(request.layers), every=request.options.every
+        )
         tallies.append(ActorSpec(f"tally-{worker}", "tally", options))
         return f"tally-{worker}"
 
@@ -35,7 +37,11 @@ def tallied(request: Request) -> Topology:
         else actor
         for actor in plain.actors
     ]
-    links = [link for tally in tallies for link in ((tally.name[6:], tally.name), (tally.name, tally.options.parent))]
+    links = [
+        link
+        for tally in tallies
+        for link in ((tally.name[6:], tally.name), (tally.name, tally.options.parent))
+    ]
     return dataclasses.replace(plain, actors=(*actors, *tallies), links=(*plain.links, *links))
 
 

@@ -1,7 +1,9 @@
-"""The ring all-reduce: each of p members sends to the next one only, 2 (p - 1) times a p-th of every array.
+"""The ring all-reduce: each of p members sends to the next one only, 2 (p - 1) times a p-th of
+every array.
 
-First a part goes round and is added to at every member, until one has the sum of it (reduce-scatter); then every sum
-goes round once more (all-gather). What a member sends does not grow with p.
+First a part goes round and is added to at every member, until one has the sum of it
+(reduce-scatter); then every sum goes round once more (all-gather). What a member sends does not
+grow with p.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from runtime import Actor, MessageError
 
 def parts(size: int, members: int) -> list[slice]:
     """Each member's part of `size` numbers."""
-    return [slice(low, high) for low, high in itertools.pairwise(size * n // members for n in range(members + 1))]
+    return [
+        slice(low, high)
+        for low, high in itertools.pairwise(size * n // members for n in range(members + 1))
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +41,8 @@ class RingOptions(ExchangeOptions):
     members: tuple[str, ...]
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        rank, count = self.members.index(name), len(self.members)
+        rank = self.members.index(name)
+        count = len(self.members)
         of = [part.stop - part.start for part in parts(size, count)]
         to = self.members[(rank + 1) % count]
         for turn in range(count - 1):
@@ -57,17 +63,29 @@ class Ring(Exchange):
     Options = RingOptions
 
     def __init__(
-        self, actor: Actor, options: RingOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self,
+        actor: Actor,
+        options: RingOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
-        self._actor, self._ops, self._sizes, self._dtype = actor, ops, sizes, dtype
-        self._count, self._rank = len(options.members), options.members.index(actor.name)
+        self._actor = actor
+        self._ops = ops
+        self._sizes = sizes
+        self._dtype = dtype
+        self._count = len(options.members)
+        self._rank = options.members.index(actor.name)
         self._before = options.members[self._rank - 1]
         self._after = options.members[(self._rank + 1) % self._count]
         self._arrivals: defaultdict[Key, Arrivals] = defaultdict(Arrivals)
         self._done = dict.fromkeys(sizes, -1)
 
     def __repr__(self) -> str:
-        return f"<ring {self._before} -> {self._actor.name} -> {self._after}, {len(self._arrivals)} sums>"
+        return (
+            f"<ring {self._before} -> {self._actor.name} -> {self._after}, "
+            f"{len(self._arrivals)} sums>"
+        )
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
@@ -77,15 +95,27 @@ class Ring(Exchange):
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         step, bucket = key
-        cut, come, tell = parts(mine.size, self._count), self._arrivals[key], self._actor.tell
+        cut = parts(mine.size, self._count)
+        come = self._arrivals[key]
+        tell = self._actor.tell
         whole = [mine[part] for part in cut]
         for turn in range(self._count - 1):
-            sent, got = (self._rank - turn) % self._count, (self._rank - turn - 1) % self._count
-            await tell(self._after, Contribution(number=step, bucket=bucket, values=whole[sent], into=()), step=step)
-            whole[got] = await self._actor.compute("reduce", self._added, await come.adding.get(), whole[got])
+            sent = (self._rank - turn) % self._count
+            got = (self._rank - turn - 1) % self._count
+            await tell(
+                self._after,
+                Contribution(number=step, bucket=bucket, values=whole[sent], into=()),
+                step=step,
+            )
+            whole[got] = await self._actor.compute(
+                "reduce", self._added, await come.adding.get(), whole[got]
+            )
         for turn in range(self._count - 1):
-            sent, got = (self._rank + 1 - turn) % self._count, (self._rank - turn) % self._count
-            await tell(self._after, SharedSum(number=step, bucket=bucket, values=(whole[sent],)), step=step)
+            sent = (self._rank + 1 - turn) % self._count
+            got = (self._rank - turn) % self._count
+            await tell(
+                self._after, SharedSum(number=step, bucket=bucket, values=(whole[sent],)), step=step
+            )
             whole[got] = await come.added.get()
         del self._arrivals[key]
         self._done[bucket] = step
@@ -93,7 +123,9 @@ class Ring(Exchange):
 
     def contributed(self, message: Contribution, sender: str) -> None:
         if message.into:
-            raise MessageError("unexpected", f"{message!r} of {sender}: a ring adds up nowhere else")
+            raise MessageError(
+                "unexpected", (f"{message!r} of {sender}: a ring adds up nowhere else")
+            )
         self._arrived(message, sender, message.values, "adding", 1)
 
     def summed(self, message: SharedSum, sender: str) -> None:
@@ -101,17 +133,24 @@ class Ring(Exchange):
             raise MessageError("unexpected", f"{message!r} of {sender}: expected one part of a sum")
         self._arrived(message, sender, message.values[0], "added", 0)
 
-    def _arrived(self, message: Contribution | SharedSum, sender: str, values: Array, kind: str, ahead: int) -> None:
+    def _arrived(
+        self, message: Contribution | SharedSum, sender: str, values: Array, kind: str, ahead: int
+    ) -> None:
         """The n-th part of its kind, which says where in the array it belongs."""
         step, bucket = key = (message.number, message.bucket)
         if sender != self._before or step <= self._done.get(bucket, step):
             raise MessageError(
-                "unexpected", f"{message!r} of {sender}: not before {self._actor.name}, or summed before"
+                "unexpected",
+                (f"{message!r} of {sender}: not before {self._actor.name}, or summed before"),
             )
         come = self._arrivals[key]
         if come.counts[kind] == self._count - 1:
-            raise MessageError("unexpected", f"{message!r} of {sender}: one part more than there are")
-        part = parts(self._sizes[bucket], self._count)[(self._rank - come.counts[kind] - ahead) % self._count]
+            raise MessageError(
+                "unexpected", (f"{message!r} of {sender}: one part more than there are")
+            )
+        part = parts(self._sizes[bucket], self._count)[
+            (self._rank - come.counts[kind] - ahead) % self._count
+        ]
         check_array(values, part.stop - part.start, self._dtype, sender)
         come.counts[kind] += 1
         getattr(come, kind).put_nowait(values)

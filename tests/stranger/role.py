@@ -16,7 +16,8 @@ from runtime import Actor, Envelope
 
 @dataclass(frozen=True, kw_only=True)
 class TallyOptions(RoleOptions):
-    """Gradients go to `parent`; every `every`-th iteration is told, once its `layers` are through."""
+    """Gradients go to `parent`; every `every`-th iteration is told, once its `layers` are
+    through."""
 
     parent: str
     layers: int

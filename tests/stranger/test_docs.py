@@ -1,4 +1,5 @@
-"""docs/extending.md shows what the tests run: its code stands in the stranger's files, its entry points name them."""
+"""docs/extending.md shows what the tests run: its code stands in the stranger's files, its entry
+points name them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ from tests.test_house import OURS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n# (\S+)\n(.*?)```", PAGE, re.DOTALL)
-ENTRY_POINTS = tomllib.loads(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0])["project"]["entry-points"]
+ENTRY_POINTS = tomllib.loads(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0])["project"][
+    "entry-points"
+]
 
 
 @pytest.mark.parametrize(("name", "code"), BLOCKS, ids=[name for name, _ in BLOCKS])
 def test_each_piece_of_an_example_stands_in_its_file_in_this_order(name: str, code: str) -> None:
-    source, at = (ROOT / name).read_text("utf-8"), 0
+    source = (ROOT / name).read_text("utf-8")
+    at = 0
     for piece in code.split("\n...\n"):
         found = source.find(piece.rstrip("\n") + "\n", at)
         assert found >= 0, f"{name} has not, after what came before:\n{piece}"
@@ -30,15 +34,25 @@ def test_every_entry_point_names_something_that_its_file_defines() -> None:
     for places in ENTRY_POINTS.values():
         for place in places.values():
             module, _, name = place.partition(":")
-            tree = ast.parse((ROOT / module.replace(".", "/")).with_suffix(".py").read_text("utf-8"))
+            tree = ast.parse(
+                (ROOT / module.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+            )
             classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-            assigned = [ast.unparse(node.targets[0]) for node in tree.body if isinstance(node, ast.Assign)]
+            assigned = [
+                ast.unparse(node.targets[0]) for node in tree.body if isinstance(node, ast.Assign)
+            ]
             assert name in classes + assigned, place
 
 
 def test_there_is_an_example_of_every_group_and_a_group_of_every_example() -> None:
     groups = set(re.findall(r"\| `(convoy\.\w+)` \|", PAGE))
-    searched = {group for name in OURS for group in re.findall(r'"(convoy\.\w+s)"', (ROOT / name).read_text("utf-8"))}
+    searched = {
+        group
+        for name in OURS
+        for group in re.findall(r'"(convoy\.\w+s)"', (ROOT / name).read_text("utf-8"))
+    }
     assert searched <= groups == set(ENTRY_POINTS)
-    modules = {place.partition(":")[0] for places in ENTRY_POINTS.values() for place in places.values()}
+    modules = {
+        place.partition(":")[0] for places in ENTRY_POINTS.values() for place in places.values()
+    }
     assert {name.removesuffix(".py").replace("/", ".") for name, _ in BLOCKS} == modules

@@ -35,13 +35,16 @@ def test_it_starts_the_processes_of_a_run(tmp_path: Path, install: Install) -> N
 
 
 @pytest.mark.slow
-def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(tmp_path: Path, install: Install) -> None:
+def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(
+    tmp_path: Path, install: Install
+) -> None:
     install(BROUGHT)
     (tmp_path / "faulty.py").write_text(
         "from runtime import Actor, ActorSpec, Topology\n"
         "class Faulty(Actor):\n    async def run(self):\n        raise ValueError('no way on')\n"
         "ROLES = {'faulty': Faulty}\n"
-        "def plan(config, options):\n    return Topology(__name__, (ActorSpec('a', 'faulty'),), (), 'a')\n"
+        "def plan(config, options):\n    return Topology(__name__, (ActorSpec('a', "
+        "'faulty'),), (), 'a')\n"
     )
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('program = "faulty"\n[launcher]\nkind = "plain"\n')
@@ -54,10 +57,19 @@ def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(tmp_path: Pa
     ("kind", "problem"),
     [
         ("plian", "no launcher is named 'plian' (did you mean 'plain'?)"),
-        ("pbs", "no launcher is named 'pbs' (allowed: kubernetes, local, manual, no-class, plain, ray, slurm, ssh)"),
+        (
+            "pbs",
+            (
+                "no launcher is named 'pbs' (allowed: kubernetes, local, manual, no-class, "
+                "plain, ray, slurm, ssh)"
+            ),
+        ),
         (
             "no-class",
-            "convoy.launchers: 'no-class' is 'plan.json', expected a subclass of runtime.cluster.launcher.Launcher",
+            (
+                "convoy.launchers: 'no-class' is 'plan.json', expected a subclass of "
+                "runtime.cluster.launcher.Launcher"
+            ),
         ),
     ],
 )

@@ -1,4 +1,5 @@
-"""A layer type of an installed package: computed, planned, timed and trained with like one of ours."""
+"""A layer type of an installed package: computed, planned, timed and trained with like one of
+ours."""
 
 from __future__ import annotations
 
@@ -34,15 +35,23 @@ def net_with(folder: Path, kind: str, options: str = "") -> Path:
 
 def test_its_gradient_is_that_of_what_it_computes(tmp_path: Path, install: Install) -> None:
     install(BROUGHT)
-    spec = load_net(net_with(tmp_path, "Softsign", "python_param { param_str: '{\"steepness\": 2}' }"))
-    layer = make_layer(next(one for one in spec.layers if one.proto.name == "bend"), get_backend(), np.float64)
+    spec = load_net(
+        net_with(tmp_path, "Softsign", ("python_param { param_str: '{\"steepness\": 2}' }"))
+    )
+    layer = make_layer(
+        next(one for one in spec.layers if one.proto.name == "bend"), get_backend(), np.float64
+    )
     x_NCHW = np.random.default_rng(1).standard_normal((4, 3, 5, 5))
     assert layer.setup([x_NCHW.shape], Setup("TRAIN", None, None)) == [x_NCHW.shape]
-    np.testing.assert_allclose(layer.forward([x_NCHW], (), RUN)[0], 2 * x_NCHW / (1 + 2 * abs(x_NCHW)))
+    np.testing.assert_allclose(
+        layer.forward([x_NCHW], (), RUN)[0], 2 * x_NCHW / (1 + 2 * abs(x_NCHW))
+    )
 
     def backward(dy: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
         values = Values([x], layer.forward([x], (), RUN), ())
-        return [grad for grad in layer.backward([dy], values, RUN, [True], None)[0] if grad is not None]
+        return [
+            grad for grad in layer.backward([dy], values, RUN, [True], None)[0] if grad is not None
+        ]
 
     check_gradient(lambda x: layer.forward([x], (), RUN)[0], backward, x_NCHW)
 
@@ -57,13 +66,29 @@ def test_processes_train_with_it(tmp_path: Path, install: Install) -> None:
 
 
 def test_it_is_timed_and_its_memory_and_traffic_are_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], install: Install
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    install: Install,
 ) -> None:
     install(BROUGHT)
     monkeypatch.chdir(tmp_path)
     net_with(tmp_path, "Softsign")
     configure(tmp_path, "sync", workers=2)
-    assert main(["time", "--iterations", "1", "--set", "train.batch=4", "--set", "train.net=bent.prototxt"]) == 0
+    assert (
+        main(
+            [
+                "time",
+                "--iterations",
+                "1",
+                "--set",
+                "train.batch=4",
+                "--set",
+                "train.net=bent.prototxt",
+            ]
+        )
+        == 0
+    )
     assert "\nbend " in capsys.readouterr().out
     assert main(["plan", "--set", "train.net=bent.prototxt"]) == 0
     assert "conv-0-0" in capsys.readouterr().out
@@ -72,12 +97,20 @@ def test_it_is_timed_and_its_memory_and_traffic_are_planned(
 
 def mistake(folder: Path, kind: str, options: str = "") -> str:
     with pytest.raises(PrototxtError) as caught:
-        Net(load_net(net_with(folder, kind, options)), "TRAIN", ops=get_backend(), input_shape=(1, 28, 28), batch=2)
+        Net(
+            load_net(net_with(folder, kind, options)),
+            "TRAIN",
+            ops=get_backend(),
+            input_shape=(1, 28, 28),
+            batch=2,
+        )
     [problem] = caught.value.problems
     return problem.partition("layer 'bend': ")[2]
 
 
-def test_a_misspelt_type_is_told_with_the_nearest_of_all_types(tmp_path: Path, install: Install) -> None:
+def test_a_misspelt_type_is_told_with_the_nearest_of_all_types(
+    tmp_path: Path, install: Install
+) -> None:
     install(BROUGHT)
     found = "key 'type': found 'SoftSing', expected a layer type (did you mean 'Softsign'?)"
     assert mistake(tmp_path, "SoftSing") == found
@@ -98,15 +131,26 @@ def test_mistakes_in_its_settings_are_told_with_their_line(
 ) -> None:
     install(BROUGHT)
     options = f"python_param {{ param_str: '{told}' }}"
-    assert mistake(tmp_path, "Softsign", options).startswith(f"key 'python_param.param_str': {problem}")
+    assert mistake(tmp_path, "Softsign", options).startswith(
+        f"key 'python_param.param_str': {problem}"
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "problem"),
     [
-        ("no_such_module:Softsign", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("tests.stranger.layer:Sofsign", "cannot be imported: AttributeError: module 'tests.stranger.layer' has no"),
-        ("tests.stranger.layer:Settings", "is <class 'tests.stranger.layer.Settings'>, expected a subclass of"),
+        (
+            "no_such_module:Softsign",
+            ("cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ),
+        (
+            "tests.stranger.layer:Sofsign",
+            ("cannot be imported: AttributeError: module 'tests.stranger.layer' has no"),
+        ),
+        (
+            "tests.stranger.layer:Settings",
+            ("is <class 'tests.stranger.layer.Settings'>, expected a subclass of"),
+        ),
     ],
 )
 def test_a_class_that_cannot_be_used_is_told_with_its_package(
@@ -128,5 +172,11 @@ def test_a_type_that_two_packages_bring_is_refused(tmp_path: Path, install: Inst
 
 def test_a_type_of_caffe_that_is_refused_may_be_brought(tmp_path: Path, install: Install) -> None:
     install({GROUP: {"Im2col": "tests.stranger.layer:Softsign"}})
-    net = Net(load_net(net_with(tmp_path, "Im2col")), "TRAIN", ops=get_backend(), input_shape=(1, 28, 28), batch=2)
+    net = Net(
+        load_net(net_with(tmp_path, "Im2col")),
+        "TRAIN",
+        ops=get_backend(),
+        input_shape=(1, 28, 28),
+        batch=2,
+    )
     assert any(isinstance(node.layer, Softsign) for stage in net.stages for node in stage.nodes)

@@ -1,4 +1,5 @@
-"""A role, a preset and an exchange of an installed package: named in cluster.toml, planned, run, and wrong in words."""
+"""A role, a preset and an exchange of an installed package: named in cluster.toml, planned, run,
+and wrong in words."""
 
 from __future__ import annotations
 
@@ -83,32 +84,55 @@ def test_all_members_of_the_ring_have_the_same_bits_of_the_sum(members: int) -> 
     ],
     ids=lambda strategy: strategy["preset"],
 )
-def test_the_traffic_that_they_say_of_themselves_is_what_they_send(tmp_path: Path, strategy: dict[str, str]) -> None:
+def test_the_traffic_that_they_say_of_themselves_is_what_they_send(
+    tmp_path: Path, strategy: dict[str, str]
+) -> None:
     of = topology(**strategy, workers=3)
     assert measured(of, tmp_path) == {
-        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()} for link, kinds in traffic(of).items()
+        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()}
+        for link, kinds in traffic(of).items()
     }
 
 
 def test_every_preset_of_replicas_takes_every_exchange() -> None:
-    for preset in ("replicas", "firecaffe", "host-accumulate", "sparknet", "dl4j", "one-weird-trick"):
+    for preset in (
+        "replicas",
+        "firecaffe",
+        "host-accumulate",
+        "sparknet",
+        "dl4j",
+        "one-weird-trick",
+    ):
         for exchange in ("collective", "tree", "host", "circle"):
             of = topology(preset, workers=3, exchange=exchange)
-            (kind,) = {actor.options.exchange.kind for actor in of.actors if hasattr(actor.options, "exchange")}
+            (kind,) = {
+                actor.options.exchange.kind
+                for actor in of.actors
+                if hasattr(actor.options, "exchange")
+            }
             assert kind == exchange
 
 
 # what is wrong, in words
 
 MISTAKES = {
-    "a preset's name": ('preset = "talied"', r"preset: found 'talied' \(string\), expected .*'tallied' or 'auto'"),
+    "a preset's name": (
+        'preset = "talied"',
+        (r"preset: found 'talied' \(string\), expected " r".*'tallied' or 'auto'"),
+    ),
     "an exchange's name": (
         'preset = "replicas"\nexchange = "circel"',
-        r"exchange: found 'circel' \(string\), expected 'collective' or .* or 'circle' \(did you mean 'circle'",
+        (
+            r"exchange: found 'circel' \(string\), expected 'collective' or .* or 'circle' \(did "
+            r"you mean 'circle'"
+        ),
     ),
     "an exchange without replicas": (
         'preset = "sync"\nexchange = "circle"',
-        "exchange: found 'circle', but the workers of preset 'sync' hold no replicas that exchange anything$",
+        (
+            "exchange: found 'circle', but the workers of preset 'sync' hold no replicas that "
+            "exchange anything$"
+        ),
     ),
     "an order that does not repeat": (
         'preset = "replicas"\nexchange = "circle"\nworkers = 2\nreproducible = true',
@@ -144,9 +168,24 @@ def test_what_cannot_be_is_one_line_with_its_key(
 @pytest.mark.parametrize(
     ("group", "key", "place", "expected"),
     [
-        ("convoy.presets", "preset", "no_such_module:X", r"convoy\.presets: 'odd' of other 1\.0 .* cannot be imported"),
-        ("convoy.presets", "preset", "tests.stranger.ring:__doc__", "preset 'odd': found .*, expected a roles"),
-        ("convoy.exchanges", "exchange", "tests.stranger.ring:parts", "exchange 'odd': found .*, expected a class on"),
+        (
+            "convoy.presets",
+            "preset",
+            "no_such_module:X",
+            (r"convoy\.presets: 'odd' of other " r"1\.0 .* cannot be imported"),
+        ),
+        (
+            "convoy.presets",
+            "preset",
+            "tests.stranger.ring:__doc__",
+            ("preset 'odd': found .*, expected a roles"),
+        ),
+        (
+            "convoy.exchanges",
+            "exchange",
+            "tests.stranger.ring:parts",
+            ("exchange 'odd': found .*, expected a class on"),
+        ),
     ],
 )
 def test_what_a_package_brings_that_is_none_is_told(

@@ -1,4 +1,5 @@
-"""Bytes over time on simulated networks, beside FireCaffe's formulas, with actors that do nothing but exchange.
+"""Bytes over time on simulated networks, beside FireCaffe's formulas, with actors that do nothing
+but exchange.
 
 Equation 3: p workers send |W| bytes to one server in |W| p / BW seconds. Equation 4: a binomial tree among the workers,
 up and down, takes |W| 2 log2(p) / BW. BW is the rate of a machine's interface, not of each of its links.
@@ -43,10 +44,14 @@ ZEROS = np.zeros(SIZE, np.uint8)
 
 
 class Peer(Actor):
-    """Has heard `needed` gradients and, if it has a parent, one model by the end of its exchange."""
+    """Has heard `needed` gradients and, if it has a parent, one model by the end of its
+    exchange."""
 
     def __init__(self, parent: str, children: list[str], lead: bool, in_turn: bool) -> None:
-        self.parent, self.children, self.lead, self.in_turn = parent, children, lead, in_turn
+        self.parent = parent
+        self.children = children
+        self.lead = lead
+        self.in_turn = in_turn
         self.heard: dict[str, asyncio.Event] = {}
 
     async def on_start(self) -> None:
@@ -77,7 +82,9 @@ class Peer(Actor):
             await asyncio.sleep(100.0)
 
 
-def exchange(children: dict[str, list[str]], network: InprocNetwork, *, in_turn: bool = False) -> tuple[float, float]:
+def exchange(
+    children: dict[str, list[str]], network: InprocNetwork, *, in_turn: bool = False
+) -> tuple[float, float]:
     """Seconds until the root has the sum, and until everybody has the model."""
     parents = {child: name for name, below in children.items() for child in below}
     root = next(name for name in children if name not in parents)
@@ -85,14 +92,21 @@ def exchange(children: dict[str, list[str]], network: InprocNetwork, *, in_turn:
         ActorSpec(
             name,
             "peer",
-            {"parent": parents.get(name, ""), "children": below, "lead": name == root, "in_turn": in_turn},
+            {
+                "parent": parents.get(name, ""),
+                "children": below,
+                "lead": name == root,
+                "in_turn": in_turn,
+            },
         )
         for name, below in children.items()
     )
     topology = Topology("none", actors, tuple(parents.items()), root)
     placement = Placement(topology, tuple(ProcessSpec(name, name, (name,)) for name in children))
     journal = run_virtual(simulate(placement, {"peer": Peer}, network=network))
-    summed = next(at for at, actor, event, _ in journal.entries if (actor, event) == (root, "summed"))
+    summed = next(
+        at for at, actor, event, _ in journal.entries if (actor, event) == (root, "summed")
+    )
     return summed, max(at for at, _, event, _ in journal.entries if event == "done")
 
 
@@ -104,7 +118,10 @@ def star(p: int) -> dict[str, list[str]]:
 def binomial(p: int) -> dict[str, list[str]]:
     """Rank r gets from r + 1, r + 2, r + 4, ... below its own lowest bit."""
     steps = [1 << step for step in range(int(math.log2(p)))]
-    return {f"w{rank}": [f"w{rank + step}" for step in steps if rank % (2 * step) == 0] for rank in range(p)}
+    return {
+        f"w{rank}": [f"w{rank + step}" for step in steps if rank % (2 * step) == 0]
+        for rank in range(p)
+    }
 
 
 def interfaces(names: Any) -> InprocNetwork:
@@ -127,7 +144,8 @@ def test_a_binomial_tree_takes_as_long_as_equation_4_up_and_down(p: int) -> None
 
 def test_a_tree_that_sends_to_all_children_at_once_is_later_down_than_the_formula() -> None:
     up, both = exchange(binomial(8), interfaces(binomial(8)))
-    assert both - up == pytest.approx((3 + 2 + 1) * SIZE / RATE, rel=0.01)  # instead of 3: the rate is shared
+    # instead of 3: the rate is shared
+    assert both - up == pytest.approx((3 + 2 + 1) * SIZE / RATE, rel=0.01)
 
 
 def test_with_a_rate_for_each_link_a_server_of_32_would_seem_as_fast_as_one_of_2() -> None:

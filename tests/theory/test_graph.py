@@ -1,4 +1,5 @@
-"""Graphs of pieces that wait for one another, beside what can be worked out by hand or by mean value analysis."""
+"""Graphs of pieces that wait for one another, beside what can be worked out by hand or by mean
+value analysis."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from random import Random
 
 import pytest
 
-from runtime.queueing.graph import DRAWS, Piece, Sent, evaluate
 from runtime.queueing.mean_values import Station, solve
-from runtime.queueing.sharing import Sharing, Transfer
+from runtime.queueing.rate_sharing import Sharing, Transfer
+from runtime.queueing.work_graph import DRAWS, Piece, Sent, evaluate
 from runtime.simulation.clock import run_virtual
 from runtime.transport import network_model
 
@@ -22,15 +23,22 @@ EXPONENTIAL = 1.0  # squared coefficient of variation
 
 
 def test_pieces_one_after_the_other_take_the_sum_of_their_times() -> None:
-    cycle = [Piece("a", station="x", seconds=2.0), Piece("b", ("a",), station="y", seconds=3.0, delay=1.0)]
+    cycle = [
+        Piece("a", station="x", seconds=2.0),
+        Piece("b", ("a",), station="y", seconds=3.0, delay=1.0),
+    ]
     found = evaluate([cycle], {})
     assert found.seconds == pytest.approx(6.0)
     assert found.use == pytest.approx({"x": 2 / 6, "y": 3 / 6})
 
 
 def test_a_pipeline_of_two_stations_is_as_fast_as_the_slower() -> None:
-    """a(n + 1) waits for a(n) only: the cycle mean of the recursion is the largest of its circles, a or b."""
-    cycle = [Piece("a", since=("a",), station="x", seconds=2.0), Piece("b", ("a",), ("b",), station="y", seconds=3.0)]
+    """a(n + 1) waits for a(n) only: the cycle mean of the recursion is the largest of its circles,
+    a or b."""
+    cycle = [
+        Piece("a", since=("a",), station="x", seconds=2.0),
+        Piece("b", ("a",), ("b",), station="y", seconds=3.0),
+    ]
     assert evaluate([cycle], {}).seconds == pytest.approx(3.0)
 
 
@@ -47,7 +55,9 @@ def test_what_was_ready_first_is_served_first() -> None:
 @pytest.mark.parametrize("members", [2, 8])
 def test_a_group_that_waits_for_its_slowest_waits_for_the_expected_maximum(members: int) -> None:
     """Of k exponential times: the harmonic number H_k (Omnivore, appendix D.4, has no spread)."""
-    cycle = [Piece(n, station=f"device {n}", seconds=1.0, variation=EXPONENTIAL) for n in range(members)]
+    cycle = [
+        Piece(n, station=f"device {n}", seconds=1.0, variation=EXPONENTIAL) for n in range(members)
+    ]
     expected = sum(1 / n for n in range(1, members + 1))
     means = [evaluate([cycle], {}, seed).seconds for seed in range(16)]
     assert math.fsum(means) / len(means) == pytest.approx(expected, rel=0.06)
@@ -71,7 +81,8 @@ def test_groups_at_one_server_are_as_fast_as_mean_values_say(groups: int) -> Non
 
 
 def test_one_group_at_a_time_is_in_a_stretch() -> None:
-    """Three groups, each 2 s in it and 1 s outside: 2 s per cycle, though every device is its own."""
+    """Three groups, each 2 s in it and 1 s outside: 2 s per cycle, though every device is its
+    own."""
     cycles = [
         [
             Piece("in", station=f"a {n}", seconds=2.0, takes="stretch"),
@@ -91,7 +102,8 @@ def test_transfers_share_a_way_and_are_counted_on_each() -> None:
 
 
 def test_a_lane_has_room_for_its_window_and_who_sends_waits_for_that_only() -> None:
-    """Of 3 x 100 bytes at 100 bytes/s, with a window of 100: the third is admitted when the second begins."""
+    """Of 3 x 100 bytes at 100 bytes/s, with a window of 100: the third is admitted when the second
+    begins."""
     wide = {"ways": {"way": 1}, "size": 100.0, "lane": "a", "window": 100.0}
     cycle = [
         Piece("0", **wide),
@@ -105,7 +117,8 @@ def test_a_lane_has_room_for_its_window_and_who_sends_waits_for_that_only() -> N
 
 
 def test_nobody_gets_more_of_a_way_until_those_with_less_are_held_back_elsewhere() -> None:
-    """Max-min: three from a slow sender have 10 each, the one from a fast sender has what is left of the receiver."""
+    """Max-min: three from a slow sender have 10 each, the one from a fast sender has what is left
+    of the receiver."""
     sharing = Sharing({"slow": 30.0, "fast": 100.0, "in": 100.0})
     for number in range(3):
         sharing.start(Transfer(number, 100.0, {"slow": 1, "in": 1}, number), 0.0)
@@ -119,7 +132,8 @@ def test_nobody_gets_more_of_a_way_until_those_with_less_are_held_back_elsewhere
 
 @pytest.mark.parametrize("seed", range(8))
 def test_transfers_end_when_they_do_on_the_simulated_network(seed: int) -> None:
-    """Two codes with one meaning: sixty transfers between five senders and five receivers, begun at random."""
+    """Two codes with one meaning: sixty transfers between five senders and five receivers, begun at
+    random."""
     chance = Random(seed)
     rates = {f"{way} {n}": chance.uniform(50.0, 200.0) for way in ("out", "in") for n in range(5)}
     begun = [
@@ -133,7 +147,9 @@ Begun = Sequence[tuple[float, float, str, str]]  # when, bytes, from, to
 
 
 def predicted_ends(rates: Mapping[str, float], begun: Begun) -> list[float]:
-    sharing, ends, left = Sharing(rates), [0.0] * len(begun), deque(enumerate(begun))
+    sharing = Sharing(rates)
+    ends = [0.0] * len(begun)
+    left = deque(enumerate(begun))
     while left or sharing.next_end() < math.inf:
         now = sharing.next_end()
         if left and left[0][1][0] <= now:
@@ -146,7 +162,9 @@ def predicted_ends(rates: Mapping[str, float], begun: Begun) -> list[float]:
 
 
 async def simulated_ends(rates: Mapping[str, float], begun: Begun) -> list[float]:
-    network, ends, loop = network_model.Sharing(), [0.0] * len(begun), asyncio.get_running_loop()
+    network = network_model.Sharing()
+    ends = [0.0] * len(begun)
+    loop = asyncio.get_running_loop()
     ways = {name: network_model.Way(rate) for name, rate in rates.items()}
     all_ended = asyncio.Event()
 
@@ -166,7 +184,8 @@ def test_transfers_of_a_lane_leave_one_after_the_other() -> None:
     sharing = Sharing({"way": 10.0})
     for number in range(3):
         sharing.start(Transfer(number, 10.0, {"way": 1}, "lane"), 0.0)
-    order, ends = [], [0.0]
+    order = []
+    ends = [0.0]
     while (now := sharing.next_end()) < math.inf:
         order += [transfer.who for transfer in sharing.ended(now)]
         ends.append(now)
@@ -182,7 +201,9 @@ def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> N
 
 
 @pytest.mark.parametrize(("variation", "draws"), [(1e-4, 1), (4.0, 4)])
-def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_told(variation: float, draws: int) -> None:
+def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_told(
+    variation: float, draws: int
+) -> None:
     cycles = [[Piece("a", station="x", seconds=1.0, variation=variation)] for _ in range(2)]
     found = evaluate(cycles, {})
     assert found.cycles == draws * 31 * 2  # ends of the later half of 64 cycles
@@ -190,9 +211,11 @@ def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_tol
 
 
 def test_groups_that_have_found_their_order_are_not_watched_to_the_end() -> None:
-    """At one station every time round is as long as the last; with two of different paces none is."""
+    """At one station every time round is as long as the last; with two of different paces none
+    is."""
     alike = evaluate([[Piece("a", station="x", seconds=1.0)] for _ in range(2)], {})
-    assert (alike.cycles, alike.seconds) == (11 * 2, pytest.approx(1.0))  # the later half of 24 cycles, not of 64
+    # the later half of 24 cycles, not of 64
+    assert (alike.cycles, alike.seconds) == (11 * 2, pytest.approx(1.0))
     rare = [Piece("a", station="x", seconds=1.0)]
     often = [Piece("a", station="y", seconds=0.3)]
     assert evaluate([rare, often], {}).cycles == DRAWS * 31 * 2

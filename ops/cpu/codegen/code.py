@@ -1,9 +1,10 @@
-"""Kernels written as LLVM IR instruction by instruction: `Code` has their loops and memory, `@generated` makes them.
+"""Kernels written as LLVM IR instruction by instruction: `Code` has their loops and memory,
+`@generated` makes them.
 
-For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in milliseconds instead
-of a second, and never depends on a vectoriser. Conventions are those of `kernel`: (number, size, block), addresses and
-strides in bytes. A Python loop over one of the generators here writes the loop's body into the kernel once, or twice
-where the generator says so.
+For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in
+milliseconds instead of a second, and never depends on a vectoriser. Conventions are those of
+`kernel`: (number, size, block), addresses and strides in bytes. A Python loop over one of the
+generators here writes the loop's body into the kernel once, or twice where the generator says so.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ Mask: TypeAlias = Any  # an IR vector of bits, or None: all lanes
 class Code:
     """A kernel that is being written. Thread `number` of `size` runs it."""
 
-    def __init__(self, module: ir.Module, name: str, block: type[ctypes.Structure], past: bool = False) -> None:
+    def __init__(
+        self, module: ir.Module, name: str, block: type[ctypes.Structure], past: bool = False
+    ) -> None:
         self.past = past
         self.b, found = function(module, name, [("number", I64), ("size", I64), ("at", I64)])
         self.lanes = host().lanes
         self.v = Vectors(self.b, self.lanes)
-        self.number, self.size = Whole(self.b, found["number"]), Whole(self.b, found["size"])
-        self._block, self._at = block, found["at"]
-        assert not [name for name, *_ in block._fields_ if name in vars(self) or hasattr(Code, name)]
+        self.number = Whole(self.b, found["number"])
+        self.size = Whole(self.b, found["size"])
+        self._block = block
+        self._at = found["at"]
+        assert not [
+            name for name, *_ in block._fields_ if name in vars(self) or hasattr(Code, name)
+        ]
 
     def __getattr__(self, name: str) -> Any:
         """The argument of that name: whole numbers as such, floats in every lane of a vector."""
@@ -57,7 +64,8 @@ class Code:
         return Whole(self.b, self.b.load(self.b.inttoptr(at.value, I64.as_pointer())))
 
     def label(self, at: Whole) -> Whole:
-        """The float32 number at an address as a whole one, or the second smallest int64 if it is not whole."""
+        """The float32 number at an address as a whole one, or the second smallest int64 if it is
+        not whole."""
         found = self.b.load(self.b.inttoptr(at.value, F32.as_pointer()))
         number = self.b.call(declared(self.b, "llvm.fptosi.sat.i64.f32", I64, [F32]), [found])
         whole = self.b.fcmp_ordered("==", self.b.sitofp(number, F32), found)
@@ -76,7 +84,10 @@ class Code:
     def loop(self, start: Whole | int, end: Whole, step: int = 1) -> Iterator[Whole]:
         """for i in range(start, end, step)."""
         first = self.whole(start) if isinstance(start, int) else start
-        before, head, inside, after = self.b.block, *(self.b.append_basic_block(n) for n in ("head", "body", "after"))
+        before, head, inside, after = (
+            self.b.block,
+            *(self.b.append_basic_block(n) for n in ("head", "body", "after")),
+        )
         self.b.branch(head)
         self.b.position_at_end(head)
         index = self.b.phi(I64)
@@ -102,9 +113,13 @@ class Code:
         for i in self.loop(full, end):
             yield 1, i
 
-    def columns(self, count: Whole, most: int, start: Whole | int = 0) -> Iterator[tuple[Whole, list[Mask]]]:
-        """`most` whole vectors at a time, then one by one: (offset in bytes, a mask per vector). Written twice."""
-        first, wide = self.whole(start) if isinstance(start, int) else start, most * self.lanes
+    def columns(
+        self, count: Whole, most: int, start: Whole | int = 0
+    ) -> Iterator[tuple[Whole, list[Mask]]]:
+        """`most` whole vectors at a time, then one by one: (offset in bytes, a mask per vector).
+        Written twice."""
+        first = self.whole(start) if isinstance(start, int) else start
+        wide = most * self.lanes
         full = first + (count - first) // wide * wide
         for i in self.loop(first, full, wide):
             yield i * 4, [None] * most
@@ -136,21 +151,28 @@ class Code:
         self.v.store(self.b.bitcast(value.value, self.v.type), at.value, mask)
 
     def deliver(self, value: Vec, at: Whole, mask: Mask = None) -> None:
-        """As store. In the kernel's `past` form whole vectors bypass the caches; they must be aligned."""
+        """As store. In the kernel's `past` form whole vectors bypass the caches; they must be
+        aligned."""
         if mask is not None or not self.past:
             self.store(value, at, mask)
             return
         pointer = self.b.inttoptr(at.value, self.v.type.as_pointer())
-        written = self.b.store(self.b.bitcast(value.value, self.v.type), pointer, align=self.lanes * 4)
+        written = self.b.store(
+            self.b.bitcast(value.value, self.v.type), pointer, align=self.lanes * 4
+        )
         written.set_metadata("nontemporal", self.b.module.add_metadata([I32(1)]))
 
     def load_places(self, at: Whole, mask: Mask = None) -> Vec:
         """int32 numbers."""
-        return Vec(self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes)))
+        return Vec(
+            self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes))
+        )
 
     def spread(self, at: Whole) -> Vec:
         """One float32 number in every lane."""
-        return Vec(self.b, self.v.splat(self.b.load(self.b.inttoptr(at.value, F32.as_pointer()), align=4)))
+        return Vec(
+            self.b, self.v.splat(self.b.load(self.b.inttoptr(at.value, F32.as_pointer()), align=4))
+        )
 
     def spread_wide(self, at: Whole) -> Vec:
         """One float64 number in every lane."""
@@ -180,7 +202,10 @@ class Code:
     def _splat_wide(self, scalar: ir.Value) -> Vec:
         blank = ir.Constant(ir.VectorType(F64, self.lanes), ir.Undefined)
         picks = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
-        return Vec(self.b, self.b.shuffle_vector(self.b.insert_element(blank, scalar, I32(0)), blank, picks))
+        return Vec(
+            self.b,
+            self.b.shuffle_vector(self.b.insert_element(blank, scalar, I32(0)), blank, picks),
+        )
 
     def apply(self, name: str, *values: Vec) -> Vec:
         """LLVM's function of that name (sqrt, pow, ...) lane by lane."""
@@ -190,16 +215,20 @@ class Code:
         return Vec(self.b, self.b.call(intrinsic, [v.value for v in values], fastmath=FLAGS))
 
     def across(self, name: str, value: Vec) -> Vec:
-        """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest ignores NaN."""
+        """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest
+        ignores NaN."""
         kind = value.value.type
         start = [kind.element] if name == "fadd" else []
         key = f"llvm.vector.reduce.{name}.v{self.lanes}{'f32' if kind.element == F32 else 'f64'}"
         intrinsic = declared(self.b, key, kind.element, [*start, kind])
         scalar = self.b.call(intrinsic, [*(one(0.0) for one in start), value.value], fastmath=FLAGS)
-        return Vec(self.b, self.v.splat(scalar)) if kind.element == F32 else self._splat_wide(scalar)
+        return (
+            Vec(self.b, self.v.splat(scalar)) if kind.element == F32 else self._splat_wide(scalar)
+        )
 
     def split(self, value: Vec) -> tuple[Vec, Vec]:
-        """n and m with value = m 2^n and m from sqrt(1/2) to sqrt(2), for positive normal numbers in float32."""
+        """n and m with value = m 2^n and m from sqrt(1/2) to sqrt(2), for positive normal numbers
+        in float32."""
         kind = ir.VectorType(I32, self.lanes)
         root, places = (ir.Constant(kind, [number] * self.lanes) for number in (0x3F3504F3, 23))
         bits = self.b.bitcast(value.value, kind)
@@ -210,17 +239,29 @@ class Code:
     def power_of_two(self, exponent: Vec) -> Vec:
         """2^n for whole n from -126 to 127 in a float32 vector; anything where n is no number."""
         kind = ir.VectorType(I32, self.lanes)
-        whole = declared(self.b, f"llvm.fptosi.sat.v{self.lanes}i32.v{self.lanes}f32", kind, [self.v.type])
-        bits = self.b.add(self.b.call(whole, [exponent.value]), ir.Constant(kind, [127] * self.lanes))
-        return Vec(self.b, self.b.bitcast(self.b.shl(bits, ir.Constant(kind, [23] * self.lanes)), self.v.type))
+        whole = declared(
+            self.b, f"llvm.fptosi.sat.v{self.lanes}i32.v{self.lanes}f32", kind, [self.v.type]
+        )
+        bits = self.b.add(
+            self.b.call(whole, [exponent.value]), ir.Constant(kind, [127] * self.lanes)
+        )
+        return Vec(
+            self.b,
+            self.b.bitcast(self.b.shl(bits, ir.Constant(kind, [23] * self.lanes)), self.v.type),
+        )
 
     def only(self, value: Vec, mask: Mask, other: float) -> Vec:
         """`other` outside the mask."""
-        return value if mask is None else Vec(self.b, self.b.select(mask, value.value, self.v.constant(other)))
+        return (
+            value
+            if mask is None
+            else Vec(self.b, self.b.select(mask, value.value, self.v.constant(other)))
+        )
 
     def rough_inverse_root(self, value: Vec) -> Vec:
         """1 / sqrt, to 14 bits; only where vectors have 512 bits."""
-        key, mask = "llvm.x86.avx512.rsqrt14.ps.512", ir.IntType(16)
+        key = "llvm.x86.avx512.rsqrt14.ps.512"
+        mask = ir.IntType(16)
         intrinsic = declared(self.b, key, self.v.type, [self.v.type, self.v.type, mask])
         return Vec(self.b, self.b.call(intrinsic, [value.value, self.v.constant(0), mask(0xFFFF)]))
 
@@ -228,15 +269,21 @@ class Code:
 class Generated(Kernel):
     """A kernel written as IR.
 
-    `past`: its other form, for results so large that they would only push others out of the caches: what it delivers
-    goes past them, without reading first what it overwrites. See `goes_past`.
+    `past`: its other form, for results so large that they would only push others out of the caches:
+    what it delivers goes past them, without reading first what it overwrites. See `goes_past`.
     """
 
     def __init__(
-        self, name: str, block: type[ctypes.Structure], write: Callable[[Code], None], past: bool = False
+        self,
+        name: str,
+        block: type[ctypes.Structure],
+        write: Callable[[Code], None],
+        past: bool = False,
     ) -> None:
         super().__init__(write, block)
-        self.name, self._write, self._past = name, write, past
+        self.name = name
+        self._write = write
+        self._past = past
         self.past = self if past else Generated(f"{name}_past", block, write, True)
 
     @property

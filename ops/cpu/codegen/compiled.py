@@ -1,4 +1,5 @@
-"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called by address."""
+"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called
+by address."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ def machine() -> Any:
 
 
 def optimised(build: Callable[[ir.Module], None], *, tidy: bool = False) -> Any:
-    """The module that `build` fills, verified and optimised; `tidy`: its loops are written as they are to be, so that
-    two passes do instead of fifty, in a tenth of the time."""
+    """The module that `build` fills, verified and optimised; `tidy`: its loops are written as they
+    are to be, so that two passes do instead of fifty, in a tenth of the time."""
     module = ir.Module()
     module.triple = llvm.get_default_triple()
     collects = gc.isenabled()
@@ -42,7 +43,9 @@ def optimised(build: Callable[[ir.Module], None], *, tidy: bool = False) -> Any:
         if collects:
             gc.enable()
     parsed.verify()
-    builder = llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(speed_level=2))
+    builder = llvm.create_pass_builder(
+        machine(), llvm.create_pipeline_tuning_options(speed_level=2)
+    )
     if tidy:
         passes = llvm.create_new_module_pass_manager()
         passes.add_instruction_combine_pass()
@@ -60,15 +63,16 @@ def emitted(build: Callable[[ir.Module], None], *, tidy: bool = False) -> bytes:
 
 
 def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], int]:
-    """Compile the module that `build` fills, or load it as kept under `name`; returns where each function lies."""
+    """Compile the module that `build` fills, or load it as kept under `name`; returns where each
+    function lies."""
     found = addresses_now(name, partial(emitted, build), wait=True)
     assert found is not None
     return found
 
 
 def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[[str], int] | None:
-    """Load the object file that is kept under `name`, or the one that `emit` makes; returns where each function lies.
-    Without `wait` None if another process makes or loads it at this moment."""
+    """Load the object file that is kept under `name`, or the one that `emit` makes; returns where
+    each function lies. Without `wait` None if another process makes or loads it at this moment."""
     with alone(name, wait) as kept:
         if kept is None:
             return None
@@ -76,14 +80,19 @@ def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[
         if code is None:
             code = emit()
             kept.write(code)
-    linker, library = _linker(), f"{name} {len(_LOADED)}"
-    _LOADED.append(llvm.JITLibraryBuilder().add_object_img(code).add_current_process().link(linker, library))
+    linker = _linker()
+    library = f"{name} {len(_LOADED)}"
+    _LOADED.append(
+        llvm.JITLibraryBuilder().add_object_img(code).add_current_process().link(linker, library)
+    )
 
     def found(function: str) -> int:
         try:
             there = linker.lookup(library, function)
         except RuntimeError:
-            text = f"module '{name}' has no function '{function}': two modules are kept under one name"
+            text = (
+                f"module '{name}' has no function '{function}': two modules are kept under one name"
+            )
             raise LookupError(text) from None
         _LOADED.append(there)
         address: int = there[function]
@@ -94,7 +103,8 @@ def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[
 
 @functools.cache
 def _linker() -> Any:
-    """JITLink: it takes one piece of memory for the code and the constants of an object file. LLVM's older engine takes
-    several, and ends the process where these are more than 2 GiB apart, as they may be once a run has mapped its
-    arenas. One linker for all: an engine for each of 118 kernels takes 0.15 s of a core, this 0.03."""
+    """JITLink: it takes one piece of memory for the code and the constants of an object file.
+    LLVM's older engine takes several, and ends the process where these are more than 2 GiB apart,
+    as they may be once a run has mapped its arenas. One linker for all: an engine for each of 118
+    kernels takes 0.15 s of a core, this 0.03."""
     return llvm.create_lljit_compiler(machine(), use_jit_link=True)

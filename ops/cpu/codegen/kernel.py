@@ -1,11 +1,13 @@
-"""How loops become kernels: a function with `@kernel` is compiled for this machine and kept on disk.
+"""How loops become kernels: a function with `@kernel` is compiled for this machine and kept on
+disk.
 
-A kernel is `name(number, size, at)`: which thread of a `Team` of how many runs it, and the address of its arguments, a
-`block` of named integers and numbers. Addresses and strides are integers, in bytes unless said otherwise. So one
-compiled form serves every layout, and a call allocates, converts and counts nothing. Kernels check nothing; the backend
-does.
+A kernel is `name(number, size, at)`: which thread of a `Team` of how many runs it, and the address
+of its arguments, a `block` of named integers and numbers. Addresses and strides are integers, in
+bytes unless said otherwise. So one compiled form serves every layout, and a call allocates,
+converts and counts nothing. Kernels check nothing; the backend does.
 
-numba compiles them (`loops`). It is not imported here: where every kernel has been compiled before, nobody needs it.
+numba compiles them (`loops`). It is not imported here: where every kernel has been compiled before,
+nobody needs it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ KIND = "loops"  # as the store calls them
 
 
 def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
-    """The type of a block of arguments: names of int64 fields, then of float32 fields, separated by spaces."""
+    """The type of a block of arguments: names of int64 fields, then of float32 fields, separated by
+    spaces."""
     fields = [(name, ctypes.c_int64) for name in integers.split()] + [
         (name, ctypes.c_float) for name in numbers.split()
     ]
@@ -40,11 +43,14 @@ def compiled_before() -> bool:
 
 
 class Kernel:
-    """A function on a team's threads. Whoever makes a block of arguments for it wants it (`wanted`); it is compiled, or
-    loaded from disk, before the next kernel runs, or when its address is asked for."""
+    """A function on a team's threads. Whoever makes a block of arguments for it wants it
+    (`wanted`); it is compiled, or loaded from disk, before the next kernel runs, or when its
+    address is asked for."""
 
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
-        self.name, self.arguments, self._function = function.__name__, arguments, function
+        self.name = function.__name__
+        self.arguments = arguments
+        self._function = function
         self._address = 0
 
     def __repr__(self) -> str:
@@ -63,7 +69,8 @@ class Kernel:
         return f"{KIND}-{self.name}"
 
     def load(self, wait: bool) -> bool:
-        """See `wanted.Loadable`. KernelsMissing if it has to be compiled and numba cannot be imported."""
+        """See `wanted.Loadable`. KernelsMissing if it has to be compiled and numba cannot be
+        imported."""
         found = addresses_now(self.kept_as, self._compiled, wait)
         if found is not None:
             self._address = found(self.name)
@@ -74,12 +81,14 @@ class Kernel:
             from ops.cpu.codegen.loops import machine_code
         except ImportError as error:
             raise KernelsMissing(
-                f"kernel '{self.name}' is not compiled yet, and numba cannot be imported here ({error})"
+                f"kernel '{self.name}' is not compiled yet, and numba cannot be imported "
+                f"here ({error})"
             ) from None
         return machine_code(self.name, _real(self._function), self.arguments)
 
     def block(self, **values: Any) -> Any:
-        """A block of arguments, to be kept and changed between calls: `block.x = ...`; fields not given are 0."""
+        """A block of arguments, to be kept and changed between calls: `block.x = ...`; fields not
+        given are 0."""
         if not self._address:
             want(self)
         return self.arguments(**values)
@@ -112,8 +121,11 @@ def _real(function: Callable[..., Any]) -> Callable[..., Any]:
     for name in _names(function.__code__):
         if isinstance(within.get(name), Later):
             within[name] = within[name].made()
-    made = FunctionType(function.__code__, within, function.__name__, function.__defaults__, function.__closure__)
-    made.__qualname__, made.__kwdefaults__ = function.__qualname__, function.__kwdefaults__
+    made = FunctionType(
+        function.__code__, within, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__qualname__ = function.__qualname__
+    made.__kwdefaults__ = function.__kwdefaults__
     return made
 
 
@@ -135,8 +147,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return Later(make)
 
 
-def instruction(kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]) -> Any:
-    """What kernels may call and `emit` writes as IR. Its arguments are of these kinds, I64 or F32."""
+def instruction(
+    kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]
+) -> Any:
+    """What kernels may call and `emit` writes as IR. Its arguments are of these kinds, I64 or
+    F32."""
 
     def make() -> Any:
         from ops.cpu.codegen import loops
@@ -168,7 +183,8 @@ def _of_loops(name: str, *arguments: Any) -> Any:
 
 
 _carray = _of_loops("carray")
-_float_pointer, _int64_pointer = _of_loops("pointer_to", "float32"), _of_loops("pointer_to", "int64")
+_float_pointer = _of_loops("pointer_to", "float32")
+_int64_pointer = _of_loops("pointer_to", "int64")
 
 
 @inlined

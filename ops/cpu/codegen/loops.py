@@ -1,7 +1,8 @@
 """Kernels that are loops in Python: numba makes machine code of them, once for each machine.
 
-Only where a kernel has to be compiled is this imported: numba has 220 modules and takes 0.4 s of a core. What it makes
-needs nothing of it: numba's own wrapper, which could raise Python's errors, is left out.
+Only where a kernel has to be compiled is this imported: numba has 220 modules and takes 0.4 s of a
+core. What it makes needs nothing of it: numba's own wrapper, which could raise Python's errors, is
+left out.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ from ops.cpu.codegen.target import host
 
 __all__ = ["carray", "inlined", "instruction", "machine_code", "pointer_to", "prepare"]
 
-config.CPU_NAME, config.CPU_FEATURES = host().cpu, host().features
+config.CPU_NAME = host().cpu
+config.CPU_FEATURES = host().features
 # Sums may be reordered and contracted; NaN and infinities keep their meaning.
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
+OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+}
 ANY = ir.IntType(8).as_pointer()
 
 
@@ -37,12 +42,16 @@ def prepare() -> None:
     cpu_target.target_context.refresh()
 
 
-def machine_code(name: str, function: Callable[..., None], arguments: type[ctypes.Structure]) -> bytes:
+def machine_code(
+    name: str, function: Callable[..., None], arguments: type[ctypes.Structure]
+) -> bytes:
     """An object file with the function `name(number, size, at)`, all of them int64."""
     block = types.CPointer(from_dtype(np.dtype(arguments)))
     made = cfunc(types.void(types.int64, types.int64, block), **OPTIONS)(function)
     module = llvm.parse_assembly(made._library.get_llvm_str())
-    entry = llvm.parse_assembly(str(_entry(name, made._wrapper_name.removeprefix("cfunc."), module.triple)))
+    entry = llvm.parse_assembly(
+        str(_entry(name, made._wrapper_name.removeprefix("cfunc."), module.triple))
+    )
     entry.data_layout = module.data_layout
     module.link_in(entry)
     for found in module.functions:
@@ -56,7 +65,8 @@ def machine_code(name: str, function: Callable[..., None], arguments: type[ctype
 
 
 def _entry(name: str, inner: str, triple: str) -> ir.Module:
-    """Calls the loops as numba's code wants to be called: with places for a result and an error. It has neither."""
+    """Calls the loops as numba's code wants to be called: with places for a result and an error. It
+    has neither."""
     module = ir.Module()
     module.triple = triple
     place = ANY.as_pointer()
@@ -74,8 +84,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return njit(inline="always", **OPTIONS)(function)
 
 
-def instruction(kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]) -> Any:
-    """What `emit` writes with arguments of these kinds, each int64 or float32; it returns nothing."""
+def instruction(
+    kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]
+) -> Any:
+    """What `emit` writes with arguments of these kinds, each int64 or float32; it returns
+    nothing."""
     signature = types.void(*(types.float32 if kind == F32 else types.int64 for kind in kinds))
 
     def written(_typing: Any, *_given: Any) -> Any:
@@ -85,8 +98,11 @@ def instruction(kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence
 
         return signature, generate
 
-    names = "typing", *(f"a{number}" for number in range(len(kinds)))  # numba counts the parameters of a signature
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    # numba counts the parameters of a signature
+    names = "typing", *(f"a{number}" for number in range(len(kinds)))
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names
+    ]
     written.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return intrinsic(written)
 

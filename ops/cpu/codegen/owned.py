@@ -1,9 +1,10 @@
-"""Files and folders of this user: made and opened so that nobody else can put something in their place.
+"""Files and folders of this user: made and opened so that nobody else can put something in their
+place.
 
-A marked folder holds the file `.convoy`. The process that uses the folder holds a lock on that file, so another
-process can tell a folder in use from one that a killed process left, also in another PID namespace or on another host
-of a shared file system. Only marked folders are swept. `runtime/machine` and `ops/cpu/codegen` have the same file, as
-neither may import the other.
+A marked folder holds the file `.convoy`. The process that uses the folder holds a lock on that
+file, so another process can tell a folder in use from one that a killed process left, also in
+another PID namespace or on another host of a shared file system. Only marked folders are swept.
+`runtime/machine` and `ops/cpu/codegen` have the same file, as neither may import the other.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from typing import Self
 
 MARKER = ".convoy"
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # said by file systems that have none
+# said by file systems that have none
+WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 MOST_LINKS = 40  # on the way to one folder, as for Linux
 
 _holds: set[Hold] = set()  # of this process; a forked child forgets them
 
 
 class NotOurs(PermissionError):
-    """A file or folder that this user did not make, or that others may replace. Its text says which and why."""
+    """A file or folder that this user did not make, or that others may replace. Its text says which
+    and why."""
 
 
 def _not_ours(path: Path, why: str) -> NotOurs:
@@ -37,9 +40,15 @@ def _not_ours(path: Path, why: str) -> NotOurs:
 
 
 def open_file(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Open a regular file of this user and give its descriptor. A new file has exactly `mode`, whatever the umask is.
-    NotOurs, in words, if `path` is a link, not a regular file, or another user's; nothing was changed then. OSError."""
-    plain = flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    """Open a regular file of this user and give its descriptor. A new file has exactly `mode`,
+    whatever the umask is. NotOurs, in words, if `path` is a link, not a regular file, or another
+    user's; nothing was changed then. OSError."""
+    plain = (
+        flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)
+        | os.O_NOFOLLOW
+        | os.O_NONBLOCK
+        | os.O_CLOEXEC
+    )
     while True:
         if flags & os.O_CREAT:
             try:
@@ -92,7 +101,8 @@ def _found(path: Path, flags: int, *, empty: bool) -> int:
 
 
 def check_folder(path: Path) -> None:
-    """NotOurs, in words, if `path` is a link, not a folder, another user's, or open to writes of others. OSError."""
+    """NotOurs, in words, if `path` is a link, not a folder, another user's, or open to writes of
+    others. OSError."""
     about = path.lstat()
     if stat.S_ISLNK(about.st_mode):
         raise _not_ours(path, "it is a link, expected a folder of this user")
@@ -101,15 +111,21 @@ def check_folder(path: Path) -> None:
     if about.st_uid != os.geteuid():
         raise _not_ours(path, "it is another user's folder")
     if about.st_mode & OTHERS_WRITE:
-        raise _not_ours(path, f"others may write to it (mode {about.st_mode & 0o7777:o}): chmod go-w {path}")
+        raise _not_ours(
+            path, (f"others may write to it (mode {about.st_mode & 0o7777:o}): chmod go-w {path}")
+        )
 
 
 def check_way(path: Path) -> None:
-    """NotOurs, in words, if another user can put something in place of what lies in the folder `path`: each folder and
-    link on the way to it belongs to this user or the system, and others write to none without the sticky bit. OSError.
+    """NotOurs, in words, if another user can put something in place of what lies in the folder
+    `path`: each folder and link on the way to it belongs to this user or the system, and others
+    write to none without the sticky bit. OSError.
     """
-    trusted = {0, os.geteuid(), Path("/").lstat().st_uid}  # in a user namespace root may have another number
-    here, ahead, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
+    # in a user namespace root may have another number
+    trusted = {0, os.geteuid(), Path("/").lstat().st_uid}
+    here = Path("/")
+    ahead = list(reversed(path.absolute().parts[1:]))
+    links = 0
     while ahead:
         part = ahead.pop()
         about = (here / part).lstat()
@@ -126,7 +142,13 @@ def check_way(path: Path) -> None:
         here = here.parent if part == ".." else here / part
         others = about.st_mode & (stat.S_IWOTH if _is_alone_in(about.st_gid) else OTHERS_WRITE)
         if others and not about.st_mode & stat.S_ISVTX:
-            raise _not_ours(here, f"others may write to it (mode {about.st_mode & 0o7777:o}) and replace what it holds")
+            raise _not_ours(
+                here,
+                (
+                    f"others may write to it (mode {about.st_mode & 0o7777:o}) "
+                    "and replace what it holds"
+                ),
+            )
 
 
 def _is_alone_in(group: int) -> bool:
@@ -134,15 +156,16 @@ def _is_alone_in(group: int) -> bool:
     if group == 0:
         return True
     try:
-        found, name = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+        found = grp.getgrgid(group)
+        name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return False
     return found.gr_name == name and set(found.gr_mem) <= {name}
 
 
 def make_folder(path: Path) -> None:
-    """A marked folder; a new one has mode 0700. One that is there must pass `check_folder`, and be marked already or
-    empty. OSError."""
+    """A marked folder; a new one has mode 0700. One that is there must pass `check_folder`, and be
+    marked already or empty. OSError."""
     while True:
         try:
             path.mkdir(mode=0o700)
@@ -165,8 +188,8 @@ def _mark(path: Path, *, is_new: bool) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a marked folder, its marker last, so that nobody takes what is left for a folder of others. What cannot
-    be removed stays."""
+    """Remove a marked folder, its marker last, so that nobody takes what is left for a folder of
+    others. What cannot be removed stays."""
     with suppress(OSError):
         check_folder(path)
         for entry in list(os.scandir(path)):
@@ -189,22 +212,30 @@ def is_marked(path: Path) -> bool:
 
 
 class Hold:
-    """The lock on a marked folder: it is in use. The lock ends with this process, or with `release`; forked children do
-    not have it. Where the file system has no locks nothing is `locked`, and nobody sweeps."""
+    """The lock on a marked folder: it is in use. The lock ends with this process, or with
+    `release`; forked children do not have it. Where the file system has no locks nothing is
+    `locked`, and nobody sweeps."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
-        self.folder, self.locked = folder, False
+        self.folder = folder
+        self.locked = False
         self._descriptor: int | None = descriptor
         _holds.add(self)
 
     def __repr__(self) -> str:
-        state = "released" if self._descriptor is None else "locked" if self.locked else "without a lock"
+        state = (
+            "released"
+            if self._descriptor is None
+            else "locked"
+            if self.locked
+            else "without a lock"
+        )
         return f"<hold on {self.folder}, {state}>"
 
     @classmethod
     def take(cls, folder: Path, *, shared: bool = False) -> Self | None:
-        """The lock, or None if another process holds it or the folder was removed meanwhile. Several processes may hold
-        a `shared` one. OSError if the folder is not ours."""
+        """The lock, or None if another process holds it or the folder was removed meanwhile.
+        Several processes may hold a `shared` one. OSError if the folder is not ours."""
         try:
             check_folder(folder)
             descriptor = open_file(folder / MARKER, os.O_RDWR)
@@ -226,7 +257,8 @@ class Hold:
     def release(self) -> None:
         """The folder is not in use any more."""
         if self._descriptor is not None and self.locked:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # also for a child that was forked and has not started yet
+            # also for a child that was forked and has not started yet
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self.forget()
 
     def remove(self) -> None:
@@ -236,18 +268,23 @@ class Hold:
             self.release()
 
     def forget(self) -> None:
-        """Close the descriptor. What else has it open, such as the parent of a forked child, keeps the lock."""
-        descriptor, self._descriptor = self._descriptor, None
+        """Close the descriptor. What else has it open, such as the parent of a forked child, keeps
+        the lock."""
+        descriptor = self._descriptor
+        self._descriptor = None
         _holds.discard(self)
         if descriptor is not None:
             os.close(descriptor)
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
-    """Lock an open file. False where its file system has no locks. Without `wait` BlockingIOError if another process
-    has the lock. OSError."""
+    """Lock an open file. False where its file system has no locks. Without `wait` BlockingIOError
+    if another process has the lock. OSError."""
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(
+            descriptor,
+            (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB),
+        )
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
@@ -256,10 +293,12 @@ def lock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
 
 
 def sweep(parent: Path, pattern: str, unused: Callable[[Path], bool] = lambda folder: True) -> None:
-    """Remove the marked folders below `parent` that match `pattern`, that no process holds, and that are `unused`."""
+    """Remove the marked folders below `parent` that match `pattern`, that no process holds, and
+    that are `unused`."""
     with suppress(OSError):  # a parent that is not there
         for folder in list(parent.glob(pattern)):
-            with suppress(OSError):  # another process sweeps at the same moment, or the folder is not ours
+            # another process sweeps at the same moment, or the folder is not ours
+            with suppress(OSError):
                 if is_marked(folder) and unused(folder):
                     _remove_unheld(folder)
 

@@ -1,6 +1,7 @@
 """exp, sigmoid and tanh of float32 vectors, as LLVM IR.
 
-Errors: sigmoid 2e-7 absolute, tanh 3e-7 relative (tests hold them to 1e-6). Infinities give the limits, NaN stays NaN.
+Errors: sigmoid 2e-7 absolute, tanh 3e-7 relative (tests hold them to 1e-6). Infinities give the
+limits, NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from llvmlite import ir
 from ops.cpu.codegen.ir_tools import I32, Vectors, declared
 
 LOWEST = -87.0  # exp of it is still a normal number
-ROUND = 12582912.0  # 1.5 * 2^23: adding it rounds to a whole number, which then stands in the lowest bits
-LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # the first has few bits: its whole multiples are exact
-EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)  # Cephes' expf
-TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)  # Cephes' tanhf
+# 1.5 * 2^23: adding it rounds to a whole number, which then stands in the lowest bits
+ROUND = 12582912.0
+LN2_HIGH = 0.693359375  # the first has few bits: its whole multiples are exact
+LN2_LOW = -2.12194440e-4
+# Cephes' expf
+EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
+# Cephes' tanhf
+TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 SMALL = 0.625  # below it tanh is a polynomial: 1 - exp(..) would lose digits
 
 
@@ -43,19 +48,27 @@ def exp_negative(v: Vectors, x: ir.Value) -> ir.Value:
 
 
 def inverses(v: Vectors, numbers: list[ir.Value]) -> list[ir.Value]:
-    """1 / x of numbers from 1 to 2, one division for every four: a division takes as long as 16 products."""
+    """1 / x of numbers from 1 to 2, one division for every four: a division takes as long as 16
+    products."""
     b = v.b
     if len(numbers) == 1:
         return [b.fdiv(v.constant(1), numbers[0])]
     half = len(numbers) // 2
-    left, right = numbers[:half], numbers[half:]
+    left = numbers[:half]
+    right = numbers[half:]
     if len(numbers) > 4:
         return [*inverses(v, left), *inverses(v, right)]
-    product_left, product_right = _product(v, left), _product(v, right)
+    product_left = _product(v, left)
+    product_right = _product(v, right)
     whole = b.fdiv(v.constant(1), b.fmul(product_left, product_right))
     found = []
-    for part, inverse in ((left, b.fmul(whole, product_right)), (right, b.fmul(whole, product_left))):
-        found += [inverse] if len(part) == 1 else [b.fmul(inverse, part[1]), b.fmul(inverse, part[0])]
+    for part, inverse in (
+        (left, b.fmul(whole, product_right)),
+        (right, b.fmul(whole, product_left)),
+    ):
+        found += (
+            [inverse] if len(part) == 1 else [b.fmul(inverse, part[1]), b.fmul(inverse, part[0])]
+        )
     return found
 
 

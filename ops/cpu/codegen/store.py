@@ -1,10 +1,12 @@
-"""Where compiled kernels are kept between processes: one folder for each version of their sources and tools.
+"""Where compiled kernels are kept between processes: one folder for each version of their sources
+and tools.
 
-A change to any file of `ops.cpu`, to numba, LLVM, Python or the processor gives another folder, so a stale kernel is
-never loaded; numba itself watches only the file a function stands in. `CONVOY_KERNEL_CACHE` names another place. Of
-several processes that start at once one compiles each kernel and the others wait for it (`alone`). Machine code is
-loaded from files of this user only, in a folder that nobody else can replace. Where there is no such folder, each
-process compiles its kernels in memory.
+A change to any file of `ops.cpu`, to numba, LLVM, Python or the processor gives another folder, so
+a stale kernel is never loaded; numba itself watches only the file a function stands in.
+`CONVOY_KERNEL_CACHE` names another place. Of several processes that start at once one compiles each
+kernel and the others wait for it (`alone`). Machine code is loaded from files of this user only, in
+a folder that nobody else can replace. Where there is no such folder, each process compiles its
+kernels in memory.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ KEPT_DAYS = 30
 DIGEST_BYTES = 32
 OBJECT = ".o"  # machine code, as linkers know it
 FOLDERS = "[0-9a-f]" * 16  # a version's, as `_fingerprint` names it
-TEMPORARY = 9  # names that are tried in the temporary folder, where another user may have taken some
+# names that are tried in the temporary folder, where another user may have taken some
+TEMPORARY = 9
 TRIES = 3  # to make the folder again that was removed a moment ago
 NOWHERE = "each process compiles its kernels in memory, which takes longer"
 
@@ -38,7 +41,8 @@ _log = logging.getLogger("ops.kernels")
 
 
 class Place(NamedTuple):
-    """`folder`: where kernels are kept, if anywhere; `trouble`: what the user should hear of that."""
+    """`folder`: where kernels are kept, if anywhere; `trouble`: what the user should hear of
+    that."""
 
     folder: Path | None
     trouble: str = ""
@@ -50,7 +54,9 @@ def place() -> Place:
 
     Where home has no room for it, it is one of the temporary directory, its own for each user.
     """
-    given, key, trouble = os.environ.get(VARIABLE), _fingerprint(), ""
+    given = os.environ.get(VARIABLE)
+    key = _fingerprint()
+    trouble = ""
     for top in _tops(given):
         try:
             found = _made(top, key)
@@ -69,7 +75,11 @@ def _tops(given: str | None) -> Iterator[Path]:
         yield Path(given)
     else:
         with suppress(RuntimeError):  # no HOME, and no user of this number
-            yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "convoy" / "kernels"
+            yield (
+                Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+                / "convoy"
+                / "kernels"
+            )
     with suppress(FileNotFoundError):  # no temporary folder that can be written to
         top = Path(tempfile.gettempdir()) / f"convoy-kernels-{os.geteuid()}"
         yield top
@@ -120,11 +130,15 @@ class Kept:
         except FileNotFoundError:
             return None
         except OSError as error:
-            _tell(f"{self._path}: {error.strerror}: this kernel is compiled, and not loaded from there")
+            _tell(
+                f"{self._path}: {error.strerror}: this kernel is compiled, and not loaded "
+                "from there"
+            )
             return None
 
     def write(self, code: bytes) -> None:
-        """Keep it, in one step, so that no process reads half of it. What prevents that is told as a warning."""
+        """Keep it, in one step, so that no process reads half of it. What prevents that is told as
+        a warning."""
         if self._path is None:
             return
         new = self._path.with_suffix(f".{os.getpid()}.{os.urandom(4).hex()}")
@@ -139,21 +153,23 @@ class Kept:
 
 
 def _checked(data: bytes) -> bytes | None:
-    """The code behind its SHA-256; None if it is damaged: of a disk that was full, or a machine that lost its power."""
+    """The code behind its SHA-256; None if it is damaged: of a disk that was full, or a machine
+    that lost its power."""
     code = data[DIGEST_BYTES:]
     return code if hashlib.sha256(code).digest() == data[:DIGEST_BYTES] else None
 
 
 @contextmanager
 def alone(name: str, wait: bool = True) -> Iterator[Kept | None]:
-    """While this lasts no other process compiles or loads `name`, and its folder is not swept. Without `wait`: None if
-    one does at this moment.
+    """While this lasts no other process compiles or loads `name`, and its folder is not swept.
+    Without `wait`: None if one does at this moment.
 
-    The lock is the operating system's: it goes with the process that holds it. Where the file system has no locks,
-    several processes may compile the same kernel.
+    The lock is the operating system's: it goes with the process that holds it. Where the file
+    system has no locks, several processes may compile the same kernel.
     """
     with ExitStack() as ends:
-        folder, busy = None, False
+        folder = None
+        busy = False
         try:
             folder = _in_use(ends)
             if folder is not None:
@@ -169,7 +185,8 @@ def alone(name: str, wait: bool = True) -> Iterator[Kept | None]:
 
 
 def _in_use(ends: ExitStack) -> Path | None:
-    """The folder, which nobody sweeps until `ends`; made again if it was removed. None if nothing is kept. OSError."""
+    """The folder, which nobody sweeps until `ends`; made again if it was removed. None if nothing
+    is kept. OSError."""
     for _ in range(TRIES):
         folder, trouble = place()
         if trouble:
@@ -220,6 +237,13 @@ def _fingerprint() -> str:
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         found.update(path.name.encode() + path.read_bytes())
     target = host()
-    for part in (sys.version, version("numba"), version("llvmlite"), version("numpy"), target.cpu, target.features):
+    for part in (
+        sys.version,
+        version("numba"),
+        version("llvmlite"),
+        version("numpy"),
+        target.cpu,
+        target.features,
+    ):
         found.update(part.encode())
     return found.hexdigest()[:16]

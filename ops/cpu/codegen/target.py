@@ -1,6 +1,8 @@
-"""The processor kernels are compiled for: its name, its features, the width of its vectors, its caches.
+"""The processor kernels are compiled for: its name, its features, the width of its vectors, its
+caches.
 
-`CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons. It never widens them.
+`CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons. It never
+widens them.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from ops.errors import OpsError
 WIDTHS = (512, 256, 128)
 VARIABLE = "CONVOY_VECTOR_BITS"
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")  # each brings AVX along
+# each brings AVX along
+NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A processor as LLVM names it. `bits`: the width of a vector; `registers`: how many of them there are."""
+    """A processor as LLVM names it. `bits`: the width of a vector; `registers`: how many of them
+    there are."""
 
     cpu: str
     features: str
@@ -38,23 +42,36 @@ class Target:
 
 @functools.cache
 def host() -> Target:
-    """This machine's processor, or what is left of it under CONVOY_VECTOR_BITS; OpsError for a bad value."""
+    """This machine's processor, or what is left of it under CONVOY_VECTOR_BITS; OpsError for a bad
+    value."""
     features = dict(llvm.get_host_cpu_features())
-    widest = 512 if features.get("avx512f") else 256 if features.get("avx2") and features.get("fma") else 128
+    widest = (
+        512
+        if features.get("avx512f")
+        else 256
+        if features.get("avx2") and features.get("fma")
+        else 128
+    )
     bits = min(widest, _allowed())
     if bits < 512:
-        features = {name: has and not name.startswith(("avx512", "avx10", "evex512")) for name, has in features.items()}
+        features = {
+            name: has and not name.startswith(("avx512", "avx10", "evex512"))
+            for name, has in features.items()
+        }
     if bits < 256:
         features = {name: has and not name.startswith(NEED_AVX) for name, has in features.items()}
     # AVX-512 and NEON have 32 vector registers, AVX and SSE have 16
     registers = 32 if bits == 512 or features.get("neon") else 16
     listed = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(features.items()))
-    return Target(llvm.get_host_cpu_name() if bits == widest else "generic", listed, bits, registers)
+    return Target(
+        llvm.get_host_cpu_name() if bits == widest else "generic", listed, bits, registers
+    )
 
 
 @functools.cache
 def first_level() -> int:
-    """Bytes of a core's first-level cache of data, 48 KiB at most; 32 KiB where the system does not say."""
+    """Bytes of a core's first-level cache of data, 48 KiB at most; 32 KiB where the system does not
+    say."""
     return min(_cache(0, 32 << 10), 48 << 10)
 
 

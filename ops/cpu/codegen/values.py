@@ -1,7 +1,8 @@
-"""What generated kernels compute with: whole numbers, and vectors of float32, int32 or float64, as LLVM IR values.
+"""What generated kernels compute with: whole numbers, and vectors of float32, int32 or float64, as
+LLVM IR values.
 
-Python's operators build the instructions, so a kernel reads like its formula. Loops and memory are in `code`. Products
-and sums may be contracted and reordered; NaN and infinities keep their meaning.
+Python's operators build the instructions, so a kernel reads like its formula. Loops and memory are
+in `code`. Products and sums may be contracted and reordered; NaN and infinities keep their meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ class Whole:
     """A 64-bit integer: a count, an address, an offset in bytes."""
 
     def __init__(self, b: ir.IRBuilder, value: ir.Value) -> None:
-        self.b, self.value = b, value
+        self.b = b
+        self.value = value
 
     def _with(self, build: str, other: Whole | int) -> Whole:
         return Whole(self.b, getattr(self.b, build)(self.value, self._value(other)))
@@ -65,7 +67,8 @@ class Choice:
     """True or false, or a vector of them."""
 
     def __init__(self, b: ir.IRBuilder, value: ir.Value) -> None:
-        self.b, self.value = b, value
+        self.b = b
+        self.value = value
 
     def __or__(self, other: Choice) -> Choice:
         return Choice(self.b, self.b.or_(self.value, other.value))
@@ -83,14 +86,19 @@ class Vec:
     """A vector of numbers. Integer vectors have only sums and equality."""
 
     def __init__(self, b: ir.IRBuilder, value: ir.Value) -> None:
-        self.b, self.value = b, value
+        self.b = b
+        self.value = value
 
     def _with(self, build: str, other: Vec | float) -> Vec:
         return Vec(self.b, getattr(self.b, build)(self.value, self._value(other), flags=FLAGS))
 
     def _value(self, other: Vec | float) -> ir.Value:
         kind = self.value.type
-        return other.value if isinstance(other, Vec) else ir.Constant(kind, [float(other)] * kind.count)
+        return (
+            other.value
+            if isinstance(other, Vec)
+            else ir.Constant(kind, [float(other)] * kind.count)
+        )
 
     def __add__(self, other: Vec | float) -> Vec:
         return self._with("fadd", other)
@@ -130,7 +138,8 @@ class Variable:
     """A value that loops change."""
 
     def __init__(self, b: ir.IRBuilder, start: Any) -> None:
-        self.b, self._kind = b, type(start)
+        self.b = b
+        self._kind = type(start)
         with b.goto_entry_block():
             self._slot = b.alloca(start.value.type)
         self.set(start)

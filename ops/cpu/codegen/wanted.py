@@ -1,11 +1,12 @@
 """Kernels that are wanted and not yet loaded: all of them are, before the first one runs.
 
-An algorithm says what it wants when it is made (`want`), and a team asks for all of it before it runs a kernel
-(`load`). The processes of a run start together and want much the same. So each compiles what no other process is at,
-and loads what another has compiled: two processes on two cores need about half of the time that one needs.
+An algorithm says what it wants when it is made (`want`), and a team asks for all of it before it
+runs a kernel (`load`). The processes of a run start together and want much the same. So each
+compiles what no other process is at, and loads what another has compiled: two processes on two
+cores need about half of the time that one needs.
 
-Whoever wants to show it hears of it as a line of the log `ops.kernels`, whose `preparing` holds `done`, `total` and
-`what`. Where nothing has to be compiled there is none.
+Whoever wants to show it hears of it as a line of the log `ops.kernels`, whose `preparing` holds
+`done`, `total` and `what`. Where nothing has to be compiled there is none.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Loadable(Protocol):
         """Its name in the store."""
 
     def load(self, wait: bool) -> bool:
-        """Have it in memory. False, without `wait`, if another process compiles or loads it at this moment."""
+        """Have it in memory. False, without `wait`, if another process compiles or loads it at this
+        moment."""
 
 
 wanted: list[Loadable] = []  # never empty while one of them is not in memory
@@ -46,7 +48,8 @@ def want(kernel: Loadable) -> None:
 
 
 def load() -> None:
-    """Compile or load all that is wanted. An error of one kernel comes through; the others stay wanted."""
+    """Compile or load all that is wanted. An error of one kernel comes through; the others stay
+    wanted."""
     with _one:
         new = {kernel.kept_as for kernel in wanted if not seen(kernel.kept_as)}
         _counts["total"] += len(new)

@@ -36,16 +36,19 @@ class ConvShape:
 class Convolution(Protocol):
     """One algorithm for one `ConvShape`, precision and team. Arrays are float32.
 
-    x, y, dx and dy are logical NCHW, `channels_last` in memory, with any strides between images, rows and columns. w,
-    dw (K, C/groups, kh, kw) and b (K,) are C-contiguous. Destinations are overwritten, whatever they held. The scratch
-    comes from the workspace, `workspace_bytes` of it at most; nothing else is allocated after the constructor.
+    x, y, dx and dy are logical NCHW, `channels_last` in memory, with any strides between images,
+    rows and columns. w, dw (K, C/groups, kh, kw) and b (K,) are C-contiguous. Destinations are
+    overwritten, whatever they held. The scratch comes from the workspace, `workspace_bytes` of it
+    at most; nothing else is allocated after the constructor.
     """
 
     workspace_bytes: int
 
     def __init__(self, shape: ConvShape, team: Team, workspace: Workspace) -> None: ...
 
-    def forward(self, x: Array, w: Array, b: Array | None, y: Array, floor: float = float("-inf")) -> None:
+    def forward(
+        self, x: Array, w: Array, b: Array | None, y: Array, floor: float = float("-inf")
+    ) -> None:
         """y = max(x * w + b, floor): floor 0 rectifies."""
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:

@@ -1,9 +1,10 @@
-"""What the loops of direct convolution share: a block of work, its copy of x, and runs of tiles over it.
+"""What the loops of direct convolution share: a block of work, its copy of x, and runs of tiles
+over it.
 
-The loops walk over blocks (group, images, rows, columns). The part of x that a block reads is copied into a dense
-[row][image][column][channel] of the thread's own, with its padding as zeros. One call of the micro-kernel then sums
-over all taps. Where there is one tap, x may be read in place (`packed` 0). Output (p, q) reads x at p * step + off +
-tap * hop.
+The loops walk over blocks (group, images, rows, columns). The part of x that a block reads is
+copied into a dense [row][image][column][channel] of the thread's own, with its padding as zeros.
+One call of the micro-kernel then sums over all taps. Where there is one tap, x may be read in place
+(`packed` 0). Output (p, q) reads x at p * step + off + tap * hop.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from ops.cpu.gemm.calls import Count, either, entry, fetch, mover, tile, up
 from ops.cpu.gemm.microkernel import MAX_ROWS
 
 WORK = layout(
-    "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide groups x_group y_group "
-    "w_group step_h step_w off_h off_w hop_h hop_w taps_h taps_w block_n block_h block_w block_c packed "
-    "panels panel_count starts parts table rows zeros copy bias along in_place beyond channel_parts w_part w_row",
+    "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide "
+    "groups x_group y_group "
+    "w_group step_h step_w off_h off_w hop_h hop_w taps_h taps_w block_n block_h block_w "
+    "block_c packed "
+    "panels panel_count starts parts table rows zeros copy bias along in_place beyond "
+    "channel_parts w_part w_row",
     "floor",
 )
 LINE = 64  # bytes of a cache line
@@ -40,7 +44,8 @@ class Corner(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a kernel works on: images, rows and columns of outputs from (p0, q0) on, channels from c0 on."""
+    """What a kernel works on: images, rows and columns of outputs from (p0, q0) on, channels from
+    c0 on."""
 
     n: Whole
     p: Whole
@@ -67,9 +72,16 @@ def units(a: Any) -> Whole:
 
 def corner(a: Any, unit: Whole) -> Corner:
     """Where the block of this number starts."""
-    tall, broad, many = up(a.high, a.block_h), up(a.wide, a.block_w), up(a.images, a.block_n)
+    tall = up(a.high, a.block_h)
+    broad = up(a.wide, a.block_w)
+    many = up(a.images, a.block_n)
     rest = unit // broad // tall
-    return Corner(rest // many, rest % many * a.block_n, unit // broad % tall * a.block_h, unit % broad * a.block_w)
+    return Corner(
+        rest // many,
+        rest % many * a.block_n,
+        unit // broad % tall * a.block_h,
+        unit % broad * a.block_w,
+    )
 
 
 def extent(count: Whole, step: Whole, taps: Whole, hop: Whole) -> Whole:
@@ -90,11 +102,13 @@ def pixels(a: Any, at: Corner, c0: Whole) -> View:
 
 
 def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[View, Whole]:
-    """Copy what a block reads, from x, its first image and channel, on. Returns the copy's first pixel and its bytes.
+    """Copy what a block reads, from x, its first image and channel, on. Returns the copy's first
+    pixel and its bytes.
 
     An image's row is an odd number of cache lines, so that images do not share the sets of a cache.
     """
-    rows, columns = extent(part.p, a.step_h, a.taps_h, a.hop_h), extent(part.q, a.step_w, a.taps_w, a.hop_w)
+    rows = extent(part.p, a.step_h, a.taps_h, a.hop_h)
+    columns = extent(part.q, a.step_w, a.taps_w, a.hop_w)
     pixel = part.c * 4
     lines = (columns * pixel + (LINE - 1)) // LINE
     line = (lines + 1 - lines % 2) * LINE
@@ -105,9 +119,13 @@ def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[Vie
         h = part.p0 * a.step_h + a.off_h + r
         row = to + r * part.n * line
         outside = (h < 0) | (a.height - 1 - h < 0)
-        low, high = outside.pick(columns, left) * pixel, outside.pick(columns, right) * pixel
+        low = outside.pick(columns, left) * pixel
+        high = outside.pick(columns, right) * pixel
         for i in code.loop(0, part.n):
-            for first, end in ((row + i * line, low), (row + i * line + high, columns * pixel - high)):
+            for first, end in (
+                (row + i * line, low),
+                (row + i * line + high, columns * pixel - high),
+            ):
                 for byte in code.loop(0, end, 4):
                     place = code.b.inttoptr((first + byte).value, F32.as_pointer())
                     code.b.store(ir.Constant(F32, 0.0), place, align=4)
@@ -118,8 +136,11 @@ def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[Vie
     return View(to, line, part.n * line, pixel), rows * part.n * line
 
 
-def _copy_row(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole) -> None:
-    """`count` pixels of each image to (address, bytes from image to image, bytes from pixel to pixel)."""
+def _copy_row(
+    code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole
+) -> None:
+    """`count` pixels of each image to (address, bytes from image to image, bytes from pixel to
+    pixel)."""
     onto, line, pixel = to
     with either(code, a.xc.equals(4)) as (together, apart):
         with apart:
@@ -130,13 +151,26 @@ def _copy_row(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part:
             with spread, either(code, x.n < x.w) as (images, columns):
                 with images:
                     for q in code.loop(0, count):
-                        mover(code, a.copy, x.at + q * x.w, x.n, onto + q * pixel, line, part.n, part.c)
+                        mover(
+                            code,
+                            a.copy,
+                            x.at + q * x.w,
+                            x.n,
+                            onto + q * pixel,
+                            line,
+                            part.n,
+                            part.c,
+                        )
                 with columns:
                     for i in code.loop(0, part.n):
-                        mover(code, a.copy, x.at + i * x.n, x.w, onto + i * line, pixel, count, part.c)
+                        mover(
+                            code, a.copy, x.at + i * x.n, x.w, onto + i * line, pixel, count, part.c
+                        )
 
 
-def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole) -> None:
+def _interleave(
+    code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole
+) -> None:
     """As `_copy_row`, where the channels of a pixel lie apart."""
     onto, line, pixel = to
     few = x.w.equals(4) & (code.whole(1) < part.c) & (part.c < FEW_CHANNELS + 1)
@@ -150,16 +184,24 @@ def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], par
             for i in code.loop(0, part.n):
                 for c in code.loop(0, part.c):
                     for q in code.loop(0, count):
-                        source, target = x.at + i * x.n + q * x.w + c * a.xc, onto + i * line + q * pixel + c * 4
-                        number = code.b.load(code.b.inttoptr(source.value, F32.as_pointer()), align=4)
-                        code.b.store(number, code.b.inttoptr(target.value, F32.as_pointer()), align=4)
+                        source = x.at + i * x.n + q * x.w + c * a.xc
+                        target = onto + i * line + q * pixel + c * 4
+                        number = code.b.load(
+                            code.b.inttoptr(source.value, F32.as_pointer()), align=4
+                        )
+                        code.b.store(
+                            number, code.b.inttoptr(target.value, F32.as_pointer()), align=4
+                        )
 
 
-def _weave(code: Code, channels: int, x: tuple[Whole, Whole, Whole], to: Whole, count: Whole) -> None:
-    """Rows of `count` numbers, one for each channel, as pixels. Number by number first layers took 2 to 5 % longer.
+def _weave(
+    code: Code, channels: int, x: tuple[Whole, Whole, Whole], to: Whole, count: Whole
+) -> None:
+    """Rows of `count` numbers, one for each channel, as pixels. Number by number first layers took
+    2 to 5 % longer.
 
-    x: address, strides of channels and of rows; the next row is asked for, or its first read takes 12 % of ResNet's
-    first layer on a Zen 4.
+    x: address, strides of channels and of rows; the next row is asked for, or its first read takes
+    12 % of ResNet's first layer on a Zen 4.
     """
     at, apart, below = x
     lanes = code.lanes
@@ -177,13 +219,16 @@ def _weave(code: Code, channels: int, x: tuple[Whole, Whole, Whole], to: Whole, 
                     lanes + pixel if channel == c else (pixel if c == 1 else lane)
                     for lane, (pixel, channel) in enumerate(origins)
                 ]
-                woven = code.b.shuffle_vector(woven, rows[c], ir.Constant(ir.VectorType(I32, lanes), picks))
+                woven = code.b.shuffle_vector(
+                    woven, rows[c], ir.Constant(ir.VectorType(I32, lanes), picks)
+                )
             inside = code.v.mask(((count - q) * channels - k * lanes).value)
             code.store(Vec(code.b, woven), to + q * (channels * 4) + k * lanes * 4, inside)
 
 
 class Region(NamedTuple):
-    """Memory that will be read later: `pieces` of `size` bytes, for n images, `columns` and rows."""
+    """Memory that will be read later: `pieces` of `size` bytes, for n images, `columns` and
+    rows."""
 
     view: View
     n: Whole
@@ -193,10 +238,11 @@ class Region(NamedTuple):
 
 
 class Ahead:
-    """Fetches a region bit by bit while other work goes on: a piece or a few with each call of the micro-kernel.
+    """Fetches a region bit by bit while other work goes on: a piece or a few with each call of the
+    micro-kernel.
 
-    Pieces that follow one another without gaps are one run. It is cut into as many as leave one piece to a call:
-    requests in bursts would hold up what the sums wait for.
+    Pieces that follow one another without gaps are one run. It is cut into as many as leave one
+    piece to a call: requests in bursts would hold up what the sums wait for.
     """
 
     def __init__(self, code: Code) -> None:
@@ -217,7 +263,8 @@ class Ahead:
         whole = joined * region.size
         cuts = dense.pick((whole // want).most(1), 1)
         size = dense.pick(up(up(whole, cuts), LINE) * LINE, whole)
-        run, pieces = dense.pick(cuts, region.n), region.pieces // joined * cuts
+        run = dense.pick(cuts, region.n)
+        pieces = region.pieces // joined * cuts
         self._set(
             at=view.at, n=run, column=columns, left=pieces, each=up(pieces, calls), size=size,
             step=dense.pick(size, view.n), run=run, columns=columns,
@@ -228,40 +275,51 @@ class Ahead:
             self._now[name].set(number)
 
     def take(self, steps: Whole, near: Whole) -> tuple[Whole, Whole]:
-        """Address and stride that a call of so many steps fetches; `near` again and again if there is nothing.
+        """Address and stride that a call of so many steps fetches; `near` again and again if there
+        is nothing.
 
         One piece is left to the call, more are asked for at once.
         """
-        code, now = self._code, {name: variable.get() for name, variable in self._now.items()}
+        code = self._code
+        now = {name: variable.get() for name, variable in self._now.items()}
         some = now["each"].least(now["left"])
         self._set(left=now["left"] - some)
         for _ in code.loop(1, some):
             for byte in code.loop(0, now["size"], LINE):
                 fetch(code, self._now["at"].get() + byte, to_write=False)
             self._onward()
-        at, any_left = self._now["at"].get(), some * -1 < 0
+        at = self._now["at"].get()
+        any_left = some * -1 < 0
         with code.when(any_left):
             self._onward()
         return any_left.pick(at, near), any_left.pick(up(now["size"], steps.most(1)), 0)
 
     def _onward(self) -> None:
         """Go to the next piece."""
-        view, now = self._view, {name: variable.get() for name, variable in self._now.items()}
+        view = self._view
+        now = {name: variable.get() for name, variable in self._now.items()}
         assert view is not None
         n = now["n"] - 1
-        run, row = n.equals(0), n.equals(0) & now["column"].equals(1)
-        past = row.pick(view.h - view.w * (now["columns"] - 1), view.w) - now["step"] * (now["run"] - 1)
+        run = n.equals(0)
+        row = n.equals(0) & now["column"].equals(1)
+        past = row.pick(view.h - view.w * (now["columns"] - 1), view.w) - now["step"] * (
+            now["run"] - 1
+        )
         column = row.pick(now["columns"], run.pick(now["column"] - 1, now["column"]))
-        self._set(at=now["at"] + run.pick(past, now["step"]), n=run.pick(now["run"], n), column=column)
+        self._set(
+            at=now["at"] + run.pick(past, now["step"]), n=run.pick(now["run"], n), column=column
+        )
 
 
 class Operands(NamedTuple):
-    """The operands of one run of tiles: A with its strides of row, k, o and call; B with those of k, o and call."""
+    """The operands of one run of tiles: A with its strides of row, k, o and call; B with those of
+    k, o and call."""
 
     a: tuple[Count, Count, Count, Count, Count]
     b: tuple[Count, Count, Count, Count]
     result: tuple[Whole, Whole]  # address, stride of rows
-    start: tuple[Whole, Choice]  # the row that sums start from, and whether they do; else they continue the result
+    # the row that sums start from, and whether they do; else they continue the result
+    start: tuple[Whole, Choice]
     counts: tuple[Whole, Whole, Whole]  # of k, o and calls
 
 
@@ -271,22 +329,34 @@ def tiles_in(code: Code, a: Any, vectors: Whole, run: Whole) -> Whole:
 
 
 def run_tiles(
-    code: Code, a: Any, panel: tuple[Whole, Whole], run: tuple[Whole, Whole], operands: Operands, floor: ir.Value,
-    onward: Whole, soon: tuple[Ahead, Ahead], past: Whole | int = 0,
-) -> None:  # fmt: skip
-    """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows, `tiles_in` of them.
+    code: Code,
+    a: Any,
+    panel: tuple[Whole, Whole],
+    run: tuple[Whole, Whole],
+    operands: Operands,
+    floor: ir.Value,
+    onward: Whole,
+    soon: tuple[Ahead, Ahead],
+    past: Whole | int = 0,
+) -> None:
+    """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows,
+    `tiles_in` of them.
 
     `onward`: from the last tile's result to the next that will be written.
     """
     (vectors, lanes), (length, count) = panel, run
     (A, sAr, sAk, sAo, sAc), (B, sBk, sBo, sBc), (C, sCr) = operands.a, operands.b, operands.result
     nk, no, calls = operands.counts
-    low, more, steps = length // count, length % count, nk * no
-    at_A, at_C = code.variable(A), code.variable(C)
+    low = length // count
+    more = length % count
+    steps = nk * no
+    at_A = code.variable(A)
+    at_C = code.variable(C)
     for index in code.loop(0, count):
         rows = (index < more).pick(low + 1, low)
         kernel = entry(code, a.table, (vectors - 1) * MAX_ROWS + rows - 1)
-        from_A, from_C = at_A.get(), at_C.get()
+        from_A = at_A.get()
+        from_C = at_C.get()
         at_A.set(from_A + rows * sAr)
         at_C.set(from_C + rows * sCr)
         following = from_C + (index < count - 1).pick(rows * sCr, onward)
@@ -295,11 +365,31 @@ def run_tiles(
                 fetch(code, following + r * sCr + byte, to_write=True)
         start, fresh = operands.start
         for call in code.loop(0, calls):
-            fresh_now, last = fresh & call.equals(0), call.equals(calls - 1)
+            fresh_now = fresh & call.equals(0)
+            last = call.equals(calls - 1)
             least = code.b.select(last.value, floor, NONE)
             (P, sP), (Q, sQ) = (ahead.take(steps, from_A) for ahead in soon)
             tile(
-                code, kernel, from_A + call * sAc, sAr, sAk, sAo, call * sBc + B, sBk, sBo, from_C, sCr,
-                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes,
-                P, sP, Q, sQ, last.pick(past, 0), floor=least,
-            )  # fmt: skip
+                code,
+                kernel,
+                from_A + call * sAc,
+                sAr,
+                sAk,
+                sAo,
+                call * sBc + B,
+                sBk,
+                sBo,
+                from_C,
+                sCr,
+                fresh_now.pick(start, from_C),
+                fresh_now.pick(0, sCr),
+                nk,
+                no,
+                lanes,
+                P,
+                sP,
+                Q,
+                sQ,
+                last.pick(past, 0),
+                floor=least,
+            )

@@ -1,7 +1,7 @@
 """How direct convolution divides its work: sizes of blocks, parts of threads, panels of outputs.
 
-The input of a block and one panel of weights must fit into the second-level cache together. Among the sizes that fit,
-the least estimated time wins.
+The input of a block and one panel of weights must fit into the second-level cache together. Among
+the sizes that fit, the least estimated time wins.
 """
 
 from __future__ import annotations
@@ -20,22 +20,31 @@ from ops.geometry import Pair
 
 FLOAT = 4
 CACHE = second_level()
-INPUT_BYTES = CACHE * 125 // 256  # of a block: with a panel of weights, results and the rest it fills the cache
+# of a block: with a panel of weights, results and the rest it fills the cache
+INPUT_BYTES = CACHE * 125 // 256
 PANEL_BYTES = CACHE * 25 // 64
-KEPT_BYTES = CACHE // 2  # of weights that stay in the second-level cache while blocks pass one after the other
-READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4  # of x: if weights stay in the cache, and if each block fetches them anew
-SUMS = 2 * host().lanes  # products a core adds in a cycle; costs below are in cycles, most measured on AVX-512
+# of weights that stay in the second-level cache while blocks pass one after the other
+KEPT_BYTES = CACHE // 2
+# of x: if weights stay in the cache, and if each block fetches them anew
+READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4
+# products a core adds in a cycle; costs below are in cycles, most measured on AVX-512
+SUMS = 2 * host().lanes
 COPIED = 0.4  # cycles to copy a number into a block
-FEW_CHANNELS = 4  # of a pixel, up to which channels that lie apart (images that a net reads) are woven into vectors
+# of a pixel, up to which channels that lie apart (images that a net reads) are woven into vectors
+FEW_CHANNELS = 4
 WOVEN = 3.0  # cycles to weave a number into a block
-PANEL_IN_PLACE_BYTES = 1 << 16  # of y, read again for each tap; half or twice as much takes 1.04 to 1.16 of the time
+# of y, read again for each tap; half or twice as much takes 1.04 to 1.16 of the time
+PANEL_IN_PLACE_BYTES = 1 << 16
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache while computing
 READ = 0.5  # cycles to fetch a number of an image, which lies beyond the second-level cache
-REREAD = 0.15  # cycles to fetch a weight from the second-level cache to the first, anew for each block
-# Most of a block of a product over pixels: a panel of them stays in the first-level cache, beside the other operand.
-# 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in the mean of eight layers (0.94 to 1.25).
+# cycles to fetch a weight from the second-level cache to the first, anew for each block
+REREAD = 0.15
+# Most of a block of a product over pixels: a panel of them stays in the first-level cache, beside
+# the other operand. 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in the mean
+# of eight layers (0.94 to 1.25).
 PIXELS = first_level() * 5 // 8 // (USUAL * host().lanes * FLOAT)
-MANY_PIXELS = 400  # if sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
+# if sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
+MANY_PIXELS = 400
 LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
 CALL = 45  # cycles to call the micro-kernel
 RUN = 8  # rows of the usual tile
@@ -43,7 +52,8 @@ RUN = 8  # rows of the usual tile
 
 @dataclass(frozen=True)
 class Sweep:
-    """One correlation of x with windows at p * step + off + tap * hop: a forward pass, or a class of a backward one."""
+    """One correlation of x with windows at p * step + off + tap * hop: a forward pass, or a class
+    of a backward one."""
 
     images: int
     image: Pair  # of x
@@ -60,7 +70,10 @@ class Sweep:
     @property
     def single(self) -> bool:
         """Whether there is one tap that never falls outside x, so that x can be read in place."""
-        ends = (self.off[0] + (self.high - 1) * self.step[0], self.off[1] + (self.wide - 1) * self.step[1])
+        ends = (
+            self.off[0] + (self.high - 1) * self.step[0],
+            self.off[1] + (self.wide - 1) * self.step[1],
+        )
         inside = min(self.off) >= 0 and ends[0] < self.image[0] and ends[1] < self.image[1]
         return self.taps == (1, 1) and inside
 
@@ -72,7 +85,8 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Sizes of a block, and how many threads share panels (`parts`) and channels; the others share blocks."""
+    """Sizes of a block, and how many threads share panels (`parts`) and channels; the others share
+    blocks."""
 
     n: int
     h: int
@@ -80,7 +94,8 @@ class Blocks:
     c: int
     parts: int = 1
     channel_parts: int = 1
-    along: bool = False  # rows of a tile are neighbouring columns of an image, not neighbouring images
+    # rows of a tile are neighbouring columns of an image, not neighbouring images
+    along: bool = False
     in_place: bool = False  # in a gradient of weights: y is read where it lies
 
 
@@ -100,13 +115,15 @@ class Panels:
 
 @functools.cache
 def panel_table(outputs: int, parts: int, depth: int, most: int = USUAL) -> Panels:
-    """Panels of `outputs` columns, in `parts` of nearly equal numbers of vectors, `most` a panel; `depth` rows each."""
+    """Panels of `outputs` columns, in `parts` of nearly equal numbers of vectors, `most` a panel;
+    `depth` rows each."""
     lanes = host().lanes
     total = -(-outputs // lanes)
     rows: list[tuple[int, int, int, int]] = []
     starts = [0]
     for part in range(parts):
-        low, high = total * part // parts * lanes, min(outputs, total * (part + 1) // parts * lanes)
+        low = total * part // parts * lanes
+        high = min(outputs, total * (part + 1) // parts * lanes)
         for first, vectors, columns in panels(high - low, most, lanes) if high > low else ():
             rows.append((low + first, vectors, columns, (low + first) * depth))
         starts.append(len(rows))
@@ -114,7 +131,8 @@ def panel_table(outputs: int, parts: int, depth: int, most: int = USUAL) -> Pane
 
 
 def balanced(size: int, most: int) -> int:
-    """The size of parts when `size` is cut into as few as possible of at most `most`, nearly equal."""
+    """The size of parts when `size` is cut into as few as possible of at most `most`, nearly
+    equal."""
     return -(-size // -(-size // most))
 
 
@@ -126,7 +144,8 @@ def _balanced_lanes(size: int, most: int) -> int:
 
 def _sizes(size: int, fine: int = 6) -> Iterator[int]:
     """Sizes of a cut of `size` worth trying: all large ones, and ever fewer small ones."""
-    pieces, seen = 1, 0
+    pieces = 1
+    seen = 0
     while pieces <= size:
         part = -(-size // pieces)
         if part != seen:
@@ -166,7 +185,8 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
     most = max(1, PANEL_BYTES // (taps * 3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
     n = 1 if along else balanced(s.images, RUN)
-    best, least = Blocks(n, 1, 1, c, 1, 1, along), float("inf")
+    best = Blocks(n, 1, 1, c, 1, 1, along)
+    least = float("inf")
     for h in _sizes(s.high):
         for w in _sizes(s.wide):
             size = _block_input(s, n, h, w)
@@ -180,7 +200,8 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
                 share = -(-vectors // parts) / vectors
                 time = most_units * ((work + missed) * share + copied + 200)
                 if time < least:
-                    best, least = Blocks(n, h, w, c, parts, 1, along), time
+                    best = Blocks(n, h, w, c, parts, 1, along)
+                    least = time
     return best
 
 
@@ -191,7 +212,8 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     most = max(host().lanes, PANEL_BYTES // (3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
     room = READ_IN_PLACE_BYTES[s.weights * FLOAT > KEPT_BYTES]
-    best, least = Blocks(min(RUN, s.images), 1, 1, c), float("inf")
+    best = Blocks(min(RUN, s.images), 1, 1, c)
+    least = float("inf")
     for n in _sizes(-(-s.images // RUN), 64):
         for h in _sizes(s.high, 3):
             for w in _sizes(s.wide, 3):
@@ -207,7 +229,8 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
                     time = units * ((work + missed) * -(-vectors // parts) / vectors + read + 100)
                     time += s.groups * s.weights / parts * READ  # from where they were packed
                     if time < least:
-                        best, least = Blocks(rows, h, w, c, parts), time
+                        best = Blocks(rows, h, w, c, parts)
+                        least = time
     return best
 
 
@@ -226,13 +249,16 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
     taps = s.taps[0] * s.taps[1]
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
-    best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
+    best = Blocks(1, 1, 1, min(s.channels, lanes))
+    least = float("inf")
     images = {balanced(s.images, RUN)}
     for n, h, w in itertools.product(sorted(images), _sizes(s.high), _sizes(s.wide)):
-        size, pixels = _block_input(s, n, h, w), n * h * w
+        size = _block_input(s, n, h, w)
+        pixels = n * h * w
         if pixels > 1024 and (n, h, w) != (1, 1, 1):
             continue
-        loops = pixels / (n if n > 2 * w else w) * LOOP + (h if s.step[0] > 1 else 1) * CALL  # beside a tile's products
+        # beside a tile's products
+        loops = pixels / (n if n > 2 * w else w) * LOOP + (h if s.step[0] > 1 else 1) * CALL
         for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
             c = _channels_of(s, -(-s.channels // channel_parts), size)
             units = -(-_units(s, n, h, w) // pixel_parts)
@@ -243,28 +269,40 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
             work = pixels * s.channels * taps * vectors * lanes / SUMS + tile_calls * loops + kept
             copies = size * s.channels / channel_parts * COPIED
             copies += pixels * s.outputs / parts * COPIED * -(-s.channels // channel_parts // c)
-            time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
+            time = s.groups * (
+                units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads
+            )
             if time < least:
-                best, least = Blocks(n, h, w, c, parts, channel_parts), time
+                best = Blocks(n, h, w, c, parts, channel_parts)
+                least = time
     return best
 
 
 @functools.lru_cache(maxsize=512)
 def weight_blocks_in_place(s: Sweep, threads: int) -> Blocks:
-    """As `weight_blocks`, where the outputs are one panel already: y is read where it lies, images inside."""
-    taps, vectors, channels = s.taps[0] * s.taps[1], s.outputs // host().lanes, s.channels
-    best, least = Blocks(min(s.images, RUN), 1, 1, min(channels, RUN), in_place=True), float("inf")
+    """As `weight_blocks`, where the outputs are one panel already: y is read where it lies, images
+    inside."""
+    taps = s.taps[0] * s.taps[1]
+    vectors = s.outputs // host().lanes
+    channels = s.channels
+    best = Blocks(min(s.images, RUN), 1, 1, min(channels, RUN), in_place=True)
+    least = float("inf")
     for n, h, w in itertools.product(_sizes(s.images), _sizes(s.high), _sizes(s.wide)):
-        size, pixels = _block_input(s, n, h, w), n * h * w
+        size = _block_input(s, n, h, w)
+        pixels = n * h * w
         if pixels * s.outputs * FLOAT > PANEL_IN_PLACE_BYTES:
             continue
         c = _channels_of(s, channels, size)
         loops = h * w * LOOP + h * CALL
-        work = pixels * channels * taps * s.outputs / SUMS + taps * channels / RUN * vectors / 2.5 * loops
+        work = (
+            pixels * channels * taps * s.outputs / SUMS
+            + taps * channels / RUN * vectors / 2.5 * loops
+        )
         copies = size * channels * (COPIED if channels > FEW_CHANNELS else WOVEN)
         time = -(-_units(s, n, h, w) // threads) * (work + copies)
         if time < least:
-            best, least = Blocks(n, h, w, c, in_place=True), time
+            best = Blocks(n, h, w, c, in_place=True)
+            least = time
     return best
 
 
@@ -273,7 +311,8 @@ def pixel_blocks(s: Sweep, threads: int, copied: bool) -> Blocks:
     """For sums over pixels with one tap. `copied`: x is."""
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
-    best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
+    best = Blocks(1, 1, 1, min(s.channels, lanes))
+    least = float("inf")
     most = PIXELS if s.weights * FLOAT < KEPT_BYTES else MANY_PIXELS
     n = balanced(s.images, most)
     for h in _sizes(s.high):
@@ -290,31 +329,43 @@ def pixel_blocks(s: Sweep, threads: int, copied: bool) -> Blocks:
                 work = pixels * s.channels * vectors * lanes / SUMS + calls * CALL + s.weights * 0.1
                 copies = pixels * s.outputs / parts * COPIED * -(-channels // c)
                 copies += pixels * channels * COPIED if copied else 0.0
-                # Threads that share outputs all read x or dy whole. To share pixels and add the sums up afterwards is
-                # 1.2 times as fast with 2 threads where weights are few (64 x 64), even with 1024 x 256.
+                # Threads that share outputs all read x or dy whole. To share pixels and add the
+                # sums up afterwards is 1.2 times as fast with 2 threads where weights are few (64 x
+                # 64), even with 1024 x 256.
                 copies += pixels * (channels + s.outputs / parts) * READ
                 added = pixel_parts * s.weights / threads if pixel_parts > 1 else 0.0
                 time = s.groups * (units * (work * share + copies) + added)
                 if time < least:
-                    best, least = Blocks(n, h, w, c, parts, channel_parts), time
+                    best = Blocks(n, h, w, c, parts, channel_parts)
+                    least = time
     return best
 
 
 def _channels_of(s: Sweep, channels: int, size: int) -> int:
     """Channels of a block, all if they fit."""
     most = max(RUN, INPUT_BYTES // (size * FLOAT))
-    return channels if channels <= most else min(channels, balanced(channels, most) + RUN - 1 & -RUN)
+    return (
+        channels if channels <= most else min(channels, balanced(channels, most) + RUN - 1 & -RUN)
+    )
 
 
 def pixel_numbers(blocks: Blocks, copied: bool) -> int:
-    """float32 numbers one thread needs for a product over pixels: a panel, and the channels of a block if copied."""
-    pixels, lanes = blocks.n * blocks.h * blocks.w, host().lanes
-    return pixels * USUAL * lanes + (-(-blocks.c // lanes) * (pixels + 1) * lanes if copied else 0) + 64
+    """float32 numbers one thread needs for a product over pixels: a panel, and the channels of a
+    block if copied."""
+    pixels = blocks.n * blocks.h * blocks.w
+    lanes = host().lanes
+    return (
+        pixels * USUAL * lanes
+        + (-(-blocks.c // lanes) * (pixels + 1) * lanes if copied else 0)
+        + 64
+    )
 
 
 def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int:
-    """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its outputs."""
-    line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16  # as `line_bytes`, at most
+    """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its
+    outputs."""
+    # as `line_bytes`, at most
+    line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16
     copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
     panel = blocks.n * blocks.h * blocks.w * USUAL * host().lanes if pixels else 0
     return copy + panel + 64

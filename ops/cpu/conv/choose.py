@@ -1,8 +1,10 @@
-"""Which algorithm each pass of a convolution gets, by shape and precision: the one place that decides.
+"""Which algorithm each pass of a convolution gets, by shape and precision: the one place that
+decides.
 
-Each candidate gets a cost. Its unit is the product of one channel of x with one of y in direct convolution. The numbers
-below are fitted to measured times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
-ResNet-50 and of smaller ones; `benchmarks/kernels.py` shows the outcome.
+Each candidate gets a cost. Its unit is the product of one channel of x with one of y in direct
+convolution. The numbers below are fitted to measured times of the convolutions of LeNet, CIFAR-10
+quick, CaffeNet, NiN, GoogLeNet, VGG-16 and ResNet-50 and of smaller ones; `benchmarks/kernels.py`
+shows the outcome.
 """
 
 from __future__ import annotations
@@ -16,25 +18,34 @@ from ops.cpu.conv.winograd import Winograd, supports
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import Workspace
 
-FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
+FORWARD = "forward"
+DATA = "backward-data"
+WEIGHTS = "backward-weights"
 FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any order
 # The cost of a product. With more planes fewer tiles fit into the cache.
 PRICES = {
     "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
     "fast": {
-        "F(2x2,3x3)": 1.0, "F(4x4,3x3)": 1.0, "F(5x5,3x3)": 1.2, "F(6x6,3x3)": 1.25, "F(2x2,5x5)": 1.0,
+        "F(2x2,3x3)": 1.0,
+        "F(4x4,3x3)": 1.0,
+        "F(5x5,3x3)": 1.2,
+        "F(6x6,3x3)": 1.25,
+        "F(2x2,5x5)": 1.0,
         "F(4x4,5x5)": 1.2,
     },
-}  # fmt: skip
+}
 TRANSFORM = 12  # the cost of a transform of a tile, in products for each of its numbers
-PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}  # the same for each number of the weights and of each plane
+# the same for each number of the weights and of each plane
+PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}
 
 
 class Chooser:
     """Makes the algorithms of a backend, each once, and says which one a pass gets."""
 
     def __init__(self, team: Team, workspace: Workspace, precision: str) -> None:
-        self._team, self._workspace, self._precision = team, workspace, precision
+        self._team = team
+        self._workspace = workspace
+        self._precision = precision
         self._chosen: dict[tuple[ConvShape, str], Convolution] = {}
         self._made: dict[tuple[ConvShape, str], Convolution] = {}
 
@@ -74,7 +85,9 @@ def direct_cost(shape: ConvShape, direction: str) -> float:
 
 def winograd_cost(shape: ConvShape, mode: str, direction: str) -> float:
     """Products for each pair of channels: of every plane of every tile, with the transforms."""
-    m, planes, groups = MODES[mode].m, MODES[mode].a ** 2, shape.geometry.groups
+    m = MODES[mode].m
+    planes = MODES[mode].a ** 2
+    groups = shape.geometry.groups
     n, channels, *image = shape.in_shape
     if direction != DATA:
         image = list(shape.out_shape[2:])

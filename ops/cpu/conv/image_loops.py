@@ -1,4 +1,5 @@
-"""The loops of direct convolution that make images: outputs of a forward pass, or inputs of a backward one."""
+"""The loops of direct convolution that make images: outputs of a forward pass, or inputs of a
+backward one."""
 
 from __future__ import annotations
 
@@ -33,14 +34,18 @@ FEW_WEIGHTS = 1 << 20  # bytes that stay in the second-level cache
 def convolve(code: Code) -> None:
     """y = max(x * w + bias, floor). Threads share the blocks and, in `parts`, the panels."""
     a = Arguments(code)
-    member, share, shares = code.number % a.parts, code.number // a.parts, code.size // a.parts
+    member = code.number % a.parts
+    share = code.number // a.parts
+    shares = code.size // a.parts
     total = a.groups * units(a)
     end = total * (share + 1) // shares
     place = [code.variable(code.whole(0)) for _ in View._fields]
     soon = Ahead(code), Ahead(code)
     for unit in code.loop(total * share // shares, end):
-        at, following = corner(a, unit), corner(a, unit + 1)
-        n, p = (a.images - at.n).least(a.block_n), (a.high - at.p).least(a.block_h)
+        at = corner(a, unit)
+        following = corner(a, unit + 1)
+        n = (a.images - at.n).least(a.block_n)
+        p = (a.high - at.p).least(a.block_h)
         q = (a.wide - at.q).least(a.block_w)
         for block in code.loop(0, up(a.channels, a.block_c)):
             c0 = block * a.block_c
@@ -48,7 +53,9 @@ def convolve(code: Code) -> None:
             with either(code, a.packed.equals(0)) as (in_place, copied):
                 with copied:
                     source = a.x + at.g * a.x_group + c0 * a.xc + at.n * a.xn
-                    view, _ = copy_block(code, a, a.scratch + code.number * a.scratch_each, source, part)
+                    view, _ = copy_block(
+                        code, a, a.scratch + code.number * a.scratch_each, source, part
+                    )
                     _set(place, view)
                 with in_place:
                     _set(place, pixels(a, at, c0))
@@ -64,16 +71,27 @@ def _set(variables: list[Any], values: View) -> None:
 
 
 def _outputs(
-    code: Code, a: Any, member: Whole, at: Corner, part: Part, x: View, wish: Region, soon: tuple[Ahead, Ahead]
+    code: Code,
+    a: Any,
+    member: Whole,
+    at: Corner,
+    part: Part,
+    x: View,
+    wish: Region,
+    soon: tuple[Ahead, Ahead],
 ) -> None:
     """One block: every panel of this thread's part over all its pixels."""
-    low, high = entry(code, a.starts, member), entry(code, a.starts, member + 1)
+    low = entry(code, a.starts, member)
+    high = entry(code, a.starts, member + 1)
     along = a.along.equals(1)
-    mid, run = along.pick(part.n, part.q), along.pick(part.q, part.n)
+    mid = along.pick(part.n, part.q)
+    run = along.pick(part.q, part.n)
     floor = code.b.select((part.c0 + part.c).equals(a.channels).value, a.floor, NONE)
     past = (part.c0 + part.c).equals(a.channels).pick(a.beyond, 0)
     bare = Choice(code.b, code.b.fcmp_ordered("==", a.floor, NONE))
-    soon[0].start(wish, part.p * mid * (high - low) * tiles_in(code, a, first_vectors(code, a, low), run))
+    soon[0].start(
+        wish, part.p * mid * (high - low) * tiles_in(code, a, first_vectors(code, a, low), run)
+    )
     for index in code.loop(low, high):
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
@@ -86,43 +104,67 @@ def _outputs(
             for j in code.loop(0, mid):
                 operands = _operands(a, part, x, (i, j), (weights, width), y, bias)
                 step = along.pick(a.yn, a.yw)
-                run_tiles(code, a, (vectors, outputs), (run, each), operands, floor, step, soon, past)
+                run_tiles(
+                    code, a, (vectors, outputs), (run, each), operands, floor, step, soon, past
+                )
 
 
 def _operands(
-    a: Any, part: Part, x: View, pixel: tuple[Whole, Whole], weights: tuple[Whole, Whole], y: Whole, bias: Whole
+    a: Any,
+    part: Part,
+    x: View,
+    pixel: tuple[Whole, Whole],
+    weights: tuple[Whole, Whole],
+    y: Whole,
+    bias: Whole,
 ) -> Operands:
-    """Of one run. Taps in the padding are left out, except that a run along columns reads their zeros."""
+    """Of one run. Taps in the padding are left out, except that a run along columns reads their
+    zeros."""
     (i, j), (w, width) = pixel, weights
     along = a.along.equals(1)
     column = a.step_w * x.w
     line = a.taps_w * part.c * width
     t0, t1 = reached((part.p0 + i) * a.step_h + a.off_h, a.hop_h, a.taps_h, a.height)
     u0, u1 = reached((part.q0 + j) * a.step_w + a.off_w, a.hop_w, a.taps_w, a.width)
-    u0, u1 = along.pick(0, u0), along.pick(a.taps_w, u1)
-    A = x.at + (i * a.step_h + t0 * a.hop_h) * x.h + j * along.pick(x.n, column) + u0 * a.hop_w * x.w
+    u0 = along.pick(0, u0)
+    u1 = along.pick(a.taps_w, u1)
+    A = (
+        x.at
+        + (i * a.step_h + t0 * a.hop_h) * x.h
+        + j * along.pick(x.n, column)
+        + u0 * a.hop_w * x.w
+    )
     B = w + t0 * line + u0 * part.c * width
     C = y + i * a.yh + j * along.pick(a.yn, a.yw)
-    # the columns of a kernel row are one run of channels, unless taps are apart: then kernel rows are calls
-    dense, empty = a.hop_w.equals(1), (t1 < t0 + 1) | (u1 < u0 + 1)
+    # the columns of a kernel row are one run of channels, unless taps are apart: then kernel rows
+    # are calls
+    dense = a.hop_w.equals(1)
+    empty = (t1 < t0 + 1) | (u1 < u0 + 1)
     nk = empty.pick(0, dense.pick((u1 - u0) * part.c, part.c))
-    no, calls = dense.pick(t1 - t0, u1 - u0), (dense | empty).pick(1, t1 - t0)
+    no = dense.pick(t1 - t0, u1 - u0)
+    calls = (dense | empty).pick(1, t1 - t0)
     sAo = dense.pick(a.hop_h * x.h, a.hop_w * x.w)
     sBo = dense.pick(line, part.c * width)
     return Operands(
-        (A, along.pick(column, x.n), 4, sAo, a.hop_h * x.h), (B, width, sBo, line), (C, along.pick(a.yw, a.yn)),
-        (bias, part.c0.equals(0)), (nk, no, calls),
-    )  # fmt: skip
+        (A, along.pick(column, x.n), 4, sAo, a.hop_h * x.h),
+        (B, width, sBo, line),
+        (C, along.pick(a.yw, a.yn)),
+        (bias, part.c0.equals(0)),
+        (nk, no, calls),
+    )
 
 
-def _next_panel(code: Code, a: Any, at: Corner, part: Part, index: Whole, members: tuple[Whole, Whole]) -> Region:
+def _next_panel(
+    code: Code, a: Any, at: Corner, part: Part, index: Whole, members: tuple[Whole, Whole]
+) -> Region:
     """The weights behind those of this panel, if not all of them stay in the cache."""
     low, high = members
     around = (index + 1).equals(high)
     following = around.pick(low, index + 1)
     c0 = around.pick((part.c0 + part.c) % a.channels, part.c0)
     _, vectors, _, before = panel(code, a, following)
-    taps, width = a.taps_h * a.taps_w, vectors * (code.lanes * 4)
+    taps = a.taps_h * a.taps_w
+    width = vectors * (code.lanes * 4)
     depth = (a.w_group < FEW_WEIGHTS).pick(0, (a.channels - c0).least(a.block_c) * taps)
     place = a.w + at.g * a.w_group + before + c0 * taps * width
     return Region(View(place, width, width, width), depth.most(1), code.whole(1), depth, width)

@@ -1,7 +1,9 @@
-"""Convolution by lowering, `b_p` images at a time, each thread with a part of them (Omnivore, section 3.2).
+"""Convolution by lowering, `b_p` images at a time, each thread with a part of them (Omnivore,
+section 3.2).
 
-A thread lowers and multiplies its own images, b_p / threads at a time. With b_p = 1 there is one image: one thread
-lowers it and all threads share its product, as in Caffe. Lowering itself is `ops.reference.lowering`.
+A thread lowers and multiplies its own images, b_p / threads at a time. With b_p = 1 there is one
+image: one thread lowers it and all threads share its product, as in Caffe. Lowering itself is
+`ops.reference.lowering`.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from ops.reference.lowering import Lowering
 class _Products(DenseKernels):
     """Products of matrices on one team."""
 
-    name, xp = "products", np
+    name = "products"
+    xp = np
 
     def __init__(self, team: Team) -> None:
         super().__init__()
-        self.team, self.workspace = team, Workspace()
+        self.team = team
+        self.workspace = Workspace()
 
 
 class Lane:
@@ -44,26 +48,35 @@ class Lane:
 
     def matmul(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """a (M, K) b (K, N), into `out` if given."""
-        return self._products.matmul(a, b, np.empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out)
+        return self._products.matmul(
+            a, b, np.empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
+        )
 
 
 class LoweredConvolutions(Reductions):
-    """The convolution methods of a `CpuBackend` with a `b_p`; without one it has nothing to do with them."""
+    """The convolution methods of a `CpuBackend` with a `b_p`; without one it has nothing to do with
+    them."""
 
     @cached_property
     def _lanes(self) -> tuple[Lane, list[Lane], ThreadPoolExecutor]:
         lanes = [Lane(Team(1)) for _ in range(self.team.size)]
-        return Lane(self.team), lanes, ThreadPoolExecutor(self.team.size, thread_name_prefix="lowering")
+        return (
+            Lane(self.team),
+            lanes,
+            ThreadPoolExecutor(self.team.size, thread_name_prefix="lowering"),
+        )
 
     def _among_lanes(self, images: int, work: Callable[[Any, Lowering, slice, int], None]) -> int:
-        """Call work(xp, lowering, its images, its number) for every lane; returns how many there were."""
+        """Call work(xp, lowering, its images, its number) for every lane; returns how many there
+        were."""
         assert self.b_p is not None
         whole, lanes, pool = self._lanes
         count = max(1, min(self.team.size, self.b_p, images))
         if count == 1:
             work(whole, Lowering(self.b_p), slice(0, images), 0)
             return 1
-        lowering, jobs = Lowering(self.b_p // count), []
+        lowering = Lowering(self.b_p // count)
+        jobs = []
         for number, lane in enumerate(lanes[:count]):
             part = slice(images * number // count, images * (number + 1) // count)
             jobs.append(pool.submit(work, lane, lowering, part, number))
@@ -109,13 +122,17 @@ class LoweredConvolutions(Reductions):
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """As Backend's; each lane sums up its own images."""
         if self.b_p is None:
-            return super().conv_backward_weights(x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b)
+            return super().conv_backward_weights(
+                x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b
+            )
         conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
         dw = np.empty(w_shape, x.dtype) if out_w is None else out_w
         sums = [dw, *(np.empty(w_shape, x.dtype) for _ in range(1, self.team.size))]
 
         def work(xp: Any, lowering: Lowering, part: slice, number: int) -> None:
-            conv.backward_weights(xp, x[part], dy[part], geometry, w_shape, lowering, False, sums[number], None)
+            conv.backward_weights(
+                xp, x[part], dy[part], geometry, w_shape, lowering, False, sums[number], None
+            )
 
         for number in range(1, self._among_lanes(x.shape[0], work)):
             dw += sums[number]

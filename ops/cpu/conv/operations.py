@@ -1,4 +1,5 @@
-"""Convolutions of the CPU backend: the chosen algorithm where the kernels can read the arrays, else the reference."""
+"""Convolutions of the CPU backend: the chosen algorithm where the kernels can read the arrays, else
+the reference."""
 
 from __future__ import annotations
 
@@ -9,14 +10,15 @@ import numpy as np
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.conv.lowered import LoweredConvolutions
-from ops.cpu.team.base import images_like
-from ops.cpu.team.images import channels_last
+from ops.cpu.team.fast import images_like
+from ops.cpu.team.image_layout import channels_last
 from ops.cpu.team.operands import F32
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 from ops.reference import conv
 
-OPEN, RECTIFY = float("-inf"), 0.0
+OPEN = float("-inf")
+RECTIFY = 0.0
 
 
 class Convolutions(LoweredConvolutions):
@@ -37,9 +39,12 @@ class Convolutions(LoweredConvolutions):
         if not self._fits(x, w, out, channels=FORWARD):
             return super().conv_forward(x, w, b, geometry, out, rectify=rectify)
         y_shape = conv.check_forward(x, w, b, geometry, out)
-        y, w = images_like(y_shape, out), np.ascontiguousarray(w)
+        y = images_like(y_shape, out)
+        w = np.ascontiguousarray(w)
         algorithm = self.chooser(ConvShape(x.shape, len(w), geometry), FORWARD)
-        algorithm.forward(x, w, None if b is None else np.ascontiguousarray(b), y, RECTIFY if rectify else OPEN)
+        algorithm.forward(
+            x, w, None if b is None else np.ascontiguousarray(b), y, RECTIFY if rectify else OPEN
+        )
         return y
 
     def conv_backward_data(
@@ -59,16 +64,22 @@ class Convolutions(LoweredConvolutions):
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """As Backend's."""
-        ready = self._fits(x, dy, None, channels=WEIGHTS) and (out_w is None or out_w.flags.c_contiguous)
+        ready = self._fits(x, dy, None, channels=WEIGHTS) and (
+            out_w is None or out_w.flags.c_contiguous
+        )
         if not ready:
-            return super().conv_backward_weights(x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b)
+            return super().conv_backward_weights(
+                x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b
+            )
         conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
         dw = np.empty(w_shape, F32) if out_w is None else out_w
         shape = ConvShape(x.shape, w_shape[0], geometry)
         self.chooser(shape, WEIGHTS).backward_weights(x, dy, dw)
         return dw, self.channel_sums(dy, out_b) if bias else None
 
-    def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
+    def conv_scratch(
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
+    ) -> int:
         """As Backend's."""
         if self.b_p is not None:
             return super().conv_scratch(in_shape, w_shape, geometry, training=training)

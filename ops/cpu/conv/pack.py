@@ -1,9 +1,9 @@
 """Weights between Caffe's order and the panels that the micro-kernel reads.
 
-Packed weights lie as [group][panel][block of channels][tap][channel][lane]. A panel is up to four vectors of
-neighbouring outputs, with zeros behind the last. Gradients of weights arrive as
-[part][group][panel][tap][channel][lane] and leave in Caffe's order. Those of one tap may be in it already; then only
-their parts are added up.
+Packed weights lie as [group][panel][block of channels][tap][channel][lane]. A panel is up to four
+vectors of neighbouring outputs, with zeros behind the last. Gradients of weights arrive as
+[part][group][panel][tap][channel][lane] and leave in Caffe's order. Those of one tap may be in it
+already; then only their parts are added up.
 """
 
 from __future__ import annotations
@@ -16,21 +16,28 @@ from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Whole
 from ops.cpu.gemm.calls import Arguments, either, entry, mover, up
 
-PANEL_FIELDS = 4  # of a row of the table of panels: first output, vectors, outputs, numbers before it in the packing
+# of a row of the table of panels: first output, vectors, outputs, numbers before it in the packing
+PANEL_FIELDS = 4
 
-# Element (output, channel, tap row i, tap column j) of a group lies at w + output * by_output + channel * by_channel
-# + i * by_row + j * by_column. by_tap: the step from tap to tap where it is one step of a number, else 0.
+# Element (output, channel, tap row i, tap column j) of a group lies at w + output * by_output +
+# channel * by_channel + i * by_row + j * by_column. by_tap: the step from tap to tap where it is
+# one step of a number, else 0.
 PACK = layout(
     "w packed groups w_group packed_group panels panel_count channels block_c taps_h taps_w "
     "by_output by_channel by_row by_column by_tap transpose copy"
 )
-UNPACK = layout("w packed groups w_group packed_group panels panel_count channels taps parts packed_part transpose")
+UNPACK = layout(
+    "w packed groups w_group packed_group panels panel_count channels taps parts "
+    "packed_part transpose"
+)
 ADD = layout("w packed count parts packed_part")
 
 
 def panel(code: Code, a: Any, index: Whole) -> tuple[Whole, Whole, Whole, Whole]:
     """A row of the table: first output, vectors, outputs, bytes before it."""
-    first, vectors, outputs, before = (entry(code, a.panels, index * PANEL_FIELDS + k) for k in range(PANEL_FIELDS))
+    first, vectors, outputs, before = (
+        entry(code, a.panels, index * PANEL_FIELDS + k) for k in range(PANEL_FIELDS)
+    )
     return first, vectors, outputs, before * 4
 
 
@@ -64,53 +71,75 @@ def pack_weights(code: Code) -> None:
             with rows:
                 for tap in code.loop(0, taps):
                     at = source + tap // a.taps_w * a.by_row + tap % a.taps_w * a.by_column
-                    mover(code, a.copy, at, a.by_channel, to + tap * depth * width, width, some, outputs)
+                    mover(
+                        code,
+                        a.copy,
+                        at,
+                        a.by_channel,
+                        to + tap * depth * width,
+                        width,
+                        some,
+                        outputs,
+                    )
             with columns:
                 for vector in code.loop(0, vectors):
-                    here, there = source + vector * code.lanes * a.by_output, to + vector * (code.lanes * 4)
+                    here = source + vector * code.lanes * a.by_output
+                    there = to + vector * (code.lanes * 4)
                     left = (outputs - vector * code.lanes).least(code.lanes)
                     _pack_vector(code, a, (here, there, width, depth), some, left)
 
 
-def _pack_vector(code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole) -> None:
+def _pack_vector(
+    code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole
+) -> None:
     """`some` channels x all taps x one vector of outputs."""
     source, to, width, depth = places
-    lanes, taps = code.lanes, a.taps_h * a.taps_w
+    lanes = code.lanes
+    taps = a.taps_h * a.taps_w
     with either(code, taps.equals(1) & a.by_channel.equals(4)) as (matrix, images):
         with matrix:
             mover(code, a.transpose, source, a.by_output, outputs, some, to, width, lanes)
         with images:
             for c in code.loop(0, some):
-                here, there = source + c * a.by_channel, to + c * width
+                here = source + c * a.by_channel
+                there = to + c * width
                 with either(code, a.by_tap.equals(0)) as (apart, together):
                     with apart:
                         for tap in code.loop(0, taps):
                             at = here + tap // a.taps_w * a.by_row + tap % a.taps_w * a.by_column
                             onto = there + tap * depth * width
-                            mover(code, a.transpose, at, a.by_output, outputs, 1, onto, width, lanes)
+                            mover(
+                                code, a.transpose, at, a.by_output, outputs, 1, onto, width, lanes
+                            )
                     with together:
                         _pack_taps(code, a, (here, there, depth * width), taps, outputs)
 
 
 def _pack_taps(code: Code, a: Any, places: tuple[Whole, ...], taps: Whole, outputs: Whole) -> None:
-    """Taps that are neighbours in memory; those that run backwards are read from the last and written backwards."""
+    """Taps that are neighbours in memory; those that run backwards are read from the last and
+    written backwards."""
     here, there, each = places
     for tap in code.loop(0, taps, code.lanes):
         count = (taps - tap).least(code.lanes)
         back = a.by_tap < 0
-        low, step = back.pick(tap + count - 1, tap), back.pick(each * -1, each)
+        low = back.pick(tap + count - 1, tap)
+        step = back.pick(each * -1, each)
         at = here + low * a.by_tap
-        mover(code, a.transpose, at, a.by_output, outputs, count, there + low * each, step, code.lanes)
+        mover(
+            code, a.transpose, at, a.by_output, outputs, count, there + low * each, step, code.lanes
+        )
 
 
 @generated(UNPACK)
 def unpack_weights(code: Code) -> None:
-    """Add the parts in their order, into the first; then from panels into Caffe's order. Threads share the channels."""
+    """Add the parts in their order, into the first; then from panels into Caffe's order. Threads
+    share the channels."""
     a = Arguments(code)
     lanes = code.lanes
     for group, index, c in _items(code, a):
         first, vectors, outputs, before = panel(code, a, index)
-        width, some = vectors * (lanes * 4), (a.channels - c).least(lanes)
+        width = vectors * (lanes * 4)
+        some = (a.channels - c).least(lanes)
         source = a.packed + group * a.packed_group + before + c * width
         for tap in code.loop(0, a.parts.equals(1).pick(0, a.taps)):
             for at in code.loop(0, some * width, lanes * 4):
@@ -126,7 +155,9 @@ def unpack_weights(code: Code) -> None:
             _unpack_vector(code, a, (source + vector * (lanes * 4), to, width), some, left)
 
 
-def _unpack_vector(code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole) -> None:
+def _unpack_vector(
+    code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole
+) -> None:
     """`some` channels x all taps x one vector of outputs."""
     source, to, width = places
     step = a.channels * a.taps * 4
@@ -137,8 +168,19 @@ def _unpack_vector(code: Code, a: Any, places: tuple[Whole, ...], some: Whole, o
             for c in code.loop(0, some):
                 for tap in code.loop(0, a.taps, code.lanes):
                     count = (a.taps - tap).least(code.lanes)
-                    here, there = source + (tap * a.channels + c) * width, to + (c * a.taps + tap) * 4
-                    mover(code, a.transpose, here, a.channels * width, count, outputs, there, step, count)
+                    here = source + (tap * a.channels + c) * width
+                    there = to + (c * a.taps + tap) * 4
+                    mover(
+                        code,
+                        a.transpose,
+                        here,
+                        a.channels * width,
+                        count,
+                        outputs,
+                        there,
+                        step,
+                        count,
+                    )
 
 
 @generated(ADD)

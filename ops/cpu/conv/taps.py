@@ -1,4 +1,5 @@
-"""Where a direct convolution reads and writes: taps along each axis, strides in bytes, axes that fold into one."""
+"""Where a direct convolution reads and writes: taps along each axis, strides in bytes, axes that
+fold into one."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Steps(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Along one axis: outputs of a class, the first input read, the step between taps, the taps in that order."""
+    """Along one axis: outputs of a class, the first input read, the step between taps, the taps in
+    that order."""
 
     outputs: int
     off: int
@@ -37,8 +39,11 @@ def forward_taps(size: int, kernel: int, stride: int, pad: int, dilation: int) -
     return Taps(outputs, -pad, dilation if kernel > 1 else 1, tuple(range(kernel)))
 
 
-def backward_taps(size: int, residue: int, kernel: int, stride: int, pad: int, dilation: int) -> Taps:
-    """The taps by which outputs reach the pixels `residue`, `residue` + `stride`, ... of x, ordered by output."""
+def backward_taps(
+    size: int, residue: int, kernel: int, stride: int, pad: int, dilation: int
+) -> Taps:
+    """The taps by which outputs reach the pixels `residue`, `residue` + `stride`, ... of x, ordered
+    by output."""
     taps = tuple(k for k in reversed(range(kernel)) if (residue + pad - k * dilation) % stride == 0)
     reached = [(residue + pad - k * dilation) // stride for k in taps]
     hop = reached[1] - reached[0] if len(taps) > 1 else 1
@@ -46,7 +51,8 @@ def backward_taps(size: int, residue: int, kernel: int, stride: int, pad: int, d
 
 
 def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
-    """For one tap without edges: join axes that lie in equal steps into one; the longest run becomes the images."""
+    """For one tap without edges: join axes that lie in equal steps into one; the longest run
+    becomes the images."""
     axes = [(s.images, x.n, y.n), (s.wide, s.step[1] * x.w, y.w), (s.high, s.step[0] * x.h, y.h)]
     merged: list[tuple[int, int, int]] = []
     for size, sx, sy in sorted((axis for axis in axes if axis[0] > 1), key=lambda axis: axis[2]):
@@ -58,24 +64,47 @@ def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
         merged.sort(reverse=True)
     run, wide, high = [*merged, (1, 0, 0), (1, 0, 0), (1, 0, 0)][:3]
     folded = replace(
-        s, images=run[0], wide=wide[0], high=high[0], image=(high[0], wide[0]), step=(1, 1), off=(0, 0), hop=(1, 1)
+        s,
+        images=run[0],
+        wide=wide[0],
+        high=high[0],
+        image=(high[0], wide[0]),
+        step=(1, 1),
+        off=(0, 0),
+        hop=(1, 1),
     )
     return folded, Steps(run[1], x.c, high[1], wide[1]), Steps(run[2], FLOAT, high[2], wide[2])
 
 
 def sweep_of(
-    n: int, image: Pair, channels: int, outputs: int, groups: int, rows: Taps, columns: Taps, step: Pair = (1, 1)
+    n: int,
+    image: Pair,
+    channels: int,
+    outputs: int,
+    groups: int,
+    rows: Taps,
+    columns: Taps,
+    step: Pair = (1, 1),
 ) -> Sweep:
     """The sweep over `n` images of the pixels that `rows` and `columns` describe."""
     return Sweep(
-        images=n, image=image, channels=channels, outputs=outputs, high=rows.outputs, wide=columns.outputs,
-        groups=groups, taps=(len(rows.taps), len(columns.taps)), step=step, off=(rows.off, columns.off),
+        images=n,
+        image=image,
+        channels=channels,
+        outputs=outputs,
+        high=rows.outputs,
+        wide=columns.outputs,
+        groups=groups,
+        taps=(len(rows.taps), len(columns.taps)),
+        step=step,
+        off=(rows.off, columns.off),
         hop=(rows.hop, columns.hop),
-    )  # fmt: skip
+    )
 
 
 def steps_of(x: Array) -> Steps:
-    """The strides of an image batch (N, C, H, W); a single channel counts as the channels side by side."""
+    """The strides of an image batch (N, C, H, W); a single channel counts as the channels side by
+    side."""
     n, c, h, w = x.strides
     return Steps(n, c if x.shape[1] > 1 else FLOAT, h, w)
 

@@ -4,8 +4,9 @@ F(m, r) gives m outputs of a correlation with r weights from m + r - 1 inputs d:
 
     y = AT [(G w) * (BT d)]
 
-and nests in two dimensions: Y = AT [(G W GT) * (BT D B)] A. The matrices follow from m + r - 2 points and infinity
-(Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural networks (2015).
+and nests in two dimensions: Y = AT [(G W GT) * (BT D B)] A. The matrices follow from m + r - 2
+points and infinity (Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural
+networks (2015).
 """
 
 from __future__ import annotations
@@ -39,12 +40,18 @@ class Mode:
 
     def matrices(self) -> tuple[Array, Array, Array]:
         """BT (a, a), G (a, r), AT (m, a) in float64."""
-        a, points = self.a, self.points
-        BT, G, AT = np.zeros((a, a)), np.zeros((a, self.r)), np.zeros((self.m, a))
+        a = self.a
+        points = self.points
+        BT = np.zeros((a, a))
+        G = np.zeros((a, self.r))
+        AT = np.zeros((self.m, a))
         for row, point in enumerate(points):
             others = [other for other in points if other != point]
             BT[row, : a - 1] = np.poly(others)[::-1]
-            G[row] = [point**power / np.prod([point - other for other in others]) for power in range(self.r)]
+            G[row] = [
+                point**power / np.prod([point - other for other in others])
+                for power in range(self.r)
+            ]
             AT[:, row] = [point**power for power in range(self.m)]
         BT[-1] = np.poly(points)[::-1]
         G[-1, -1] = AT[-1, -1] = 1
@@ -65,7 +72,8 @@ MODES = {
 
 
 def mirrored(P: Array) -> list[tuple[int, int]]:
-    """Pairs of rows of P with at least three numbers that differ only in signs, so that they share their work."""
+    """Pairs of rows of P with at least three numbers that differ only in signs, so that they share
+    their work."""
     found: list[tuple[int, int]] = []
     taken: set[int] = set()
     for one in range(len(P)):

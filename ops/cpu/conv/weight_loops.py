@@ -1,4 +1,5 @@
-"""The loops of direct convolution that make gradients of weights of several taps: x against y, summed over pixels."""
+"""The loops of direct convolution that make gradients of weights of several taps: x against y,
+summed over pixels."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ FEW = 12  # channels; with fewer, products with the padding's zeros cost less th
 
 
 class Order(NamedTuple):
-    """How the pixels of a block are summed: the longer of columns and images inside, then the other, then rows."""
+    """How the pixels of a block are summed: the longer of columns and images inside, then the
+    other, then rows."""
 
     swapped: Choice
     inner: Whole
@@ -40,19 +42,25 @@ class Order(NamedTuple):
 
 @generated(WORK)
 def correlate(code: Code) -> None:
-    """Sums of x times y into [part][group][panel][tap][channel][lane]. Threads share panels, channels, last pixels."""
+    """Sums of x times y into [part][group][panel][tap][channel][lane]. Threads share panels,
+    channels, last pixels."""
     a = Arguments(code)
-    member, rest = code.number % a.parts, code.number // a.parts
-    channel_part, share = rest % a.channel_parts, rest // a.channel_parts
+    member = code.number % a.parts
+    rest = code.number // a.parts
+    channel_part = rest % a.channel_parts
+    share = rest // a.channel_parts
     shares = code.size // (a.parts * a.channel_parts)
     total = units(a)
-    begin, end = total * share // shares, total * (share + 1) // shares
+    begin = total * share // shares
+    end = total * (share + 1) // shares
     low, high = (a.channels * (channel_part + k) // a.channel_parts for k in (0, 1))
     soon = Ahead(code), Ahead(code)
     for g in code.loop(0, a.groups):
         for unit in code.loop(begin, end):
-            at, following = corner(a, g * total + unit), corner(a, g * total + unit + 1)
-            n, p = (a.images - at.n).least(a.block_n), (a.high - at.p).least(a.block_h)
+            at = corner(a, g * total + unit)
+            following = corner(a, g * total + unit + 1)
+            n = (a.images - at.n).least(a.block_n)
+            p = (a.high - at.p).least(a.block_h)
             q = (a.wide - at.q).least(a.block_w)
             many = (unit < end - 1).pick(n * p * q, 0)
             to = a.w + share * a.w_part + g * a.w_group
@@ -62,27 +70,49 @@ def correlate(code: Code) -> None:
                 mine = a.scratch + code.number * a.scratch_each
                 source = a.x + at.g * a.x_group + c0 * a.xc + at.n * a.xn
                 view, used = copy_block(code, a, mine, source, part)
-                soon_y = columns(code, a, member, following, part, (c0 + part.c).equals(high).pick(many, 0))
-                _gradients(code, a, member, at, part, view, (to, mine + used, unit.equals(begin)), soon_y, soon)
+                soon_y = columns(
+                    code, a, member, following, part, (c0 + part.c).equals(high).pick(many, 0)
+                )
+                _gradients(
+                    code,
+                    a,
+                    member,
+                    at,
+                    part,
+                    view,
+                    (to, mine + used, unit.equals(begin)),
+                    soon_y,
+                    soon,
+                )
 
 
 def _gradients(
-    code: Code, a: Any, member: Whole, at: Corner, part: Part, x: View, places: tuple[Whole, Whole, Choice],
-    wish: Region, soon: tuple[Ahead, Ahead],
-) -> None:  # fmt: skip
+    code: Code,
+    a: Any,
+    member: Whole,
+    at: Corner,
+    part: Part,
+    x: View,
+    places: tuple[Whole, Whole, Choice],
+    wish: Region,
+    soon: tuple[Ahead, Ahead],
+) -> None:
     """One block: every panel of this thread's part, against every tap and channel.
 
     A panel is copied to `spare`, or read where it lies, if it is all that a pixel has.
     """
     to, spare, fresh = places
-    low, high = entry(code, a.starts, member), entry(code, a.starts, member + 1)
+    low = entry(code, a.starts, member)
+    high = entry(code, a.starts, member + 1)
     in_place = a.in_place.equals(1)
     swapped = (part.q * 2 < part.n) | in_place
     order = Order(swapped, swapped.pick(part.n, part.q), swapped.pick(part.q, part.n))
     edges = (a.off_w < 0) | (a.width < a.off_w + extent(a.wide, a.step_w, a.taps_w, a.hop_w))
-    # the columns of a kernel row are one run of channels, unless that would cost products with zeros
+    # the columns of a kernel row are one run of channels, unless that would cost products with
+    # zeros
     whole = a.hop_w.equals(1) & part.c.equals(a.channels) & (edges.pick(part.c, 0) < FEW)
-    spans, span = whole.pick(1, a.taps_w), whole.pick(a.taps_w * part.c, part.c)
+    spans = whole.pick(1, a.taps_w)
+    span = whole.pick(a.taps_w * part.c, part.c)
     asks = spans * a.taps_h * (high - low) * tiles_in(code, a, first_vectors(code, a, low), span)
     soon[0].start(wish._replace(pieces=code.whole(0)), asks)
     soon[1].start(wish, asks * in_place.pick(part.p, 1))
@@ -101,14 +131,24 @@ def _gradients(
                 result = to + before + ((i * a.taps_w + j) * a.channels + part.c0) * width
                 operands = _operands(a, part, x, (i, j, whole), order, rows, result, fresh)
                 run_tiles(
-                    code, a, (vectors, outputs), (span, each), operands, NONE, a.channels * width, soon
-                )  # fmt: skip
+                    code,
+                    a,
+                    (vectors, outputs),
+                    (span, each),
+                    operands,
+                    NONE,
+                    a.channels * width,
+                    soon,
+                )
 
 
-def _copy_panel(code: Code, a: Any, part: Part, order: Order, y: Whole, to: tuple[Whole, Whole, Whole]) -> None:
+def _copy_panel(
+    code: Code, a: Any, part: Part, order: Order, y: Whole, to: tuple[Whole, Whole, Whole]
+) -> None:
     """The outputs of a panel, a row after the other in the order of the sums."""
     spare, width, outputs = to
-    step, apart = order.swapped.pick(a.yn, a.yw), order.swapped.pick(a.yw, a.yn)
+    step = order.swapped.pick(a.yn, a.yw)
+    apart = order.swapped.pick(a.yw, a.yn)
     for i in code.loop(0, part.p):
         for j in code.loop(0, order.outer):
             onto = spare + (i * order.outer + j) * order.inner * width
@@ -116,19 +156,29 @@ def _copy_panel(code: Code, a: Any, part: Part, order: Order, y: Whole, to: tupl
 
 
 def _operands(
-    a: Any, part: Part, x: View, tap: tuple[Whole, Whole, Choice], order: Order, y: tuple[Whole, Whole, Whole, Whole],
-    result: Whole, fresh: Choice,
-) -> Operands:  # fmt: skip
+    a: Any,
+    part: Part,
+    x: View,
+    tap: tuple[Whole, Whole, Choice],
+    order: Order,
+    y: tuple[Whole, Whole, Whole, Whole],
+    result: Whole,
+    fresh: Choice,
+) -> Operands:
     """The sums of one tap, without its pixels in the padding."""
     (i, j, whole), (from_y, width, sBo, sBc), (swapped, _, outer) = tap, y, order
     i0, i1 = reached(part.p0 * a.step_h + a.off_h + i * a.hop_h, a.step_h, part.p, a.height)
     j0, j1 = reached(part.q0 * a.step_w + a.off_w + j * a.hop_w, a.step_w, part.q, a.width)
-    j0, j1 = whole.pick(0, j0), whole.pick(part.q, j1)
-    column, row = a.step_w * x.w, a.step_h * x.h
+    j0 = whole.pick(0, j0)
+    j1 = whole.pick(part.q, j1)
+    column = a.step_w * x.w
+    row = a.step_h * x.h
     A = x.at + i0 * row + i * a.hop_h * x.h + j0 * column + j * a.hop_w * x.w
     B = from_y + i0 * sBc + swapped.pick(j0 * sBo, j0 * width)
-    nk, no = swapped.pick(part.n, j1 - j0), swapped.pick(j1 - j0, part.n)
-    sAk, sAo = swapped.pick(x.n, column), swapped.pick(column, x.n)
+    nk = swapped.pick(part.n, j1 - j0)
+    no = swapped.pick(j1 - j0, part.n)
+    sAk = swapped.pick(x.n, column)
+    sAo = swapped.pick(column, x.n)
     # rows that continue where the outer sums end are summed in the same call
     joined = row.equals(outer * sAo) & no.equals(outer) & sBc.equals(outer * sBo)
     empty = (i1 < i0 + 1) | (j1 < j0 + 1)

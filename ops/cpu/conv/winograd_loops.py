@@ -1,7 +1,8 @@
 """The loops of Winograd convolution: tiles of images to planes, products of planes, and back.
 
-A tile is m x m outputs of one image; tile t is tile position t // N of image t % N. Strides and addresses are in bytes.
-Buffers, with `lanes` the width of a vector and panels of up to `vectors` of them:
+A tile is m x m outputs of one image; tile t is tile position t // N of image t % N. Strides and
+addresses are in bytes. Buffers, with `lanes` the width of a vector and panels of up to `vectors` of
+them:
 
     V  [plane][tile][C]                      transformed inputs
     U  [panel][plane][C][panel width]        transformed weights, all or those of a group of panels
@@ -28,12 +29,14 @@ NO_FLOOR = np.float32(-np.inf)
 TILES = "table rows most lanes zero sink sink_thread N C K from_tile to_tile block across"
 IMAGES = "x xn xh xw H W top left y yn yh yw OH OW m r planes"
 FORWARD = layout(
-    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept "
+    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx "
+    "V_thread U U_thread kept "
     "group M M_thread w wk wc w_origin w_row w_column turned turned_thread bias",
     "floor",
 )
 GRADIENT = layout(
-    f"{TILES} {IMAGES} spread adjoin collapse load multiply by_channel V Vv Vx V_thread S Sx S_thread chunk D D_thread "
+    f"{TILES} {IMAGES} spread adjoin collapse load multiply by_channel V Vv Vx V_thread S Sx "
+    "S_thread chunk D D_thread "
     "G Gk G_thread fresh"
 )
 FINISH = layout("transpose lanes C K square G Gk G_thread parts w wk")
@@ -54,47 +57,106 @@ def panel(left: int, most: int) -> int:
 
 @inlined
 def spread_tiles(
-    code: int, a: Any, x: int, sn: int, sh: int, sw: int, H: int, W: int, top: int, left: int, first: int, last: int,
-    target: int, sT: int, sV: int, sX: int, channels: int,
-) -> None:  # fmt: skip
+    code: int,
+    a: Any,
+    x: int,
+    sn: int,
+    sh: int,
+    sw: int,
+    H: int,
+    W: int,
+    top: int,
+    left: int,
+    first: int,
+    last: int,
+    target: int,
+    sT: int,
+    sV: int,
+    sX: int,
+    channels: int,
+) -> None:
     """Transform tiles first to last (not included) of an image into planes at `target`."""
     tile = first
     while tile < last:
-        place, n = tile // a.N, tile % a.N
+        place = tile // a.N
+        n = tile % a.N
         images = min(a.N - n, last - tile)
-        h, w = place // a.across * a.m - top, place % a.across * a.m - left
+        h = place // a.across * a.m - top
+        w = place % a.across * a.m - left
         source = x + n * sn + h * sh + w * sw
         call_spread(
-            code, source, sn, sh, sw, -h, H - h, -w, W - w, a.zero, target + (tile - first) * sT, sT, sV, sX, images,
+            code,
+            source,
+            sn,
+            sh,
+            sw,
+            -h,
+            H - h,
+            -w,
+            W - w,
+            a.zero,
+            target + (tile - first) * sT,
+            sT,
+            sV,
+            sX,
+            images,
             channels,
-        )  # fmt: skip
+        )
         tile += images
 
 
 @inlined
-def pack_panel(a: Any, turned: int, low: int, high: int, column: int, vectors: int, U: int, Ux: int) -> None:
-    """Transform the weights from channels low..high to the columns of one panel; U belongs to channel `low`."""
-    square, vector = a.r * a.r, a.lanes * 4
-    width, parts = vectors * vector, (high - low + 15) // 16
+def pack_panel(
+    a: Any, turned: int, low: int, high: int, column: int, vectors: int, U: int, Ux: int
+) -> None:
+    """Transform the weights from channels low..high to the columns of one panel; U belongs to
+    channel `low`."""
+    square = a.r * a.r
+    vector = a.lanes * 4
+    width = vectors * vector
+    parts = (high - low + 15) // 16
     # the numbers of all channels, or of one, lie side by side: they become rows of `lanes` columns
     side_by_side = a.wc == square * 4
     for part in range(parts * vectors):  # in the order in which the weights lie
         v, c = (
-            (part // parts, low + part % parts * 16) if side_by_side else (part % vectors, low + part // vectors * 16)
+            (part // parts, low + part % parts * 16)
+            if side_by_side
+            else (part % vectors, low + part // vectors * 16)
         )
-        count, k = min(16, high - c), column + v * a.lanes
-        columns, length = min(a.lanes, a.K - k), square * count if side_by_side else square
+        count = min(16, high - c)
+        k = column + v * a.lanes
+        columns = min(a.lanes, a.K - k)
+        length = square * count if side_by_side else square
         for run in range(square * count // length):
             source = a.w + k * a.wk + (c + run) * a.wc
             for at in range(0, length, a.lanes):
                 call_transpose(
-                    a.transpose, source + at * 4, a.wk, turned + (run * length + at) * vector, vector, columns,
+                    a.transpose,
+                    source + at * 4,
+                    a.wk,
+                    turned + (run * length + at) * vector,
+                    vector,
+                    columns,
                     min(a.lanes, length - at),
-                )  # fmt: skip
+                )
         call_spread(
-            a.weigh, turned + a.w_origin, square * vector, a.w_row, a.w_column, 0, a.r, 0, a.r, a.zero,
-            U + (c - low) * width + v * vector, width, 0, Ux, count, columns,
-        )  # fmt: skip
+            a.weigh,
+            turned + a.w_origin,
+            square * vector,
+            a.w_row,
+            a.w_column,
+            0,
+            a.r,
+            0,
+            a.r,
+            a.zero,
+            U + (c - low) * width + v * vector,
+            width,
+            0,
+            Ux,
+            count,
+            columns,
+        )
 
 
 @inlined
@@ -111,84 +173,140 @@ def pack_group(a: Any, turned: int, U: int, left: int, right: int, low: int, hig
 
 @inlined
 def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right: int) -> None:
-    """M = V U for the panels of vectors left..right, plane by plane: those of one plane fit into the cache.
+    """M = V U for the panels of vectors left..right, plane by plane: those of one plane fit into
+    the cache.
 
-    Each panel asks for the weights of the next, and all of a plane for the inputs of the next plane.
+    Each panel asks for the weights of the next, and all of a plane for the inputs of the next
+    plane.
     """
-    Ug, Mg = (a.lanes * a.C * 4 + LINE) * a.planes, (a.lanes * a.block * 4 + LINE) * a.planes
+    Ug = (a.lanes * a.C * 4 + LINE) * a.planes
+    Mg = (a.lanes * a.block * 4 + LINE) * a.planes
     for plane in range(a.planes):
         start = left
         while start < right:
             vectors = panel(right - start, a.most)
-            width, columns = vectors * a.lanes * 4, min(vectors * a.lanes, a.K - start * a.lanes)
-            rows, table = (
-                integers(a.rows, a.most)[vectors - 1],
-                integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS),
-            )
-            B, to = U + (start - left) * Ug, M + (start - left) * Mg + plane * (a.block * width + LINE)
-            calls, upon = (count + rows - 1) // rows, start + vectors
+            width = vectors * a.lanes * 4
+            columns = min(vectors * a.lanes, a.K - start * a.lanes)
+            rows = integers(a.rows, a.most)[vectors - 1]
+            table = integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
+            B = U + (start - left) * Ug
+            to = M + (start - left) * Mg + plane * (a.block * width + LINE)
+            calls = (count + rows - 1) // rows
+            upon = start + vectors
             around = upon >= right
-            next_start, next_plane = left if around else upon, plane + around
+            next_start = left if around else upon
+            next_plane = plane + around
             next_width = panel(right - next_start, a.most) * a.lanes * 4
-            P, sP = (
-                U + (next_start - left) * Ug + next_plane * (a.C * next_width + LINE),
-                (next_width + calls - 1) // calls,
-            )
+            P = U + (next_start - left) * Ug + next_plane * (a.C * next_width + LINE)
+            sP = (next_width + calls - 1) // calls
             Q = V + (plane + 1) * a.Vx + count * (start - left) // (right - left) * a.Vt
             sQ = count * a.Vt * vectors // ((right - left) * calls * a.C) + 1
             for call in range(calls):
                 row = count * call // calls
-                height, C = count * (call + 1) // calls - row, to + row * width
+                height = count * (call + 1) // calls - row
+                C = to + row * width
                 ahead = call * a.C
                 call_tile_ahead(
-                    table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0,
-                    B + plane * (a.C * width + LINE), width,
-                    0, C, width, a.zero, 0, a.C, 1, columns, P + ahead * sP, sP, Q + ahead * sQ, sQ, 0, NO_FLOOR,
-                )  # fmt: skip
+                    table[height - 1],
+                    V + plane * a.Vx + row * a.Vt,
+                    a.Vt,
+                    4,
+                    0,
+                    B + plane * (a.C * width + LINE),
+                    width,
+                    0,
+                    C,
+                    width,
+                    a.zero,
+                    0,
+                    a.C,
+                    1,
+                    columns,
+                    P + ahead * sP,
+                    sP,
+                    Q + ahead * sQ,
+                    sQ,
+                    0,
+                    NO_FLOOR,
+                )
             start = upon
 
 
 @inlined
 def collapse_group(a: Any, M: int, first: int, last: int, left: int, right: int, sink: int) -> None:
-    """Outputs of tiles first to last (not included) from the products of the panels of vectors left..right."""
+    """Outputs of tiles first to last (not included) from the products of the panels of vectors
+    left..right."""
     tile = first
     while tile < last:
-        place, n = tile // a.N, tile % a.N
+        place = tile // a.N
+        n = tile % a.N
         images = min(a.N - n, last - tile)
-        h, w = place // a.across * a.m, place % a.across * a.m
-        y, start = a.y + n * a.yn + h * a.yh + w * a.yw, left
+        h = place // a.across * a.m
+        w = place % a.across * a.m
+        y = a.y + n * a.yn + h * a.yh + w * a.yw
+        start = left
         while start < right:
             vectors = panel(right - start, a.most)
-            width, column = vectors * a.lanes * 4, start * a.lanes
-            source = M + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes + (tile - first) * width
+            width = vectors * a.lanes * 4
+            column = start * a.lanes
+            source = (
+                M
+                + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes
+                + (tile - first) * width
+            )
             call_collapse(
-                a.collapse, source, a.block * width + LINE, width, a.lanes * 4, a.bias + column * 4, 0, 0, 0,
-                y + column * 4, a.yn, a.yh, a.yw, a.OH - h, a.OW - w, sink, images,
+                a.collapse,
+                source,
+                a.block * width + LINE,
+                width,
+                a.lanes * 4,
+                a.bias + column * 4,
+                0,
+                0,
+                0,
+                y + column * 4,
+                a.yn,
+                a.yh,
+                a.yw,
+                a.OH - h,
+                a.OW - w,
+                sink,
+                images,
                 min(vectors * a.lanes, a.K - column),
                 a.floor,
-            )  # fmt: skip
+            )
             start += vectors
         tile += images
 
 
 @kernel(FORWARD)
 def winograd_forward(number: int, size: int, at: Any) -> None:
-    """y from x, block of tiles by block. A thread has its own tiles, or with `by_column` its own columns of y.
+    """y from x, block of tiles by block. A thread has its own tiles, or with `by_column` its own
+    columns of y.
 
-    `load` fills V, `multiply` goes on to y; `pack` transforms weights, for the group of panels at hand or, if they are
-    `kept`, for later: then the threads share the channels.
+    `load` fills V, `multiply` goes on to y; `pack` transforms weights, for the group of panels at
+    hand or, if they are `kept`, for later: then the threads share the channels.
     """
     a = arguments(at)
     begin, end = share(a.to_tile - a.from_tile, 8, number, size)
-    left, right, low, high = 0, (a.K + a.lanes - 1) // a.lanes, 0, a.C
+    left = 0
+    right = (a.K + a.lanes - 1) // a.lanes
+    low = 0
+    high = a.C
     if a.by_column and not a.load:
-        begin, end = 0, a.to_tile - a.from_tile
-        left, right = right * number // size, right * (number + 1) // size
+        begin = 0
+        end = a.to_tile - a.from_tile
+        left = right * number // size
+        right = right * (number + 1) // size
     if a.kept and a.pack:
         low, high = share(a.C, 16, number, size)
-        begin, end = 0, 1
-    V, M, U = a.V + number * a.V_thread, a.M + number * a.M_thread, a.U + number * a.U_thread
-    sink, turned = a.sink + number * a.sink_thread, a.turned + number * a.turned_thread
+        begin = 0
+        end = 1
+    V = a.V + number * a.V_thread
+    M = a.M + number * a.M_thread
+    U = a.U + number * a.U_thread
+    sink = a.sink + number * a.sink_thread
+    turned = a.turned + number * a.turned_thread
     units = (end - begin + 7) // 8
     blocks = (units * 8 + a.block - 1) // a.block
     for block in range(blocks):
@@ -197,9 +315,24 @@ def winograd_forward(number: int, size: int, at: Any) -> None:
         V_block = V + first * a.Vt * a.by_column
         if a.load:
             spread_tiles(
-                a.spread, a, a.x, a.xn, a.xh, a.xw, a.H, a.W, a.top, a.left, a.from_tile + first, a.from_tile + last,
-                V_block, a.Vt, 4 * a.lanes, a.Vx, a.C,
-            )  # fmt: skip
+                a.spread,
+                a,
+                a.x,
+                a.xn,
+                a.xh,
+                a.xw,
+                a.H,
+                a.W,
+                a.top,
+                a.left,
+                a.from_tile + first,
+                a.from_tile + last,
+                V_block,
+                a.Vt,
+                4 * a.lanes,
+                a.Vx,
+                a.C,
+            )
         if not (a.multiply or a.pack):
             continue
         for start in range(left, right, a.group):
@@ -214,13 +347,26 @@ def winograd_forward(number: int, size: int, at: Any) -> None:
 
 @inlined
 def multiply_channels(
-    a: Any, V: int, S: int, D: int, Dx: int, count: int, c: int, depth: int, vectors: int, columns: int
+    a: Any,
+    V: int,
+    S: int,
+    D: int,
+    Dx: int,
+    count: int,
+    c: int,
+    depth: int,
+    vectors: int,
+    columns: int,
 ) -> None:
-    """D = V' S over `count` tiles, for channels c to c + depth and one panel. Each plane asks for the next."""
-    rows, width, vector = integers(a.rows, a.most)[vectors - 1], vectors * a.lanes * 4, a.lanes * 4
+    """D = V' S over `count` tiles, for channels c to c + depth and one panel. Each plane asks for
+    the next."""
+    rows = integers(a.rows, a.most)[vectors - 1]
+    width = vectors * a.lanes * 4
+    vector = a.lanes * 4
     table = integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
     calls = (depth + rows - 1) // rows  # nearly
-    sP, sQ = (width + calls - 1) // calls, rows * 4
+    sP = (width + calls - 1) // calls
+    sQ = rows * 4
     for plane in range(a.planes):
         row = call = 0
         while row < depth:
@@ -231,27 +377,52 @@ def multiply_channels(
             P = S + (plane + 1) * a.Sx + call * count * sP
             Q = V + (plane + 1) * a.Vx + of // a.lanes * a.Vv + of % a.lanes * 4 * count
             call_tile_ahead(
-                table[height - 1], A, 4, vector, 0, S + plane * a.Sx, width, 0, D + plane * Dx + row * width, width,
-                a.zero, 0, count, 1, columns, P, sP, Q, sQ, 0, NO_FLOOR,
-            )  # fmt: skip
-            row, call = row + height, call + 1
+                table[height - 1],
+                A,
+                4,
+                vector,
+                0,
+                S + plane * a.Sx,
+                width,
+                0,
+                D + plane * Dx + row * width,
+                width,
+                a.zero,
+                0,
+                count,
+                1,
+                columns,
+                P,
+                sP,
+                Q,
+                sQ,
+                0,
+                NO_FLOOR,
+            )
+            row = row + height
+            call = call + 1
 
 
 @kernel(GRADIENT)
 def winograd_gradient(number: int, size: int, at: Any) -> None:
-    """G from x and dy, block of tiles by block. A thread has its own tiles and its own G, or with `by_channel` its own
-    channels of one G. `load` fills V' and S, `multiply` goes on to G. Each block's sums begin at zero: short sums in
-    float32 keep the error low.
+    """G from x and dy, block of tiles by block. A thread has its own tiles and its own G, or with
+    `by_channel` its own channels of one G. `load` fills V' and S, `multiply` goes on to G. Each
+    block's sums begin at zero: short sums in float32 keep the error low.
     """
     a = arguments(at)
     begin, end = share(a.to_tile - a.from_tile, 8, number, size)
-    low, high = 0, a.C
+    low = 0
+    high = a.C
     if a.by_channel and not a.load:
-        begin, end = 0, a.to_tile - a.from_tile
+        begin = 0
+        end = a.to_tile - a.from_tile
         low, high = share(a.C, 8, number, size)
-    V, S, D = a.V + number * a.V_thread, a.S + number * a.S_thread, a.D + number * a.D_thread
+    V = a.V + number * a.V_thread
+    S = a.S + number * a.S_thread
+    D = a.D + number * a.D_thread
     G = a.G + number * a.G_thread
-    vector, vectors_of_all = a.lanes * 4, (a.K + a.lanes - 1) // a.lanes
+    vector = a.lanes * 4
+    vectors_of_all = (a.K + a.lanes - 1) // a.lanes
     units = (end - begin + 7) // 8
     blocks = max((units * 8 + a.block - 1) // a.block, 1)
     for block in range(blocks):
@@ -260,31 +431,82 @@ def winograd_gradient(number: int, size: int, at: Any) -> None:
         shift = first * a.by_channel
         if a.load:
             spread_tiles(
-                a.spread, a, a.x, a.xn, a.xh, a.xw, a.H, a.W, a.top, a.left, a.from_tile + first, a.from_tile + last,
-                V + shift * vector, vector, a.Vv, a.Vx, a.C,
-            )  # fmt: skip
+                a.spread,
+                a,
+                a.x,
+                a.xn,
+                a.xh,
+                a.xw,
+                a.H,
+                a.W,
+                a.top,
+                a.left,
+                a.from_tile + first,
+                a.from_tile + last,
+                V + shift * vector,
+                vector,
+                a.Vv,
+                a.Vx,
+                a.C,
+            )
         start = 0
         while start < vectors_of_all:
             vectors = panel(vectors_of_all - start, a.most)
-            width, column = vectors * vector, start * a.lanes
+            width = vectors * vector
+            column = start * a.lanes
             columns = min(vectors * a.lanes, a.K - column)
-            S_panel, Dx = S + start * vector * a.block, a.chunk * width + LINE
+            S_panel = S + start * vector * a.block
+            Dx = a.chunk * width + LINE
             if a.load:
                 spread_tiles(
-                    a.adjoin, a, a.y + column * 4, a.yn, a.yh, a.yw, a.OH, a.OW, 0, 0, a.from_tile + first,
-                    a.from_tile + last, S_panel + shift * width, width, vector, a.Sx, columns,
-                )  # fmt: skip
+                    a.adjoin,
+                    a,
+                    a.y + column * 4,
+                    a.yn,
+                    a.yh,
+                    a.yw,
+                    a.OH,
+                    a.OW,
+                    0,
+                    0,
+                    a.from_tile + first,
+                    a.from_tile + last,
+                    S_panel + shift * width,
+                    width,
+                    vector,
+                    a.Sx,
+                    columns,
+                )
             if a.multiply:
                 for c in range(low, high, a.chunk):
                     depth = min(a.chunk, high - c)
-                    multiply_channels(a, V, S_panel, D, Dx, last - first, c, depth, vectors, columns)
-                    to, again = G + c * a.r * a.r * a.Gk + column * 4, not (a.fresh and block == 0)
+                    multiply_channels(
+                        a, V, S_panel, D, Dx, last - first, c, depth, vectors, columns
+                    )
+                    to = G + c * a.r * a.r * a.Gk + column * 4
+                    again = not (a.fresh and block == 0)
                     step = a.Gk * again
                     call_collapse(
-                        a.collapse, D, Dx, width, vector, to if again else a.zero,
-                        a.r * a.r * step, a.r * step, step, to,
-                        a.r * a.r * a.Gk, a.r * a.Gk, a.Gk, a.r, a.r, a.sink, depth, columns, NO_FLOOR,
-                    )  # fmt: skip
+                        a.collapse,
+                        D,
+                        Dx,
+                        width,
+                        vector,
+                        to if again else a.zero,
+                        a.r * a.r * step,
+                        a.r * step,
+                        step,
+                        to,
+                        a.r * a.r * a.Gk,
+                        a.r * a.Gk,
+                        a.Gk,
+                        a.r,
+                        a.r,
+                        a.sink,
+                        depth,
+                        columns,
+                        NO_FLOOR,
+                    )
             start += vectors
 
 
@@ -293,16 +515,23 @@ def winograd_finish(number: int, size: int, at: Any) -> None:
     """dw (K, C, kh, kw) from the sum of `parts` G; threads share the channels."""
     a = arguments(at)
     low, high = share(a.C, 16, number, size)
-    low, high = low * a.square, high * a.square
+    low = low * a.square
+    high = high * a.square
     count = (high - low) * a.Gk // 4
     total = floats(a.G + low * a.Gk, count)
     for part in range(1, a.parts):
         more = floats(a.G + part * a.G_thread + low * a.Gk, count)
         for i in range(count):
             total[i] += more[i]
-    for k in range(0, a.K, a.lanes):  # the outer loop, so that rows of dw are written from their start to their end
+    # the outer loop, so that rows of dw are written from their start to their end
+    for k in range(0, a.K, a.lanes):
         for row in range(low, high, a.lanes):
             call_transpose(
-                a.transpose, a.G + row * a.Gk + k * 4, a.Gk, a.w + k * a.wk + row * 4, a.wk, min(a.lanes, high - row),
+                a.transpose,
+                a.G + row * a.Gk + k * 4,
+                a.Gk,
+                a.w + k * a.wk + row * 4,
+                a.wk,
+                min(a.lanes, high - row),
                 min(a.lanes, a.K - k),
-            )  # fmt: skip
+            )

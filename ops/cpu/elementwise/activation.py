@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.values import Vec
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 
@@ -43,16 +43,22 @@ COPY = Stream("copy", "y", "x", lambda c, x: [x])
 TIMES = Stream("times", "y", "x", lambda c, x, p: [x * p], "p")
 ADD_ALL = {count: _add_all(count) for count in range(2, 9)}
 WEIGH_2 = Stream("weigh_2", "y", "x1 x2", lambda c, x1, x2, p, q: [x1 * p + x2 * q], "p q")
-WEIGH_3 = Stream("weigh_3", "y", "x1 x2 x3", lambda c, x1, x2, x3, p, q, r: [x1 * p + x2 * q + x3 * r], "p q r")
+WEIGH_3 = Stream(
+    "weigh_3", "y", "x1 x2 x3", lambda c, x1, x2, x3, p, q, r: [x1 * p + x2 * q + x3 * r], "p q r"
+)
 SCALE = Stream("scale", "y", "x", lambda c, x, gamma: [x * gamma], fixed="gamma")
-SCALE_AND_BIAS = Stream("scale_and_bias", "y", "x", lambda c, x, gamma, beta: [x * gamma + beta], fixed="gamma beta")
+SCALE_AND_BIAS = Stream(
+    "scale_and_bias", "y", "x", lambda c, x, gamma, beta: [x * gamma + beta], fixed="gamma beta"
+)
 BIAS = Stream("bias", "y", "x", lambda c, x, beta: [x + beta], fixed="beta")
 
 
 class Activations(Fast):
     """The element-by-element operations of the interface that training spends time in."""
 
-    def relu_forward(self, x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+    def relu_forward(
+        self, x: Array, negative_slope: float = 0.0, out: Array | None = None
+    ) -> Array:
         """As Backend's."""
         y = self.like(x, out)
         if negative_slope == 0:
@@ -61,7 +67,9 @@ class Activations(Fast):
             done = self.streams.run(LEAKY, (y, x), (negative_slope,))
         return y if done else super().relu_forward(x, negative_slope, out)
 
-    def relu_backward(self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+    def relu_backward(
+        self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
+    ) -> Array:
         """As Backend's."""
         dx = self.like(dy, out)
         if self.streams.run(RECTIFY_BACK, (dx, dy, y_or_x), (negative_slope,)):
@@ -81,22 +89,33 @@ class Activations(Fast):
         """As Backend's; up to eight arrays take one pass."""
         if len(arrays) in ADD_ALL:
             total = self.like(arrays[0], out)
-            if not any(array is total for array in arrays) and self.streams.run(ADD_ALL[len(arrays)], (total, *arrays)):
+            if not any(array is total for array in arrays) and self.streams.run(
+                ADD_ALL[len(arrays)], (total, *arrays)
+            ):
                 return total
         return super().add_all(arrays, out)
 
     def eltwise_forward(
-        self, inputs: Sequence[Array], *, operation: str = "SUM", coeffs: Sequence[float] | None = None,
-        out: Array | None = None, which: Array | None = None,
-    ) -> tuple[Array, Array | None]:  # fmt: skip
+        self,
+        inputs: Sequence[Array],
+        *,
+        operation: str = "SUM",
+        coeffs: Sequence[float] | None = None,
+        out: Array | None = None,
+        which: Array | None = None,
+    ) -> tuple[Array, Array | None]:
         """As Backend's; sums take one pass for every two or three inputs."""
         if operation == "SUM" and inputs and (coeffs is None or len(coeffs) == len(inputs)):
             y = self.like(inputs[0], out)
             if self._weighted_sum(inputs, coeffs, y):
                 return y, None
-        return super().eltwise_forward(inputs, operation=operation, coeffs=coeffs, out=out, which=which)
+        return super().eltwise_forward(
+            inputs, operation=operation, coeffs=coeffs, out=out, which=which
+        )
 
-    def _weighted_sum(self, inputs: Sequence[Array], coeffs: Sequence[float] | None, y: Array) -> bool:
+    def _weighted_sum(
+        self, inputs: Sequence[Array], coeffs: Sequence[float] | None, y: Array
+    ) -> bool:
         weights = [1.0] * len(inputs) if coeffs is None else [float(c) for c in coeffs]
         if coeffs is None and len(inputs) == 2:
             return self.streams.run(ADD_ALL[2], (y, *inputs))
@@ -112,22 +131,37 @@ class Activations(Fast):
         return True
 
     def eltwise_backward(
-        self, dy: Array, inputs: Sequence[Array], *, operation: str = "SUM", coeffs: Sequence[float] | None = None,
-        which: Array | None = None, outs: Sequence[Array | None] | None = None,
-    ) -> list[Array]:  # fmt: skip
+        self,
+        dy: Array,
+        inputs: Sequence[Array],
+        *,
+        operation: str = "SUM",
+        coeffs: Sequence[float] | None = None,
+        which: Array | None = None,
+        outs: Sequence[Array | None] | None = None,
+    ) -> list[Array]:
         """As Backend's."""
         if operation == "SUM" and inputs and outs is not None and len(outs) == len(inputs):
             weights = [1.0] * len(inputs) if coeffs is None else [float(c) for c in coeffs]
             into = [self.like(dy, out) for out in outs]
-            alike = all(x.shape == dy.shape and x.dtype == dy.dtype for x in inputs) and len(weights) == len(inputs)
+            alike = all(x.shape == dy.shape and x.dtype == dy.dtype for x in inputs) and len(
+                weights
+            ) == len(inputs)
             if alike and all(self.streams.fits(TIMES, (dx, dy)) for dx in into):
                 for dx, weight in zip(into, weights, strict=True):
                     self.streams.run(TIMES, (dx, dy), (weight,))
                 return into
-        return super().eltwise_backward(dy, inputs, operation=operation, coeffs=coeffs, which=which, outs=outs)
+        return super().eltwise_backward(
+            dy, inputs, operation=operation, coeffs=coeffs, which=which, outs=outs
+        )
 
     def scale_forward(
-        self, x: Array, gamma: Array, beta: Array | None = None, axis: int = 1, out: Array | None = None
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array | None = None,
+        axis: int = 1,
+        out: Array | None = None,
     ) -> Array:
         """As Backend's; fast along one axis."""
         if type(axis) is int and 0 <= axis < x.ndim:
@@ -137,7 +171,9 @@ class Activations(Fast):
                 return y
         return super().scale_forward(x, gamma, beta, axis, out)
 
-    def scale_backward_data(self, dy: Array, gamma: Array, axis: int = 1, out: Array | None = None) -> Array:
+    def scale_backward_data(
+        self, dy: Array, gamma: Array, axis: int = 1, out: Array | None = None
+    ) -> Array:
         """As Backend's; fast along one axis."""
         if type(axis) is int and 0 <= axis < dy.ndim:
             dx = self.like(dy, out)

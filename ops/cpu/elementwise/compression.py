@@ -16,8 +16,14 @@ from ops.cpu.elementwise.feedback import (
     spread_steps,
     write_beyond,
 )
-from ops.cpu.elementwise.halves import from_bfloat16, from_float16, has_float16, to_bfloat16, to_float16
-from ops.cpu.team.base import Fast
+from ops.cpu.elementwise.halves import (
+    from_bfloat16,
+    from_float16,
+    has_float16,
+    to_bfloat16,
+    to_float16,
+)
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import address
 from ops.errors import Array
 from ops.reference.compression import check_places
@@ -34,14 +40,18 @@ class Compression(Fast):
     def _half_decode(self, bits: Array, out: Array) -> Array:
         if bits.dtype == np.float16 and not has_float16():
             return super()._half_decode(bits, out)
-        return self._converted(from_float16 if bits.dtype == np.float16 else from_bfloat16, bits, out)
+        return self._converted(
+            from_float16 if bits.dtype == np.float16 else from_bfloat16, bits, out
+        )
 
     def _converted(self, kernel: Kernel, x: Array, out: Array) -> Array:
         if x.size:
             self.team.run(kernel, kernel.block(x=address(x), y=address(out), count=x.size))
         return out
 
-    def _one_bit_encode(self, x: Array, error: Array, signs: Array, means: Array) -> tuple[Array, Array]:
+    def _one_bit_encode(
+        self, x: Array, error: Array, signs: Array, means: Array
+    ) -> tuple[Array, Array]:
         self._blocks(signs_and_means, x, signs, means, error=address(error))
         return signs, means
 
@@ -52,15 +62,19 @@ class Compression(Fast):
     def _blocks(self, kernel: Kernel, x: Array, signs: Array, means: Array, **more: int) -> None:
         blocks, octets = signs.shape
         block = kernel.block(x=address(x), total=x.size, width=octets * 8, blocks=blocks, **more)
-        block.signs, block.means = address(signs), address(means)
+        block.signs = address(signs)
+        block.means = address(means)
         self.team.run(kernel, block)
 
     def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
         counts = np.empty((self.team.size, RECORD // 8), np.int64)
-        block = count_beyond.block(x=address(x), error=address(error), total=x.size, tau=tau, counts=address(counts))
+        block = count_beyond.block(
+            x=address(x), error=address(error), total=x.size, tau=tau, counts=address(counts)
+        )
         self.team.run(count_beyond, block)
         found, odd = map(int, counts.sum(0))
-        codes, steps = self.empty((found,), np.uint32), self.empty((1,), np.float32)
+        codes = self.empty((found,), np.uint32)
+        steps = self.empty((1,), np.float32)
         steps[0] = math.nan if odd else tau
         if found:
             block.codes = address(codes)
@@ -69,8 +83,11 @@ class Compression(Fast):
 
     def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
         wrong = np.empty(1, np.int64)
-        block: Any = spread_steps.block(codes=address(codes), steps=address(steps), count=codes.size, total=out.size)
-        block.y, block.wrong = address(out), address(wrong)
+        block: Any = spread_steps.block(
+            codes=address(codes), steps=address(steps), count=codes.size, total=out.size
+        )
+        block.y = address(out)
+        block.wrong = address(wrong)
         self.team.run(spread_steps, block)
         check_places("threshold_decode", int(wrong[0]) - 1 if wrong[0] else -1, out.size)
         return out

@@ -1,4 +1,5 @@
-"""Dropout: numbers are drawn as they are used (`reference.philox`), four for each turn of the loop."""
+"""Dropout: numbers are drawn as they are used (`reference.philox`), four for each turn of the
+loop."""
 
 from __future__ import annotations
 
@@ -7,27 +8,41 @@ from typing import Any
 import numpy as np
 
 from ops.cpu.codegen.kernel import arguments, floats, inlined, kernel, layout
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array, check_alike
 from ops.reference import philox
 
 M0, M1 = (np.uint64(number) for number in philox.MULTIPLIERS)
 W0, W1 = (np.uint64(number) for number in philox.WEYL)
-HALF, LOW, ZERO = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(0)
+HALF = np.uint64(32)
+LOW = np.uint64(0xFFFFFFFF)
+ZERO = np.uint64(0)
 
-_BLOCK = layout("x y images pixels channels x_image x_pixel y_image y_pixel first key0 key1 least_kept", "gain")
+_BLOCK = layout(
+    ("x y images pixels channels x_image x_pixel y_image y_pixel first key0 key1 least_kept"),
+    "gain",
+)
 
 
 @inlined
 def _four(counter: Any, row: Any, key0: Any, key1: Any) -> Any:
     """The four numbers of (counter, row, 0, 0)."""
-    x0, x1, x2, x3 = np.uint64(counter), np.uint64(row), ZERO, ZERO
-    k0, k1 = np.uint64(key0), np.uint64(key1)
+    x0 = np.uint64(counter)
+    x1 = np.uint64(row)
+    x2 = ZERO
+    x3 = ZERO
+    k0 = np.uint64(key0)
+    k1 = np.uint64(key1)
     for _ in range(10):  # philox.ROUNDS; unrolled
-        a, b = x0 * M0, x2 * M1
-        x0, x1, x2, x3 = (b >> HALF) ^ x1 ^ k0, b & LOW, (a >> HALF) ^ x3 ^ k1, a & LOW
-        k0, k1 = (k0 + W0) & LOW, (k1 + W1) & LOW
+        a = x0 * M0
+        b = x2 * M1
+        x0 = (b >> HALF) ^ x1 ^ k0
+        x1 = b & LOW
+        x2 = (a >> HALF) ^ x3 ^ k1
+        x3 = a & LOW
+        k0 = (k0 + W0) & LOW
+        k1 = (k1 + W1) & LOW
     return x0, x1, x2, x3
 
 
@@ -35,13 +50,18 @@ def _four(counter: Any, row: Any, key0: Any, key1: Any) -> Any:
 def drop(number: int, size: int, at: Any) -> None:
     """y = x * gain where it is kept, else 0; the threads share out pixels of images."""
     a = arguments(at)
-    total, least, gain, none = a.images * a.pixels, np.uint64(a.least_kept), a.gain, np.float32(0)
+    total = a.images * a.pixels
+    least = np.uint64(a.least_kept)
+    gain = a.gain
+    none = np.float32(0)
     fours = a.channels // 4 if a.channels % 4 == 0 or a.pixels == 1 else 0
     for each in range(total * number // size, total * (number + 1) // size):
-        pixel, image = each // a.images, each % a.images
+        pixel = each // a.images
+        image = each % a.images
         x = floats(a.x + image * a.x_image + pixel * a.x_pixel, a.channels)
         y = floats(a.y + image * a.y_image + pixel * a.y_pixel, a.channels)
-        row, place = a.first + image, pixel * a.channels
+        row = a.first + image
+        place = pixel * a.channels
         for g in range(fours):
             d0, d1, d2, d3 = _four(place // 4 + g, row, a.key0, a.key1)
             y[4 * g] = x[4 * g] * (gain if d0 >= least else none)
@@ -56,9 +76,12 @@ def drop(number: int, size: int, at: Any) -> None:
 
 
 class Dropouts(Fast):
-    """Dropout of float32 rows and images whose channels lie side by side; anything else as the reference."""
+    """Dropout of float32 rows and images whose channels lie side by side; anything else as the
+    reference."""
 
-    def dropout(self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None) -> Array:
+    def dropout(
+        self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None
+    ) -> Array:
         """As Backend's."""
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
@@ -71,17 +94,34 @@ class Dropouts(Fast):
             return super().dropout(x, ratio, key, first, out)
         (x_image, x_pixel), (y_image, y_pixel) = (place for place in places if place is not None)
         block = _BLOCK(
-            x=address(x), y=address(y), images=x.shape[0], pixels=x[0, 0].size if x.ndim == 4 else 1,
-            channels=x.shape[1], x_image=x_image, x_pixel=x_pixel, y_image=y_image, y_pixel=y_pixel, first=first,
-            key0=key & 0xFFFFFFFF, key1=key >> 32, least_kept=philox.least_kept(ratio), gain=1 / (1 - float(ratio)),
-        )  # fmt: skip
+            x=address(x),
+            y=address(y),
+            images=x.shape[0],
+            pixels=x[0, 0].size if x.ndim == 4 else 1,
+            channels=x.shape[1],
+            x_image=x_image,
+            x_pixel=x_pixel,
+            y_image=y_image,
+            y_pixel=y_pixel,
+            first=first,
+            key0=key & 0xFFFFFFFF,
+            key1=key >> 32,
+            least_kept=philox.least_kept(ratio),
+            gain=1 / (1 - float(ratio)),
+        )
         self.team.run(drop, block)
         return y
 
 
 def _places(x: Array) -> tuple[int, int] | None:
-    """Bytes from image to image and from pixel to pixel, or None where channels do not lie side by side."""
-    if x.ndim not in (2, 4) or x.dtype != F32 or address(x) % 4 or any(stride % 4 for stride in x.strides):
+    """Bytes from image to image and from pixel to pixel, or None where channels do not lie side by
+    side."""
+    if (
+        x.ndim not in (2, 4)
+        or x.dtype != F32
+        or address(x) % 4
+        or any(stride % 4 for stride in x.strides)
+    ):
         return None
     if x.shape[1] > 1 and x.strides[1] != 4:
         return None

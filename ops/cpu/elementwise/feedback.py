@@ -1,7 +1,8 @@
-"""Kernels that encode numbers coarsely and keep the error: one bit per number, or a code for each large one.
+"""Kernels that encode numbers coarsely and keep the error: one bit per number, or a code for each
+large one.
 
-Results do not depend on the number of threads: each block of one-bit numbers is one thread's, and codes are written in
-the order of their numbers.
+Results do not depend on the number of threads: each block of one-bit numbers is one thread's, and
+codes are written in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ RECORD = 16  # bytes of a thread's counts: numbers beyond, numbers that are not 
 
 @generated(ONE_BIT)
 def signs_and_means(c: Code) -> None:
-    """error += x; signs, and per block the means of what is not below zero and of what is; error -= them."""
+    """error += x; signs, and per block the means of what is not below zero and of what is; error -=
+    them."""
     first, last = c.share(c.blocks)
     one = c.v.mask(c.whole(1).value)
     for row in c.loop(first, last):
-        x, error, signs = c.x + row * c.width * 4, c.error + row * c.width * 4, c.signs + row * c.width // OCTET
+        x = c.x + row * c.width * 4
+        error = c.error + row * c.width * 4
+        signs = c.signs + row * c.width // OCTET
         count = (c.total - row * c.width).least(c.width)
         zero = c.constant(0)
         totals = [c.variable(c.widened(zero)) for _ in range(2)]
@@ -47,7 +51,9 @@ def signs_and_means(c: Code) -> None:
                 kinds.append(_without(c, mask, below))
             bits = _bits(c, kinds)
             upper.set(upper.get() + _ones(c, bits))
-            c.b.store(bits, c.b.inttoptr((signs + at // OCTET).value, bits.type.as_pointer()), align=1)
+            c.b.store(
+                bits, c.b.inttoptr((signs + at // OCTET).value, bits.type.as_pointer()), align=1
+            )
         means = []
         for kind, number in enumerate((upper.get(), count - upper.get())):
             total = c.across("fadd", totals[kind].get())
@@ -65,7 +71,8 @@ def spread_means(c: Code) -> None:
     """x = the mean that each sign stands for."""
     first, last = c.share(c.blocks)
     for row in c.loop(first, last):
-        x, signs = c.x + row * c.width * 4, c.signs + row * c.width // OCTET
+        x = c.x + row * c.width * 4
+        signs = c.signs + row * c.width // OCTET
         count = (c.total - row * c.width).least(c.width)
         means = [c.spread(c.means + row * 8 + kind * 4) for kind in range(2)]
         for at, masks in _groups(c, count):
@@ -75,9 +82,11 @@ def spread_means(c: Code) -> None:
 
 @generated(BEYOND)
 def count_beyond(c: Code) -> None:
-    """error += x; how many numbers of this thread's share are beyond +-tau, and how many are not finite."""
+    """error += x; how many numbers of this thread's share are beyond +-tau, and how many are not
+    finite."""
     first, last = c.share(c.total, GRAIN)
-    found, odd = c.variable(c.whole(0)), c.variable(c.whole(0))
+    found = c.variable(c.whole(0))
+    odd = c.variable(c.whole(0))
     for offset, masks in c.columns(last, 2, first):
         for k, mask in enumerate(masks):
             at = offset + k * c.lanes * 4
@@ -91,7 +100,8 @@ def count_beyond(c: Code) -> None:
 
 @generated(BEYOND)
 def write_beyond(c: Code) -> None:
-    """codes of the numbers beyond +-tau, this thread's behind those of the threads before it; error without them."""
+    """codes of the numbers beyond +-tau, this thread's behind those of the threads before it; error
+    without them."""
     first, last = c.share(c.total, GRAIN)
     place = c.variable(c.codes)
     for thread in c.loop(0, c.number):
@@ -110,7 +120,8 @@ def write_beyond(c: Code) -> None:
 
 @generated(SPREAD)
 def spread_steps(c: Code) -> None:
-    """y = 0, but +-step at the places of the codes; wrong: one more than the largest place, if that is not in y."""
+    """y = 0, but +-step at the places of the codes; wrong: one more than the largest place, if that
+    is not in y."""
     first, last = c.share(c.total, GRAIN)
     for at, masks in c.columns(last, 4, first):
         for k, mask in enumerate(masks):
@@ -129,7 +140,8 @@ def spread_steps(c: Code) -> None:
 
 
 def _groups(c: Code, count: Whole) -> Iterator[tuple[Whole, list[Mask]]]:
-    """Places of whole bytes of signs in a block, as far as its `width`; a mask per vector. Written twice."""
+    """Places of whole bytes of signs in a block, as far as its `width`; a mask per vector. Written
+    twice."""
     wide = max(c.lanes, OCTET)
     full = count // wide * wide
     for at in c.loop(0, full, wide):
@@ -177,7 +189,9 @@ def _endless(c: Code, value: Vec) -> Choice:
     """Where it is infinite or no number."""
     kind = ir.VectorType(I32, c.lanes)
     exponent = ir.Constant(kind, [0x7F800000] * c.lanes)
-    return Choice(c.b, c.b.icmp_signed("==", c.b.and_(c.b.bitcast(value.value, kind), exponent), exponent))
+    return Choice(
+        c.b, c.b.icmp_signed("==", c.b.and_(c.b.bitcast(value.value, kind), exponent), exponent)
+    )
 
 
 def _mask_bits(c: Code, choice: Choice) -> ir.Value:
@@ -201,6 +215,9 @@ def _compress(c: Code, codes: ir.Value, at: Whole, where: Choice) -> None:
     """Write the chosen lanes side by side."""
     pointer = c.b.inttoptr(at.value, I32.as_pointer())
     write = declared(
-        c.b, f"llvm.masked.compressstore.v{c.lanes}i32", VOID, [codes.type, pointer.type, where.value.type]
+        c.b,
+        f"llvm.masked.compressstore.v{c.lanes}i32",
+        VOID,
+        [codes.type, pointer.type, where.value.type],
     )
     c.b.call(write, [codes, pointer, where.value])

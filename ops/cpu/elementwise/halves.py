@@ -15,14 +15,16 @@ from ops.cpu.codegen.values import Vec, Whole
 
 GRAIN = 64  # numbers that threads divide between them
 UNROLLED = 4  # vectors at a time
-I16, HALF = ir.IntType(16), ir.HalfType()
+I16 = ir.IntType(16)
+HALF = ir.HalfType()
 
 HALVES = layout("x y count")
 
 
 @functools.cache
 def has_float16() -> bool:
-    """Whether the processor converts float16 itself; where it does not, a kernel would call what is not there."""
+    """Whether the processor converts float16 itself; where it does not, a kernel would call what is
+    not there."""
     return bool({"+f16c", "+avx512f", "+neon"} & set(host().features.split(",")))
 
 
@@ -85,7 +87,9 @@ def _load(c: Code, at: Whole, mask: Mask) -> ir.Value:
     pointer = c.b.inttoptr(at.value, kind.as_pointer())
     if mask is None:
         return c.b.load(pointer, align=2)
-    load = declared(c.b, f"llvm.masked.load.v{c.lanes}i16.p0", kind, [pointer.type, I32, c.v.masks, kind])
+    load = declared(
+        c.b, f"llvm.masked.load.v{c.lanes}i16.p0", kind, [pointer.type, I32, c.v.masks, kind]
+    )
     return c.b.call(load, [pointer, I32(2), mask, ir.Constant(kind, [0] * c.lanes)])
 
 
@@ -95,5 +99,7 @@ def _store(c: Code, value: ir.Value, at: Whole, mask: Mask) -> None:
     if mask is None:
         c.b.store(value, pointer, align=2)
         return
-    store = declared(c.b, f"llvm.masked.store.v{c.lanes}i16.p0", VOID, [kind, pointer.type, I32, c.v.masks])
+    store = declared(
+        c.b, f"llvm.masked.store.v{c.lanes}i16.p0", VOID, [kind, pointer.type, I32, c.v.masks]
+    )
     c.b.call(store, [value, pointer, I32(2), mask])

@@ -1,8 +1,8 @@
 """Local response normalisation across channels, forward and backward, one pass over memory each.
 
-A few pixels at a time go through two steps. The first writes squares (backward: dy y / s) into scratch rows with zeros
-on either side, the second sums windows of them. 1 / s^0.75 is r r sqrt(1 / r) for r = 1 / sqrt(s): no division and no
-power. LRN within a channel is the reference's.
+A few pixels at a time go through two steps. The first writes squares (backward: dy y / s) into
+scratch rows with zeros on either side, the second sums windows of them. 1 / s^0.75 is r r sqrt(1 /
+r) for r = 1 / sqrt(s): no division and no power. LRN within a channel is the reference's.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from ops.cpu.codegen.code import Code, Generated, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, Rows, address, as_rows, goes_past
 from ops.errors import Array
 from ops.reference.lrn import share_and_shift
 
 PIXELS = 8  # in both steps together
 LRN = layout(
-    "x x_row s s_row y y_row dy dy_row out out_row rows channels extent scratch margin line", "gain shift beta"
+    ("x x_row s s_row y y_row dy dy_row out out_row rows channels extent scratch margin line"),
+    "gain shift beta",
 )
 USUAL = 0.75
 
 
 def _inverse_root(c: Code, s: Vec) -> Vec:
-    """1 / sqrt(s), to the last bit or two: where the processor has a first guess, one step of Newton's method."""
+    """1 / sqrt(s), to the last bit or two: where the processor has a first guess, one step of
+    Newton's method."""
     if c.lanes != 16:
         return c.constant(1) / c.apply("sqrt", s)
     guess = c.rough_inverse_root(s)
@@ -81,7 +83,8 @@ def _backward(c: Code, usual: bool) -> None:
     """`gain` is 2 beta share here."""
     for scratch, row, count in _pixels(c, 2):
         for k in c.loop(0, count):
-            ratios, direct = scratch + k * c.line, scratch + (k + PIXELS) * c.line
+            ratios = scratch + k * c.line
+            direct = scratch + (k + PIXELS) * c.line
             for at, masks in c.columns(c.channels, 1):
                 dy, y, s = (
                     c.load(base + (row + k) * step + at, masks[0])
@@ -127,13 +130,17 @@ def lrn_backward_any(c: Code) -> None:
 class Plan:
     """A block of arguments for arrays of one shape and one set of strides."""
 
-    def __init__(self, names: tuple[str, ...], rows: Rows, size: int, threads: int, lines: int) -> None:
+    def __init__(
+        self, names: tuple[str, ...], rows: Rows, size: int, threads: int, lines: int
+    ) -> None:
         lanes = host().lanes
         margin = size // 2 + -(size // 2) % lanes
         line = (rows.length + -rows.length % lanes + 2 * margin) * 4
         self.bytes = threads * PIXELS * lines * line
         self.names = names
-        self.block = LRN(rows=rows.number, channels=rows.length, extent=size, margin=margin * 4, line=line)
+        self.block = LRN(
+            rows=rows.number, channels=rows.length, extent=size, margin=margin * 4, line=line
+        )
         for name, step in zip(names, rows.strides, strict=True):
             setattr(self.block, f"{name}_row", step)
 
@@ -150,27 +157,47 @@ class ResponseNormalisation(Fast):
         """As Backend's; fast across channels."""
         if region == "ACROSS_CHANNELS":
             share, shift = share_and_shift("lrn_forward", size, alpha, k, region)
-            y, s = self.like(x, out), self.like(x, scale)
+            y = self.like(x, out)
+            s = self.like(x, scale)
             kernel = lrn_forward if beta == USUAL else lrn_forward_any
             if self._lrn(kernel, {"x": x, "out": y, "s": s}, 2, size, (share, shift, beta)):
                 return y, s
-        return super().lrn_forward(x, size=size, alpha=alpha, beta=beta, k=k, region=region, out=out, scale=scale)
+        return super().lrn_forward(
+            x, size=size, alpha=alpha, beta=beta, k=k, region=region, out=out, scale=scale
+        )
 
     def lrn_backward(
-        self, dy: Array, x: Array, y: Array, scale: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75,
-        region: str = "ACROSS_CHANNELS", out: Array | None = None,
-    ) -> Array:  # fmt: skip
+        self,
+        dy: Array,
+        x: Array,
+        y: Array,
+        scale: Array,
+        *,
+        size: int = 5,
+        alpha: float = 1.0,
+        beta: float = 0.75,
+        region: str = "ACROSS_CHANNELS",
+        out: Array | None = None,
+    ) -> Array:
         """As Backend's; fast across channels."""
         if region == "ACROSS_CHANNELS":
             share, _ = share_and_shift("lrn_backward", size, alpha, 1.0, region)
-            dx, kernel = self.like(dy, out), lrn_backward if beta == USUAL else lrn_backward_any
+            dx = self.like(dy, out)
+            kernel = lrn_backward if beta == USUAL else lrn_backward_any
             operands = {"out": dx, "dy": dy, "x": x, "y": y, "s": scale}
             if self._lrn(kernel, operands, 1, size, (2 * float(beta) * share, 0.0, beta)):
                 return dx
-        return super().lrn_backward(dy, x, y, scale, size=size, alpha=alpha, beta=beta, region=region, out=out)
+        return super().lrn_backward(
+            dy, x, y, scale, size=size, alpha=alpha, beta=beta, region=region, out=out
+        )
 
     def _lrn(
-        self, kernel: Generated, operands: dict[str, Array], written: int, size: int, numbers: tuple[float, ...]
+        self,
+        kernel: Generated,
+        operands: dict[str, Array],
+        written: int,
+        size: int,
+        numbers: tuple[float, ...],
     ) -> bool:
         """Run the kernel; False where the operands are not rows of channels together."""
         if self._lrn_plans is None:
@@ -190,8 +217,12 @@ class ResponseNormalisation(Fast):
         block.gain, block.shift, block.beta = numbers
         block.scratch = self.workspace.take(plan.bytes)
         steps = [getattr(block, f"{name}_row") for name in ("out", "s")[:written]]
-        apart = not any(address(operands["out"]) == address(a) for name, a in operands.items() if name != "out")
-        past = apart and goes_past(sum(a.nbytes for a in outputs), [address(a) for a in outputs], steps)
+        apart = not any(
+            address(operands["out"]) == address(a) for name, a in operands.items() if name != "out"
+        )
+        past = apart and goes_past(
+            sum(a.nbytes for a in outputs), [address(a) for a in outputs], steps
+        )
         self.team.run(kernel.past if past else kernel, block)
         return True
 
@@ -202,4 +233,8 @@ def _plan(operands: dict[str, Array], size: int, threads: int) -> Plan | None:
     if len(shape) != 4 or 0 in shape or any(a.shape != shape or a.dtype != F32 for a in arrays):
         return None
     rows = as_rows(shape, [4] * len(arrays), [a.strides for a in arrays], 1)
-    return None if rows is None else Plan(tuple(operands), rows, size, threads, 1 if len(arrays) == 3 else 2)
+    return (
+        None
+        if rows is None
+        else Plan(tuple(operands), rows, size, threads, 1 if len(arrays) == 3 else 2)
+    )

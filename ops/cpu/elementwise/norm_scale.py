@@ -1,8 +1,8 @@
 """Batch norm, scale, bias, addend and rectifier in the passes of batch norm alone.
 
-Backward starts again from x, so no normalised copy of it is kept, written or read: with a = gamma / sqrt(variance +
-eps), d = x - mean and g the gradient where the result was positive, dx = a (g - mean of g - d (mean of g d) / (variance
-+ eps)).
+Backward starts again from x, so no normalised copy of it is kept, written or read: with a = gamma /
+sqrt(variance + eps), d = x - mean and g the gradient where the result was positive, dx = a (g -
+mean of g - d (mean of g d) / (variance + eps)).
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _finish(
     return [dgamma, dbeta * part, dgamma * inverse * part]
 
 
-def _backward(c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec) -> list[Vec]:
+def _backward(
+    c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec
+) -> list[Vec]:
     return [(dy - offset - (x - mean) * slope) * factor]
 
 
@@ -59,16 +61,26 @@ def _gated_backward(
 FACTOR = Stream("norm_scale_factor", "factor", "gamma variance", _factor, "eps")
 FORWARD = {
     (rectify, added): Stream(
-        f"norm_scale{'_added' if added else ''}{'_rectified' if rectify else ''}", "y", "x addend" if added else "x",
-        _forward(rectify, added), fixed="mean factor beta",
+        f"norm_scale{'_added' if added else ''}{'_rectified' if rectify else ''}",
+        "y",
+        "x addend" if added else "x",
+        _forward(rectify, added),
+        fixed="mean factor beta",
     )
-    for rectify in (False, True) for added in (False, True)
-}  # fmt: skip
-FINISH = Stream("norm_scale_finish", "dgamma offset slope", "products dbeta variance", _finish, "eps part")
+    for rectify in (False, True)
+    for added in (False, True)
+}
+FINISH = Stream(
+    "norm_scale_finish", "dgamma offset slope", "products dbeta variance", _finish, "eps part"
+)
 BACKWARD = Stream("norm_scale_back", "dx", "dy x", _backward, fixed="mean factor offset slope")
 GATED_BACKWARD = Stream(
-    "norm_scale_rectified_back", "dx", "dy x", _gated_backward, fixed="mean factor offset slope beta"
-)  # fmt: skip
+    "norm_scale_rectified_back",
+    "dx",
+    "dy x",
+    _gated_backward,
+    fixed="mean factor offset slope beta",
+)
 
 
 class NormScale(Normalisation):
@@ -77,10 +89,19 @@ class NormScale(Normalisation):
     _gated_sums: dict[Any, RowSums | None] | None = None
 
     def norm_scale_forward(
-        self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
-        rectify: bool = False, addend: Array | None = None, out: Array | None = None,
-        mean: Array | None = None, variance: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        *,
+        eps: float = 1e-5,
+        statistics: tuple[Array, Array] | None = None,
+        rectify: bool = False,
+        addend: Array | None = None,
+        out: Array | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
         found = self._joined(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
         if found is not None:
@@ -91,21 +112,36 @@ class NormScale(Normalisation):
         )  # fmt: skip
 
     def _joined(
-        self, x: Array, gamma: Array, beta: Array, eps: float, statistics: tuple[Array, Array] | None,
-        rectify: bool, addend: Array | None, out: Array | None, mean: Array | None, variance: Array | None,
-    ) -> tuple[Array, Array, Array] | None:  # fmt: skip
+        self,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        eps: float,
+        statistics: tuple[Array, Array] | None,
+        rectify: bool,
+        addend: Array | None,
+        out: Array | None,
+        mean: Array | None,
+        variance: Array | None,
+    ) -> tuple[Array, Array, Array] | None:
         if x.ndim < 2 or x.dtype != F32 or x.size == 0:
             return None
-        y, factor = self.like(x, out), self.vectors(x.shape[1])[0]
+        y = self.like(x, out)
+        factor = self.vectors(x.shape[1])[0]
         if statistics is not None:
             if mean is not None or variance is not None:
                 return None
             mean, variance = statistics
         else:
-            mean, variance = (np.empty(x.shape[1], F32) if a is None else a for a in (mean, variance))
+            mean, variance = (
+                np.empty(x.shape[1], F32) if a is None else a for a in (mean, variance)
+            )
         inputs = (x,) if addend is None else (x, addend)
-        stream, operands = FORWARD[rectify, addend is not None], (y, *inputs, mean, factor, beta)
-        if not self.streams.fits(stream, operands, 1) or not self.streams.fits(FACTOR, (factor, gamma, variance)):
+        stream = FORWARD[rectify, addend is not None]
+        operands = (y, *inputs, mean, factor, beta)
+        if not self.streams.fits(stream, operands, 1) or not self.streams.fits(
+            FACTOR, (factor, gamma, variance)
+        ):
             return None
         if statistics is None and not self.measure(x, mean, variance):
             return None
@@ -114,24 +150,43 @@ class NormScale(Normalisation):
         return y, mean, variance
 
     def norm_scale_backward(
-        self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
-        fixed: bool = False, rectify: bool = False, out: Array | None = None,
-        out_gamma: Array | None = None, out_beta: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        dy: Array,
+        x: Array,
+        gamma: Array,
+        beta: Array,
+        mean: Array,
+        variance: Array,
+        *,
+        eps: float = 1e-5,
+        fixed: bool = False,
+        rectify: bool = False,
+        out: Array | None = None,
+        out_gamma: Array | None = None,
+        out_beta: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
         if dy.ndim > 1 and dy.dtype == F32 and dy.size:
-            dx, channels = self.like(dy, out), dy.shape[1]
-            dgamma, dbeta = (self.empty((channels,), F32) if a is None else a for a in (out_gamma, out_beta))
+            dx = self.like(dy, out)
+            channels = dy.shape[1]
+            dgamma, dbeta = (
+                self.empty((channels,), F32) if a is None else a for a in (out_gamma, out_beta)
+            )
             factor, offset, slope = self.vectors(channels)
             fixes = (mean, factor, offset, slope, *((beta,) if rectify else ()))
-            stream, operands = GATED_BACKWARD if rectify else BACKWARD, (dx, dy, x, *fixes)
+            stream = GATED_BACKWARD if rectify else BACKWARD
+            operands = (dx, dy, x, *fixes)
             finish = (dgamma, offset, slope, slope, dbeta, variance)
             sums = self._gated(dy, x, sum_gated if rectify else sum_centred)
             if (
-                sums is not None and self.streams.fits(stream, operands, 1) and self.streams.fits(FINISH, finish)
-                and self.streams.run(FACTOR, (factor, gamma, variance), (eps,)) and plain(beta, channels, False)
-                and plain(dgamma, channels) and plain(dbeta, channels)
-            ):  # fmt: skip
+                sums is not None
+                and self.streams.fits(stream, operands, 1)
+                and self.streams.fits(FINISH, finish)
+                and self.streams.run(FACTOR, (factor, gamma, variance), (eps,))
+                and plain(beta, channels, False)
+                and plain(dgamma, channels)
+                and plain(dbeta, channels)
+            ):
                 self._sum_gated(sums, dy, x, mean, factor, beta, dbeta, slope)
                 self.streams.run(FINISH, finish, (eps, 0.0 if fixed else channels / dy.size))
                 self.streams.run(stream, operands, axis=1)
@@ -153,12 +208,26 @@ class NormScale(Normalisation):
         return self._gated_sums[key]
 
     def _sum_gated(
-        self, sums: RowSums, dy: Array, x: Array, mean: Array, factor: Array, beta: Array, dbeta: Array, products: Array
+        self,
+        sums: RowSums,
+        dy: Array,
+        x: Array,
+        mean: Array,
+        factor: Array,
+        beta: Array,
+        dbeta: Array,
+        products: Array,
     ) -> None:
-        block, total = sums.block, sums.total
+        block = sums.block
+        total = sums.total
         block.sums = total.sums = self.workspace.take(sums.bytes)
-        block.x, block.y, block.mean = address(dy), address(x), address(mean)
-        block.factor, block.beta = address(factor), address(beta)
+        block.x = address(dy)
+        block.y = address(x)
+        block.mean = address(mean)
+        block.factor = address(factor)
+        block.beta = address(beta)
         self.team.run(sums.kernel, block)
-        total.first, total.second, total.factor = address(dbeta), address(products), 1.0
+        total.first = address(dbeta)
+        total.second = address(products)
+        total.factor = 1.0
         self.team.run(total_sums, total)

@@ -17,7 +17,9 @@ from ops.cpu.team.workspace import aligned
 from ops.errors import Array
 
 
-def _without_mean_and_slope(c: Code, dy: Vec, y: Vec, mean: Vec, slope: Vec, inverse: Vec) -> list[Vec]:
+def _without_mean_and_slope(
+    c: Code, dy: Vec, y: Vec, mean: Vec, slope: Vec, inverse: Vec
+) -> list[Vec]:
     return [(dy - mean - y * slope) * inverse]
 
 
@@ -29,20 +31,27 @@ INVERSE = Stream("inverse_deviation", "inverse", "variance", _inverse, "eps")
 NORMALISE = Stream(
     "normalise", "y", "x", lambda c, x, mean, inverse: [(x - mean) * inverse], fixed="mean inverse"
 )  # fmt: skip
-DIVIDE = Stream("normalise_fixed_back", "dx", "dy", lambda c, dy, inverse: [dy * inverse], fixed="inverse")
-NORMALISE_BACK = Stream("normalise_back", "dx", "dy y", _without_mean_and_slope, fixed="mean slope inverse")
+DIVIDE = Stream(
+    "normalise_fixed_back", "dx", "dy", lambda c, dy, inverse: [dy * inverse], fixed="inverse"
+)
+NORMALISE_BACK = Stream(
+    "normalise_back", "dx", "dy y", _without_mean_and_slope, fixed="mean slope inverse"
+)
 
 
 class Moments:
     """Mean and variance of x's channels, for arrays of one shape and one set of strides."""
 
     def __init__(self, rows: Rows, threads: int) -> None:
-        channels, lanes = rows.length, host().lanes
+        channels = rows.length
+        lanes = host().lanes
         width = channels + -channels % lanes
         sizes = (threads * width * BYTES_PER_NUMBER, aligned(threads * 8), threads * width * 4)
         self.starts = (0, sizes[0], sizes[0] + sizes[1])
         self.bytes = sum(sizes)
-        self.block = sum_moments.block(rows=rows.number, channels=channels, width=width, sx=rows.strides[0])
+        self.block = sum_moments.block(
+            rows=rows.number, channels=channels, width=width, sx=rows.strides[0]
+        )
         self.join = join_moments.block(channels=channels, width=width, threads=threads)
 
 
@@ -53,9 +62,15 @@ class Normalisation(Reductions):
     _kept: dict[int, tuple[Array, Array, Array]] | None = None
 
     def batch_norm_forward(
-        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
-        mean: Array | None = None, variance: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        *,
+        eps: float = 1e-5,
+        statistics: tuple[Array, Array] | None = None,
+        out: Array | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
         found = self._normalised(x, eps, statistics, out, mean, variance)
         if found is not None:
@@ -71,7 +86,8 @@ class Normalisation(Reductions):
         if x.ndim < 2 or x.dtype != F32 or x.size == 0:
             return None
         channels = x.shape[1]
-        y, inverse = self.like(x, out), self.vectors(channels)[0]
+        y = self.like(x, out)
+        inverse = self.vectors(channels)[0]
         if statistics is not None:
             if mean is not None or variance is not None:
                 return None
@@ -92,7 +108,11 @@ class Normalisation(Reductions):
         if self._kept is None:
             self._kept = {}
         if channels not in self._kept:
-            self._kept[channels] = (np.empty(channels, F32), np.empty(channels, F32), np.empty(channels, F32))
+            self._kept[channels] = (
+                np.empty(channels, F32),
+                np.empty(channels, F32),
+                np.empty(channels, F32),
+            )
         return self._kept[channels]
 
     def measure(self, x: Array, mean: Array, variance: Array) -> bool:
@@ -106,16 +126,29 @@ class Normalisation(Reductions):
         plan = self._moments[key]
         if plan is None or not plain(mean, x.shape[1]) or not plain(variance, x.shape[1]):
             return False
-        scratch, block, join = self.workspace.take(plan.bytes), plan.block, plan.join
+        scratch = self.workspace.take(plan.bytes)
+        block = plan.block
+        join = plan.join
         block.sums, block.counts, block.points = (scratch + start for start in plan.starts)
-        join.sums, join.counts, join.points = block.sums, block.counts, block.points
-        block.x, join.mean, join.variance = address(x), address(mean), address(variance)
+        join.sums = block.sums
+        join.counts = block.counts
+        join.points = block.points
+        block.x = address(x)
+        join.mean = address(mean)
+        join.variance = address(variance)
         self.team.run(sum_moments, block)
         self.team.run(join_moments, join)
         return True
 
     def batch_norm_backward(
-        self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
+        self,
+        dy: Array,
+        y: Array,
+        variance: Array,
+        *,
+        eps: float = 1e-5,
+        fixed: bool = False,
+        out: Array | None = None,
     ) -> Array:
         """As Backend's."""
         dx = self._gradient(dy, y, variance, eps, fixed, out)
@@ -129,7 +162,9 @@ class Normalisation(Reductions):
         if dy.ndim < 2 or dy.dtype != F32 or dy.size == 0 or y.shape != dy.shape or y.dtype != F32:
             return None
         dx, (inverse, mean, slope) = self.like(dy, out), self.vectors(dy.shape[1])
-        if variance.shape != inverse.shape or not self.streams.run(INVERSE, (inverse, variance), (eps,)):
+        if variance.shape != inverse.shape or not self.streams.run(
+            INVERSE, (inverse, variance), (eps,)
+        ):
             return None
         if fixed:
             return dx if self.streams.run(DIVIDE, (dx, dy, inverse), axis=1) else None

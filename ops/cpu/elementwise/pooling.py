@@ -1,4 +1,5 @@
-"""Max and average pooling, forward and backward, of images with channels side by side. The loops are in `windows`.
+"""Max and average pooling, forward and backward, of images with channels side by side. The loops
+are in `windows`.
 
 Stochastic pooling is the reference's forward; its backward is that of MAX.
 """
@@ -21,18 +22,19 @@ from ops.cpu.elementwise.windows import (
     max_forward_rectified,
     places_backward,
 )
-from ops.cpu.team.base import Fast, images_like
+from ops.cpu.team.fast import Fast, images_like
 from ops.cpu.team.operands import F32, LARGE, address, goes_past, seen
 from ops.errors import Array, Shape
 from ops.geometry import PoolGeometry
 
-CACHED = 3 << 18  # bytes of input rows that overlapping windows share: a good part of a core's second cache
+# bytes of input rows that overlapping windows share: a good part of a core's second cache
+CACHED = 3 << 18
 I32 = np.dtype(np.int32)
 
 
 class Plan(NamedTuple):
-    """A block of arguments, filled in but for addresses; `shares`: 1 / size of each window; `past`: whether results go
-    past the caches where they are aligned."""
+    """A block of arguments, filled in but for addresses; `shares`: 1 / size of each window; `past`:
+    whether results go past the caches where they are aligned."""
 
     block: Any
     shares: Array | None
@@ -45,21 +47,32 @@ class Pooling(Fast):
     _pools: dict[Any, Plan | None] | None = None
 
     def pool_forward(
-        self, x: Array, geometry: PoolGeometry, out: Array | None = None,
-        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
-    ) -> tuple[Array, Array | None]:  # fmt: skip
+        self,
+        x: Array,
+        geometry: PoolGeometry,
+        out: Array | None = None,
+        argmax: Array | Literal[False] | None = None,
+        *,
+        uniforms: Array | None = None,
+        rectify: bool = False,
+    ) -> tuple[Array, Array | None]:
         """As Backend's."""
         mode = geometry.mode
         if mode != "STOCHASTIC" and isinstance(x, np.ndarray) and x.ndim == 4 and 0 not in x.shape:
-            placed, given = mode == "MAX" and argmax is not False, argmax if isinstance(argmax, np.ndarray) else None
-            shape = geometry.output_shape(x.shape) if out is None or (placed and given is None) else ()
+            placed = mode == "MAX" and argmax is not False
+            given = argmax if isinstance(argmax, np.ndarray) else None
+            shape = (
+                geometry.output_shape(x.shape) if out is None or (placed and given is None) else ()
+            )
             y = images_like(shape, out)
             places = images_like(shape, given, I32) if placed else given
             kernel = average_forward if mode == "AVE" else max_forward_alone
             if placed:
                 kernel = max_forward_rectified if rectify else max_forward
             floor = 0.0 if rectify else -math.inf
-            if placed == (places is not None) and self._pool(kernel, geometry, x, y, places, (y, places), floor):
+            if placed == (places is not None) and self._pool(
+                kernel, geometry, x, y, places, (y, places), floor
+            ):
                 return y, places
         return super().pool_forward(x, geometry, out, argmax, uniforms=uniforms, rectify=rectify)
 
@@ -80,10 +93,17 @@ class Pooling(Fast):
         self, kernel: Generated, geometry: PoolGeometry, x: Array, y: Array, places: Array | None,
         written: tuple[Array | None, ...], floor: float = -math.inf,
     ) -> bool:  # fmt: skip
-        """Run the kernel over the large images x, the small ones y and the places; False where they do not fit."""
+        """Run the kernel over the large images x, the small ones y and the places; False where they
+        do not fit."""
         if self._pools is None:
             self._pools = {}
-        key = kernel.name, geometry, seen(x)[2], seen(y)[2], None if places is None else seen(places)[2]
+        key = (
+            kernel.name,
+            geometry,
+            seen(x)[2],
+            seen(y)[2],
+            None if places is None else seen(places)[2],
+        )
         try:
             plan = self._pools[key]
         except KeyError:
@@ -91,20 +111,30 @@ class Pooling(Fast):
         if plan is None or not all(array is None or array.flags.writeable for array in written):
             return False
         block = plan.block
-        block.x, block.y, block.floor = address(x), address(y), floor
+        block.x = address(x)
+        block.y = address(y)
+        block.floor = floor
         if places is not None:
             block.place = address(places)
-        past = plan.past and goes_past(LARGE, [address(array) for array in written if array is not None], ())
+        past = plan.past and goes_past(
+            LARGE, [address(array) for array in written if array is not None], ()
+        )
         self.team.run(kernel.past if past else kernel, block)
         return True
 
 
 def _plan(
-    geometry: PoolGeometry, x: Array, y: Array, places: Array | None, written: tuple[Array | None, ...]
+    geometry: PoolGeometry,
+    x: Array,
+    y: Array,
+    places: Array | None,
+    written: tuple[Array | None, ...],
 ) -> Plan | None:
     arrays = [x, y] if places is None else [x, y, places]
     shape = geometry.output_shape(x.shape)
-    if y.shape != shape or any(not _images(a, dtype) for a, dtype in zip(arrays, (F32, F32, I32), strict=False)):
+    if y.shape != shape or any(
+        not _images(a, dtype) for a, dtype in zip(arrays, (F32, F32, I32), strict=False)
+    ):
         return None
     if places is not None and places.shape != shape:
         return None
@@ -116,16 +146,31 @@ def _plan(
         rows, columns = (np.array(geometry.counts(axis, x.shape[2 + axis]), F32) for axis in (0, 1))
         shares = 1 / (rows[:, None] * columns)
     block = POOL(
-        H=height, W=width, OH=high, OW=wide, runs=runs, width=length,
-        chunk=length if runs > 1 else _chunk(geometry, width, length), shares=0 if shares is None else address(shares),
-        kh=geometry.kernel[0], kw=geometry.kernel[1], dh=geometry.stride[0], dw=geometry.stride[1],
-        ph=geometry.pad[0], pw=geometry.pad[1],
-    )  # fmt: skip
+        H=height,
+        W=width,
+        OH=high,
+        OW=wide,
+        runs=runs,
+        width=length,
+        chunk=length if runs > 1 else _chunk(geometry, width, length),
+        shares=0 if shares is None else address(shares),
+        kh=geometry.kernel[0],
+        kw=geometry.kernel[1],
+        dh=geometry.stride[0],
+        dw=geometry.stride[1],
+        ph=geometry.pad[0],
+        pw=geometry.pad[1],
+    )
     for name, array in zip(("x", "y", "place"), arrays, strict=False):
         for axis, stride in (("run", 0), ("row", 2), ("column", 3)):
             setattr(block, f"{name}_{axis}", array.strides[stride])
     outputs = [a for a in written if a is not None]
-    steps = [step for a in outputs for axis, step in enumerate(a.strides) if axis != 1 and (axis or runs > 1)]
+    steps = [
+        step
+        for a in outputs
+        for axis, step in enumerate(a.strides)
+        if axis != 1 and (axis or runs > 1)
+    ]
     return Plan(block, shares, goes_past(sum(a.nbytes for a in outputs), (), steps))
 
 
@@ -134,7 +179,8 @@ def _images(x: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _chunk(geometry: PoolGeometry, width: int, length: int) -> int:
-    """Numbers of a pixel to treat at a time: kernel rows of them stay in the cache for the next row of windows."""
+    """Numbers of a pixel to treat at a time: kernel rows of them stay in the cache for the next row
+    of windows."""
     if geometry.kernel[0] <= geometry.stride[0]:
         return _split(length, 1)
     return _split(length, -(-geometry.kernel[0] * width * length * 4 // CACHED))

@@ -1,4 +1,5 @@
-"""Images to the rows of a dense layer and back: (pixels, channels) of each image transposed, by square blocks."""
+"""Images to the rows of a dense layer and back: (pixels, channels) of each image transposed, by
+square blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.ir_tools import I32
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.team.base import Fast, images_like
+from ops.cpu.team.fast import Fast, images_like
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array, Shape
 
@@ -21,7 +22,8 @@ def turn(c: Code) -> None:
     bands = (c.wide + (c.lanes - 1)) // c.lanes
     first, last = c.share(c.images * bands)
     for unit in c.loop(first, last):
-        image, column = unit // bands, unit % bands * c.lanes
+        image = unit // bands
+        column = unit % bands * c.lanes
         x = c.x + image * c.x_image + column * 4
         y = c.y + image * c.y_image + column * c.y_row
         for row in c.loop(0, c.high, c.lanes):
@@ -46,19 +48,24 @@ def _turned(c: Code, x: Whole, y: Whole, within: list[Any], out: list[Any]) -> N
 
 
 def transposed(c: Code, rows: list[Vec]) -> list[Vec]:
-    """A square of vectors, transposed: neighbours at distance 1, 2, 4, ... exchange their halves."""
-    values, distance = [row.value for row in rows], 1
+    """A square of vectors, transposed: neighbours at distance 1, 2, 4, ... exchange their
+    halves."""
+    values = [row.value for row in rows]
+    distance = 1
     while distance < c.lanes:
         for low in range(c.lanes):
             if not low & distance:
                 pair = values[low], values[low + distance]
-                values[low], values[low + distance] = (_exchanged(c, *pair, distance, half) for half in (0, 1))
+                values[low], values[low + distance] = (
+                    _exchanged(c, *pair, distance, half) for half in (0, 1)
+                )
         distance *= 2
     return [Vec(c.b, value) for value in values]
 
 
 def _exchanged(c: Code, low: ir.Value, high: ir.Value, distance: int, half: int) -> ir.Value:
-    """Lanes of `low` and of `high` by turns, `distance` of each: the even runs of both (half 0), or the odd ones."""
+    """Lanes of `low` and of `high` by turns, `distance` of each: the even runs of both (half 0), or
+    the odd ones."""
     picks = []
     for lane in range(c.lanes):
         start = lane & ~distance | (distance if half else 0)
@@ -73,14 +80,24 @@ class Rearrangement(Fast):
         """As Backend's."""
         if not _pixels(x):
             return super().flatten(x, out)
-        images, channels, pixels, step = x.shape[0], x.shape[1], x.shape[2] * x.shape[3], _step(x)
+        images = x.shape[0]
+        channels = x.shape[1]
+        pixels = x.shape[2] * x.shape[3]
+        step = _step(x)
         y = self.empty((images, channels * pixels)) if out is None else out
         if not _table(y, images, channels * pixels) or not y.flags.writeable:
             return super().flatten(x, out)
         block = turn.block(
-            x=address(x), x_image=x.strides[0], x_row=step, y=address(y), y_image=y.strides[0], y_row=pixels * 4,
-            images=images, high=pixels, wide=channels,
-        )  # fmt: skip
+            x=address(x),
+            x_image=x.strides[0],
+            x_row=step,
+            y=address(y),
+            y_image=y.strides[0],
+            y_row=pixels * 4,
+            images=images,
+            high=pixels,
+            wide=channels,
+        )
         self.team.run(turn, block)
         return y
 
@@ -89,14 +106,23 @@ class Rearrangement(Fast):
         if len(in_shape) != 4 or dy.ndim != 2 or dy.dtype != F32:
             return super().unflatten(dy, in_shape, out)
         dx = images_like(tuple(in_shape), out)
-        images, channels, pixels = in_shape[0], in_shape[1], in_shape[2] * in_shape[3]
+        images = in_shape[0]
+        channels = in_shape[1]
+        pixels = in_shape[2] * in_shape[3]
         fits = dx.shape == tuple(in_shape) and _pixels(dx) and dx.flags.writeable
         if not fits or not _table(dy, images, channels * pixels):
             return super().unflatten(dy, in_shape, out)
         block = turn.block(
-            x=address(dy), x_image=dy.strides[0], x_row=pixels * 4, y=address(dx), y_image=dx.strides[0],
-            y_row=_step(dx), images=images, high=channels, wide=pixels,
-        )  # fmt: skip
+            x=address(dy),
+            x_image=dy.strides[0],
+            x_row=pixels * 4,
+            y=address(dx),
+            y_image=dx.strides[0],
+            y_row=_step(dx),
+            images=images,
+            high=channels,
+            wide=pixels,
+        )
         self.team.run(turn, block)
         return dx
 

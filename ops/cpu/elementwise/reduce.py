@@ -7,7 +7,7 @@ from typing import Any
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.target import host
 from ops.cpu.elementwise.sums import BYTES_PER_NUMBER, sum_products, sum_rows, total_sums
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, Rows, address, as_rows
 from ops.errors import Array, Shape
 
@@ -16,11 +16,13 @@ class RowSums:
     """Sums over the rows of x (and of x * y), for arrays of one shape and one set of strides."""
 
     def __init__(self, rows: Rows, threads: int, kernel: Kernel) -> None:
-        channels, lanes = rows.length, host().lanes
+        channels = rows.length
+        lanes = host().lanes
         width = channels + -channels % lanes
         self.bytes = threads * width * BYTES_PER_NUMBER
         steps = dict(zip(("sx", "sy"), rows.strides, strict=False))
-        self.kernel, self.rows = kernel, rows.number
+        self.kernel = kernel
+        self.rows = rows.number
         self.block = kernel.block(rows=rows.number, channels=channels, width=width, **steps)
         self.total = total_sums.block(channels=channels, width=width, threads=threads)
 
@@ -31,10 +33,17 @@ class Reductions(Fast):
     _row_sums: dict[Any, RowSums | None] | None = None
 
     def rows_along(self, x: Array, y: Array | None, axis: int) -> RowSums | None:
-        """How to sum over all axes of x (and of x * y) but one; None where they do not lie as rows of channels."""
+        """How to sum over all axes of x (and of x * y) but one; None where they do not lie as rows
+        of channels."""
         if self._row_sums is None:
             self._row_sums = {}
-        key = (axis, x.shape, x.strides, x.dtype, None if y is None else (y.shape, y.strides, y.dtype))
+        key = (
+            axis,
+            x.shape,
+            x.strides,
+            x.dtype,
+            None if y is None else (y.shape, y.strides, y.dtype),
+        )
         try:
             return self._row_sums[key]
         except KeyError:
@@ -46,17 +55,32 @@ class Reductions(Fast):
         if x.size == 0 or any(a.dtype != F32 or a.shape != x.shape for a in arrays):
             return None
         rows = as_rows(x.shape, [4] * len(arrays), [a.strides for a in arrays], axis)
-        return None if rows is None else RowSums(rows, self.team.size, sum_rows if y is None else sum_products)
+        return (
+            None
+            if rows is None
+            else RowSums(rows, self.team.size, sum_rows if y is None else sum_products)
+        )
 
     def sum_along(
-        self, plan: RowSums, x: Array, y: Array | None, first: Array | None, second: Array | None, factor: float = 1.0
+        self,
+        plan: RowSums,
+        x: Array,
+        y: Array | None,
+        first: Array | None,
+        second: Array | None,
+        factor: float = 1.0,
     ) -> None:
-        """first = factor * sums of x; with y, second = factor * sums of x * y. Either may be left out with None."""
-        block, total = plan.block, plan.total
+        """first = factor * sums of x; with y, second = factor * sums of x * y. Either may be left
+        out with None."""
+        block = plan.block
+        total = plan.total
         block.sums = total.sums = self.workspace.take(plan.bytes)
-        block.x, block.y = address(x), 0 if y is None else address(y)
+        block.x = address(x)
+        block.y = 0 if y is None else address(y)
         self.team.run(plan.kernel, block)
-        total.first, total.second = (0 if target is None else address(target) for target in (first, second))
+        total.first, total.second = (
+            0 if target is None else address(target) for target in (first, second)
+        )
         total.factor = factor
         self.team.run(total_sums, total)
 
@@ -68,7 +92,9 @@ class Reductions(Fast):
                 return sums
         return super().channel_sums(x, out)
 
-    def bias_backward(self, dy: Array, shape: Shape, axis: int = 1, out: Array | None = None) -> Array:
+    def bias_backward(
+        self, dy: Array, shape: Shape, axis: int = 1, out: Array | None = None
+    ) -> Array:
         """As Backend's; fast along one axis."""
         sums = self._sums(dy, shape, axis, out)
         return super().bias_backward(dy, shape, axis, out) if sums is None else sums
@@ -90,9 +116,15 @@ class Reductions(Fast):
         """As Backend's; fast along one axis."""
         if _along(x, shape, axis):
             dgamma: Array = self.empty(shape, x.dtype) if out_gamma is None else out_gamma
-            dbeta: Array | None = (self.empty(shape, x.dtype) if out_beta is None else out_beta) if bias else None
+            dbeta: Array | None = (
+                (self.empty(shape, x.dtype) if out_beta is None else out_beta) if bias else None
+            )
             plan = self.rows_along(dy, x, axis)
-            if plan is not None and plain(dgamma, shape[0]) and (dbeta is None or plain(dbeta, shape[0])):
+            if (
+                plan is not None
+                and plain(dgamma, shape[0])
+                and (dbeta is None or plain(dbeta, shape[0]))
+            ):
                 self.sum_along(plan, dy, x, dbeta, dgamma)
                 return dgamma, dbeta
         return super().scale_backward_weights(
@@ -108,4 +140,6 @@ def plain(x: Array, length: int, written: bool = True) -> bool:
 
 def _along(x: Array, shape: Shape, axis: int) -> bool:
     """Whether `shape` is that of one axis."""
-    return type(axis) is int and len(shape) == 1 and 0 <= axis < x.ndim and x.shape[axis] == shape[0]
+    return (
+        type(axis) is int and len(shape) == 1 and 0 <= axis < x.ndim and x.shape[axis] == shape[0]
+    )

@@ -1,4 +1,5 @@
-"""Softmax of rows and its loss for labels in float32, as a net has them, without an intermediate array.
+"""Softmax of rows and its loss for labels in float32, as a net has them, without an intermediate
+array.
 
 Classes on other axes, other labels and complaints about labels are the reference's.
 """
@@ -13,13 +14,15 @@ from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import Vec, Whole
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.operands import F32, address
 from ops.errors import Array
 from ops.reference.loss import LEAST_PROBABILITY, NORMALIZATIONS
 
-LOG2_E, LN_2 = 1.4426950408889634, 0.6931471805599453
-TAYLOR = (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)  # of exp up to |x| = ln(2) / 2: wrong by 1e-7 at most
+LOG2_E = 1.4426950408889634
+LN_2 = 0.6931471805599453
+# of exp up to |x| = ln(2) / 2: wrong by 1e-7 at most
+TAYLOR = (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.0)
 LEAST = -87.0  # exp of less has no normal float32
 NEVER = -(1 << 62)  # the number of no label
 
@@ -33,7 +36,8 @@ def softmax_rows(c: Code) -> None:
     """y = exp(x - max) / sum, row by row."""
     first, last = c.share(c.rows)
     for row in c.loop(first, last):
-        x, y = c.x + row * c.x_row, c.y + row * c.y_row
+        x = c.x + row * c.x_row
+        y = c.y + row * c.y_row
         largest = c.variable(c.constant(float("-inf")))
         for at, masks in c.columns(c.width, 1):
             value = c.only(c.load(x + at, masks[0]), masks[0], float("-inf"))
@@ -62,12 +66,13 @@ def _exp(c: Code, x: Vec) -> Vec:
 
 @generated(OWN)
 def own_probabilities(c: Code) -> None:
-    """own = each label's own probability, 1 for ignored ones; counts: how many count, how many are no class; loss: the
-    sum of -log(own), in float64."""
+    """own = each label's own probability, 1 for ignored ones; counts: how many count, how many are
+    no class; loss: the sum of -log(own), in float64."""
     with c.when(c.number.equals(0)):
         one, counted, wrong = c.v.mask(c.whole(1).value), *_counted(c)
         for row in c.loop(0, c.rows):
-            label, target = c.label(c.labels + row * 4), c.own + row * 4
+            label = c.label(c.labels + row * 4)
+            target = c.own + row * 4
             c.store(c.constant(1), target, one)
             with c.when(_counts(c, label)):
                 c.store(c.load(c.x + row * c.x_row + label * 4, one), target, one)
@@ -80,10 +85,12 @@ def own_probabilities(c: Code) -> None:
 
 
 def _log(c: Code, x: Vec) -> Vec:
-    """The natural logarithm of probabilities, in float64: n ln(2) + 2 artanh((m - 1) / (m + 1)), to 1e-11."""
+    """The natural logarithm of probabilities, in float64: n ln(2) + 2 artanh((m - 1) / (m + 1)), to
+    1e-11."""
     n, m = map(c.widened, c.split((x < LEAST_PROBABILITY).pick(c.constant(LEAST_PROBABILITY), x)))
     ratio = (m - 1.0) / (m + 1.0)
-    square, series = ratio * ratio, ratio * 0.0
+    square = ratio * ratio
+    series = ratio * 0.0
     for odd in (13, 11, 9, 7, 5, 3, 1):
         series = series * square + 2 / odd
     found: Vec = x.is_nan().pick(c.widened(x), n * LN_2 + series * ratio)
@@ -101,7 +108,8 @@ def _counts(c: Code, label: Whole) -> Any:
 
 def _counted(c: Code) -> tuple[Whole, Whole]:
     """How many labels count, and how many are neither ignored nor a class."""
-    counted, wrong = c.variable(c.whole(0)), c.variable(c.whole(0))
+    counted = c.variable(c.whole(0))
+    wrong = c.variable(c.whole(0))
     for row in c.loop(0, c.rows):
         label = c.label(c.labels + row * 4)
         ignored = label.equals(c.ignored)
@@ -112,7 +120,8 @@ def _counted(c: Code) -> tuple[Whole, Whole]:
 
 @generated(MARK)
 def loss_gradient(c: Code) -> None:
-    """y = scale * (x - 1 at the label's place), 0 in the rows of ignored labels; nothing where a label is no class.
+    """y = scale * (x - 1 at the label's place), 0 in the rows of ignored labels; nothing where a
+    label is no class.
 
     With `by_count` the scale is divided by how many labels count.
     """
@@ -123,7 +132,9 @@ def loss_gradient(c: Code) -> None:
     scale = c.scale / c.narrowed(c.widened(c.by_count.equals(1).pick(counted.most(1), 1)))
     for row in c.loop(first, wrong.equals(0).pick(last, first)):
         label = c.label(c.labels + row * 4)
-        x, y, factor = c.x + row * c.x_row, c.y + row * c.y_row, c.variable(c.constant(0))
+        x = c.x + row * c.x_row
+        y = c.y + row * c.y_row
+        factor = c.variable(c.constant(0))
         with c.when(_counts(c, label)):
             factor.set(scale)
         for at, masks in c.columns(c.width, 1):
@@ -134,16 +145,25 @@ def loss_gradient(c: Code) -> None:
 
 
 class Plan:
-    """Blocks of arguments for scores of one shape, filled in but for addresses, and room for what the loss is of."""
+    """Blocks of arguments for scores of one shape, filled in but for addresses, and room for what
+    the loss is of."""
 
     def __init__(self, rows: int, width: int, x_row: int, y_row: int) -> None:
-        self.own, self.loss, self.counts = np.empty(rows, F32), np.empty(host().lanes), np.empty(2, np.int64)
+        self.own = np.empty(rows, F32)
+        self.loss = np.empty(host().lanes)
+        self.counts = np.empty(2, np.int64)
         sizes = {"rows": rows, "width": width}
         self.softmax = softmax_rows.block(x_row=x_row, y_row=y_row, **sizes)
         self.find = own_probabilities.block(
-            x_row=y_row, own=address(self.own), counts=address(self.counts), loss=address(self.loss), **sizes
-        )  # fmt: skip
-        self.mark = loss_gradient.block(x_row=x_row, y_row=y_row, counts=address(self.counts), **sizes)
+            x_row=y_row,
+            own=address(self.own),
+            counts=address(self.counts),
+            loss=address(self.loss),
+            **sizes,
+        )
+        self.mark = loss_gradient.block(
+            x_row=x_row, y_row=y_row, counts=address(self.counts), **sizes
+        )
 
 
 class Softmax(Fast):
@@ -174,7 +194,8 @@ class Softmax(Fast):
         return plan
 
     def _fill(self, plan: Plan, scores: Array, prob: Array) -> None:
-        plan.softmax.x, plan.softmax.y = address(scores), address(prob)
+        plan.softmax.x = address(scores)
+        plan.softmax.y = address(prob)
         self.team.run(softmax_rows, plan.softmax)
 
     def softmax_loss_forward(
@@ -183,18 +204,29 @@ class Softmax(Fast):
         verdict: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
         """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
-        if verdict is None and _rows(scores) and _are_labels(labels, scores) and normalization in NORMALIZATIONS:
+        if (
+            verdict is None
+            and _rows(scores)
+            and _are_labels(labels, scores)
+            and normalization in NORMALIZATIONS
+        ):
             prob = self.like(scores, out)
             plan = self._softmax_plan(scores, prob)
             if plan is not None:
                 self._fill(plan, scores, prob)
-                plan.find.x, plan.find.labels = address(prob), address(labels)
+                plan.find.x = address(prob)
+                plan.find.labels = address(labels)
                 plan.find.ignored = NEVER if ignore_label is None else ignore_label
                 self.team.run(own_probabilities, plan.find)
                 if not plan.counts[1]:
                     return float(plan.loss[0]) / _divisor(plan, normalization), prob
         return super().softmax_loss_forward(
-            scores, labels, ignore_label=ignore_label, normalization=normalization, out=out, verdict=verdict
+            scores,
+            labels,
+            ignore_label=ignore_label,
+            normalization=normalization,
+            out=out,
+            verdict=verdict,
         )
 
     def softmax_loss_backward(
@@ -208,15 +240,24 @@ class Softmax(Fast):
             plan = self._softmax_plan(prob, dx)
             if plan is not None:
                 mark = plan.mark
-                mark.x, mark.y, mark.labels = address(prob), address(dx), address(labels)
+                mark.x = address(prob)
+                mark.y = address(dx)
+                mark.labels = address(labels)
                 mark.ignored = NEVER if ignore_label is None else ignore_label
                 mark.by_count = normalization == "VALID"
-                mark.scale = float(loss_weight) / (1 if mark.by_count else _divisor(plan, normalization))
+                mark.scale = float(loss_weight) / (
+                    1 if mark.by_count else _divisor(plan, normalization)
+                )
                 self.team.run(loss_gradient, mark)
                 if not plan.counts[0]:
                     return dx
         return super().softmax_loss_backward(
-            prob, labels, loss_weight=loss_weight, ignore_label=ignore_label, normalization=normalization, out=out
+            prob,
+            labels,
+            loss_weight=loss_weight,
+            ignore_label=ignore_label,
+            normalization=normalization,
+            out=out,
         )
 
 
@@ -232,9 +273,16 @@ def _are_labels(labels: Array, scores: Array) -> bool:
     """Whether the labels are float32 numbers side by side, one for each row of scores."""
     if not isinstance(labels, np.ndarray) or labels.dtype != F32 or not labels.flags.c_contiguous:
         return False
-    return labels.shape in ((scores.shape[0], *scores.shape[2:]), (scores.shape[0], 1, *scores.shape[2:]))
+    return labels.shape in (
+        (scores.shape[0], *scores.shape[2:]),
+        (scores.shape[0], 1, *scores.shape[2:]),
+    )
 
 
 def _divisor(plan: Plan, normalization: str) -> float:
     rows = plan.own.size
-    return float({"VALID": max(1, int(plan.counts[0])), "FULL": rows, "BATCH_SIZE": rows, "NONE": 1}[normalization])
+    return float(
+        {"VALID": max(1, int(plan.counts[0])), "FULL": rows, "BATCH_SIZE": rows, "NONE": 1}[
+            normalization
+        ]
+    )

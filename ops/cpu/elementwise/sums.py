@@ -1,9 +1,10 @@
 """Kernels that sum over rows of channels: x, or x and x * y, or the moments of x.
 
-Each thread sums its rows in float32, SPAN rows at a time, and adds each of these sums to its own float64 sums. So the
-error stays that of SPAN additions, however many rows there are. The threads' sums are then added in order, so a result
-repeats to the last bit. Moments are taken about a point near the mean (that of the thread's first SPAN rows), so that
-the variance does not cancel away: Chan, Golub and LeVeque (1983).
+Each thread sums its rows in float32, SPAN rows at a time, and adds each of these sums to its own
+float64 sums. So the error stays that of SPAN additions, however many rows there are. The threads'
+sums are then added in order, so a result repeats to the last bit. Moments are taken about a point
+near the mean (that of the thread's first SPAN rows), so that the variance does not cancel away:
+Chan, Golub and LeVeque (1983).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ops.cpu.codegen.values import Vec, Whole
 SPAN = 128  # rows
 BUNCH = 8  # rows read together
 
-# A thread's scratch: four rows of `width` numbers, float64 sums, float64 sums, float32 sums, float32 sums
+# A thread's scratch: four rows of `width` numbers, float64 sums, float64 sums, float32 sums,
+# float32 sums
 BYTES_PER_NUMBER = 8 + 8 + 4 + 4
 
 SUMS = layout("x sx y sy rows channels width sums")
@@ -55,7 +57,12 @@ def sum_centred(c: Code) -> None:
 @generated(GATED)
 def sum_gated(c: Code) -> None:
     """The same, x counted only where (y - mean) * factor + beta > 0."""
-    _centred(c, lambda x, away, at, mask: gated(c, x, away * c.load(c.factor + at, mask) + c.load(c.beta + at, mask)))
+    _centred(
+        c,
+        lambda x, away, at, mask: gated(
+            c, x, away * c.load(c.factor + at, mask) + c.load(c.beta + at, mask)
+        ),
+    )
 
 
 def gated(c: Code, dy: Vec, y: Vec) -> Vec:
@@ -77,7 +84,8 @@ def _centred(c: Code, gate: Any) -> None:
 
 @generated(CENTRED)
 def sum_moments(c: Code) -> None:
-    """Sums of x - p and of its square, p a point for each channel; and p, and how many rows there were."""
+    """Sums of x - p and of its square, p a point for each channel; and p, and how many rows there
+    were."""
     first, last = c.share(c.rows)
     points = c.points + c.number * c.width * 4
     near = last.least(first + SPAN)
@@ -118,7 +126,9 @@ def _sums(c: Code, first: Whole, last: Whole, terms: Any, kinds: int) -> None:
                         c.store(c.load(sums + place) + total, sums + place)
         for at, _ in c.columns(c.width, 1):
             for sums, more in zip(wide, narrow, strict=True):
-                c.store_wide(c.load_wide(sums + at * 2) + c.widened(c.load(more + at)), sums + at * 2)
+                c.store_wide(
+                    c.load_wide(sums + at * 2) + c.widened(c.load(more + at)), sums + at * 2
+                )
 
 
 def _tree(values: list[Vec]) -> Vec:
@@ -145,11 +155,14 @@ def total_sums(c: Code) -> None:
 def join_moments(c: Code) -> None:
     """Mean and variance from each thread's count n, point p and sums s, t of x - p and (x - p)^2.
 
-    mean = sum of n p + s, over all rows; variance = sum of t - s^2 / n + n (p + s / n - mean)^2, over all rows.
+    mean = sum of n p + s, over all rows; variance = sum of t - s^2 / n + n (p + s / n - mean)^2,
+    over all rows.
     """
     for at, masks in _own_columns(c):
         zero = c.widened(c.constant(0))
-        total, rows, squares = c.variable(zero), c.variable(zero), c.variable(zero)
+        total = c.variable(zero)
+        rows = c.variable(zero)
+        squares = c.variable(zero)
         for thread in c.loop(0, c.threads):
             n, p, s, _ = _partial(c, thread, at)
             total.set(total.get() + n * p + s)

@@ -6,7 +6,7 @@ import math
 
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.values import Vec
-from ops.cpu.team.base import Fast
+from ops.cpu.team.fast import Fast
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 from ops.reference.update import REGULARIZATIONS
@@ -19,12 +19,16 @@ def _regularised(c: Code, w: Vec, g: Vec, ridge: Vec, lasso: Vec) -> Vec:
     return g + w * ridge + sign
 
 
-def _sgd(c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec) -> list[Vec]:
+def _sgd(
+    c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec
+) -> list[Vec]:
     new = h * momentum + _regularised(c, w, g, ridge, lasso) * rate
     return [w - new, new]
 
 
-def _nesterov(c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec) -> list[Vec]:
+def _nesterov(
+    c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec
+) -> list[Vec]:
     kept = h * momentum
     new = kept + _regularised(c, w, g, ridge, lasso) * rate
     return [w - (new * (momentum + 1.0) - kept), new]
@@ -35,7 +39,16 @@ def _by_root(c: Code, w: Vec, step: Vec, squares: Vec, rate: Vec, delta: Vec) ->
 
 
 def _mean_square(
-    c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, keep: Vec, gain: Vec, delta: Vec, ridge: Vec, lasso: Vec
+    c: Code,
+    w: Vec,
+    g: Vec,
+    h: Vec,
+    rate: Vec,
+    keep: Vec,
+    gain: Vec,
+    delta: Vec,
+    ridge: Vec,
+    lasso: Vec,
 ) -> list[Vec]:
     d = _regularised(c, w, g, ridge, lasso)
     new = h * keep + d * d * gain
@@ -43,18 +56,34 @@ def _mean_square(
 
 
 def _adam(
-    c: Code, w: Vec, g: Vec, m: Vec, s: Vec, rate: Vec, keep: Vec, gain: Vec, keep2: Vec, gain2: Vec, delta: Vec,
-    ridge: Vec, lasso: Vec,
-) -> list[Vec]:  # fmt: skip
+    c: Code,
+    w: Vec,
+    g: Vec,
+    m: Vec,
+    s: Vec,
+    rate: Vec,
+    keep: Vec,
+    gain: Vec,
+    keep2: Vec,
+    gain2: Vec,
+    delta: Vec,
+    ridge: Vec,
+    lasso: Vec,
+) -> list[Vec]:
     d = _regularised(c, w, g, ridge, lasso)
-    mean, square = m * keep + d * gain, s * keep2 + d * d * gain2
+    mean = m * keep + d * gain
+    square = s * keep2 + d * d * gain2
     return [_by_root(c, w, mean, square, rate, delta), mean, square]
 
 
 SGD = Stream("sgd", "w_out h_out", "w g h", _sgd, f"rate momentum {_DECAYS}")
 NESTEROV = Stream("nesterov", "w_out h_out", "w g h", _nesterov, f"rate momentum {_DECAYS}")
-MEAN_SQUARE = Stream("mean_square", "w_out h_out", "w g h", _mean_square, f"rate keep gain delta {_DECAYS}")
-ADAM = Stream("adam", "w_out m_out s_out", "w g m s", _adam, f"rate keep gain keep2 gain2 delta {_DECAYS}")
+MEAN_SQUARE = Stream(
+    "mean_square", "w_out h_out", "w g h", _mean_square, f"rate keep gain delta {_DECAYS}"
+)
+ADAM = Stream(
+    "adam", "w_out m_out s_out", "w g m s", _adam, (f"rate keep gain keep2 gain2 delta {_DECAYS}")
+)
 
 
 class Updates(Fast):
@@ -65,9 +94,12 @@ class Updates(Fast):
         regularization: str = "L2", out_w: Array | None = None, out_h: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """As Backend's."""
-        new_w, new_h = self.like(w, out_w), self.like(history, out_h)
+        new_w = self.like(w, out_w)
+        new_h = self.like(history, out_h)
         numbers = (rate, momentum, *_decays(decay, regularization))
-        if regularization in REGULARIZATIONS and self.streams.run(SGD, (new_w, new_h, w, g, history), numbers):
+        if regularization in REGULARIZATIONS and self.streams.run(
+            SGD, (new_w, new_h, w, g, history), numbers
+        ):
             return new_w, new_h
         return super().sgd_update(
             w, g, history, rate=rate, momentum=momentum, decay=decay, regularization=regularization,
@@ -75,13 +107,25 @@ class Updates(Fast):
         )  # fmt: skip
 
     def nesterov_update(
-        self, w: Array, g: Array, history: Array, *, rate: float, momentum: float, decay: float = 0.0,
-        regularization: str = "L2", out_w: Array | None = None, out_h: Array | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        momentum: float,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
         """As Backend's."""
-        new_w, new_h = self.like(w, out_w), self.like(history, out_h)
+        new_w = self.like(w, out_w)
+        new_h = self.like(history, out_h)
         numbers = (rate, momentum, *_decays(decay, regularization))
-        if regularization in REGULARIZATIONS and self.streams.run(NESTEROV, (new_w, new_h, w, g, history), numbers):
+        if regularization in REGULARIZATIONS and self.streams.run(
+            NESTEROV, (new_w, new_h, w, g, history), numbers
+        ):
             return new_w, new_h
         return super().nesterov_update(
             w, g, history, rate=rate, momentum=momentum, decay=decay, regularization=regularization,
@@ -89,49 +133,117 @@ class Updates(Fast):
         )  # fmt: skip
 
     def adagrad_update(
-        self, w: Array, g: Array, history: Array, *, rate: float, delta: float = 1e-8, decay: float = 0.0,
-        regularization: str = "L2", out_w: Array | None = None, out_h: Array | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
         """As Backend's."""
-        new_w, new_h = self.like(w, out_w), self.like(history, out_h)
+        new_w = self.like(w, out_w)
+        new_h = self.like(history, out_h)
         numbers = (rate, 1.0, 1.0, delta, *_decays(decay, regularization))
-        if regularization in REGULARIZATIONS and self.streams.run(MEAN_SQUARE, (new_w, new_h, w, g, history), numbers):
+        if regularization in REGULARIZATIONS and self.streams.run(
+            MEAN_SQUARE, (new_w, new_h, w, g, history), numbers
+        ):
             return new_w, new_h
         return super().adagrad_update(
-            w, g, history, rate=rate, delta=delta, decay=decay, regularization=regularization, out_w=out_w, out_h=out_h
+            w,
+            g,
+            history,
+            rate=rate,
+            delta=delta,
+            decay=decay,
+            regularization=regularization,
+            out_w=out_w,
+            out_h=out_h,
         )
 
     def rmsprop_update(
-        self, w: Array, g: Array, history: Array, *, rate: float, rms_decay: float = 0.99, delta: float = 1e-8,
-        decay: float = 0.0, regularization: str = "L2", out_w: Array | None = None, out_h: Array | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        rms_decay: float = 0.99,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
         """As Backend's."""
-        new_w, new_h = self.like(w, out_w), self.like(history, out_h)
+        new_w = self.like(w, out_w)
+        new_h = self.like(history, out_h)
         numbers = (rate, rms_decay, 1 - rms_decay, delta, *_decays(decay, regularization))
-        if regularization in REGULARIZATIONS and self.streams.run(MEAN_SQUARE, (new_w, new_h, w, g, history), numbers):
+        if regularization in REGULARIZATIONS and self.streams.run(
+            MEAN_SQUARE, (new_w, new_h, w, g, history), numbers
+        ):
             return new_w, new_h
         return super().rmsprop_update(
-            w, g, history, rate=rate, rms_decay=rms_decay, delta=delta, decay=decay, regularization=regularization,
-            out_w=out_w, out_h=out_h,
-        )  # fmt: skip
+            w,
+            g,
+            history,
+            rate=rate,
+            rms_decay=rms_decay,
+            delta=delta,
+            decay=decay,
+            regularization=regularization,
+            out_w=out_w,
+            out_h=out_h,
+        )
 
     def adam_update(
-        self, w: Array, g: Array, mean: Array, square: Array, *, rate: float, step: int, momentum: float = 0.9,
-        momentum2: float = 0.999, delta: float = 1e-8, decay: float = 0.0, regularization: str = "L2",
-        out_w: Array | None = None, out_m: Array | None = None, out_s: Array | None = None,
-    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        self,
+        w: Array,
+        g: Array,
+        mean: Array,
+        square: Array,
+        *,
+        rate: float,
+        step: int,
+        momentum: float = 0.9,
+        momentum2: float = 0.999,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_m: Array | None = None,
+        out_s: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
         """As Backend's."""
         if regularization in REGULARIZATIONS and step >= 1:
-            new_w, new_m, new_s = self.like(w, out_w), self.like(mean, out_m), self.like(square, out_s)
+            new_w = self.like(w, out_w)
+            new_m = self.like(mean, out_m)
+            new_s = self.like(square, out_s)
             corrected = rate * math.sqrt(1 - momentum2**step) / (1 - momentum**step)
             gains = (momentum, 1 - momentum, momentum2, 1 - momentum2)
             numbers = (corrected, *gains, delta, *_decays(decay, regularization))
             if self.streams.run(ADAM, (new_w, new_m, new_s, w, g, mean, square), numbers):
                 return new_w, new_m, new_s
         return super().adam_update(
-            w, g, mean, square, rate=rate, step=step, momentum=momentum, momentum2=momentum2, delta=delta,
-            decay=decay, regularization=regularization, out_w=out_w, out_m=out_m, out_s=out_s,
-        )  # fmt: skip
+            w,
+            g,
+            mean,
+            square,
+            rate=rate,
+            step=step,
+            momentum=momentum,
+            momentum2=momentum2,
+            delta=delta,
+            decay=decay,
+            regularization=regularization,
+            out_w=out_w,
+            out_m=out_m,
+            out_s=out_s,
+        )
 
 
 def _decays(decay: float, regularization: str) -> tuple[float, float]:

@@ -1,8 +1,9 @@
-"""Kernels of pooling. Forward, an output pixel reads its window; backward, an input pixel reads the outputs it is in.
+"""Kernels of pooling. Forward, an output pixel reads its window; backward, an input pixel reads the
+outputs it is in.
 
-Every result is then written once and nothing has to be zeroed. The images of a batch lie as `runs` of `width` numbers
-per pixel (one run where a pixel's images are neighbours). Runs are cut into chunks, narrow enough for the rows that
-neighbouring windows share to stay in the cache.
+Every result is then written once and nothing has to be zeroed. The images of a batch lie as `runs`
+of `width` numbers per pixel (one run where a pixel's images are neighbours). Runs are cut into
+chunks, narrow enough for the rows that neighbouring windows share to stay in the cache.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from ops.cpu.codegen.values import Variable, Vec, Whole
 GEOMETRY = "H W OH OW kh kw dh dw ph pw runs width chunk"
 IMAGE = "{0} {0}_run {0}_row {0}_column"  # address and strides in bytes
 
-POOL = layout(" ".join([IMAGE.format("x"), IMAGE.format("y"), IMAGE.format("place"), GEOMETRY, "shares"]), "floor")
+POOL = layout(
+    " ".join([IMAGE.format("x"), IMAGE.format("y"), IMAGE.format("place"), GEOMETRY, "shares"]),
+    "floor",
+)
 UNROLLED = 4  # vectors
 
 
 def _units(c: Code, rows: Whole, columns: Whole) -> Any:
-    """This thread's (row, column, run, first number, end): a share of chunks x rows, all columns and runs of each."""
+    """This thread's (row, column, run, first number, end): a share of chunks x rows, all columns
+    and runs of each."""
     first, last = c.share((c.width + c.chunk - 1) // c.chunk * rows)
     for unit in c.loop(first, last):
         start = unit // rows * c.chunk
@@ -41,13 +46,15 @@ def _window(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
 
 def _outputs(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
     """[first, end) of the outputs whose windows hold this pixel."""
-    step, place = getattr(c, f"d{axis}"), index + getattr(c, f"p{axis}")
+    step = getattr(c, f"d{axis}")
+    place = index + getattr(c, f"p{axis}")
     first = (place - getattr(c, f"k{axis}") + step).most(0) // step
     return first, (place // step + 1).least(c.OH if axis == "h" else c.OW)
 
 
 def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
-    """For every output: `merge(pixel's vector, variables, pixel's number)` over its window, then `finish`."""
+    """For every output: `merge(pixel's vector, variables, pixel's number)` over its window, then
+    `finish`."""
     for row, column, run, low, high in _units(c, c.OH, c.OW):
         (top, bottom), (left, right) = _window(c, row, "h"), _window(c, column, "w")
         first = c.counted(top * c.W + left)
@@ -58,12 +65,19 @@ def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
             found = [(c.variable(c.constant(start)), c.variable(first)) for _ in masks]
             for i in c.loop(top, bottom):
                 for j in c.loop(left, right):
-                    here, pixel = c.counted(i * c.W + j), source + i * c.x_row + j * c.x_column + at
+                    here = c.counted(i * c.W + j)
+                    pixel = source + i * c.x_row + j * c.x_column + at
                     for k, (mask, pair) in enumerate(zip(masks, found, strict=True)):
                         merge(c.load(pixel + k * c.lanes * 4, mask), pair, here)
             for k, (mask, pair) in enumerate(zip(masks, found, strict=True)):
                 offset = at + k * c.lanes * 4
-                finish(pair, target + offset, places + offset, mask, c.shares + (row * c.OW + column) * 4)
+                finish(
+                    pair,
+                    target + offset,
+                    places + offset,
+                    mask,
+                    c.shares + (row * c.OW + column) * 4,
+                )
 
 
 def _keep_largest(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
@@ -78,7 +92,9 @@ def _keep_largest(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
 def max_forward(c: Code) -> None:
     """The largest of each window, and its pixel's number in the plane."""
 
-    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+    def finish(
+        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
+    ) -> None:
         c.deliver(pair[0].get(), at, mask)
         c.deliver(pair[1].get(), place_at, mask)
 
@@ -87,9 +103,12 @@ def max_forward(c: Code) -> None:
 
 @generated(POOL)
 def max_forward_rectified(c: Code) -> None:
-    """The largest of each window or 0, and its pixel's number in the plane, -1 where it is not positive."""
+    """The largest of each window or 0, and its pixel's number in the plane, -1 where it is not
+    positive."""
 
-    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+    def finish(
+        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
+    ) -> None:
         found = pair[0].get()
         c.deliver((found < 0.0).pick(c.constant(0), found), at, mask)
         c.deliver((found > 0.0).pick(pair[1].get(), c.counted(c.whole(-1))), place_at, mask)
@@ -107,7 +126,9 @@ def _above(c: Code, value: Vec) -> Vec:
 def max_forward_alone(c: Code) -> None:
     """The largest of each window, or the floor."""
 
-    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+    def finish(
+        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
+    ) -> None:
         c.deliver(_above(c, pair[0].get()), at, mask)
 
     _forward(c, -math.inf, _keep_largest, finish)
@@ -120,14 +141,17 @@ def average_forward(c: Code) -> None:
     def add(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
         pair[0].set(pair[0].get() + x)
 
-    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+    def finish(
+        pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole
+    ) -> None:
         c.deliver(_above(c, pair[0].get() * c.spread(share)), at, mask)
 
     _forward(c, 0.0, add, finish)
 
 
 def _backward(c: Code, gain: Any) -> None:
-    """For every input: the sum of `gain(output's number, its offset, pixel's number, mask)` over the windows it is in.
+    """For every input: the sum of `gain(output's number, its offset, pixel's number, mask)` over
+    the windows it is in.
 
     x is the gradient that is written, y the one that is read.
     """
@@ -144,7 +168,9 @@ def _backward(c: Code, gain: Any) -> None:
                     share = c.shares + (i * c.OW + j) * 4
                     for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
                         offset = k * c.lanes * 4
-                        total.set(total.get() + gain(dy + offset, place + offset, here, share, mask))
+                        total.set(
+                            total.get() + gain(dy + offset, place + offset, here, share, mask)
+                        )
             for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
                 c.deliver(total.get(), target + at + k * c.lanes * 4, mask)
 

@@ -18,10 +18,12 @@ Count: TypeAlias = Whole | int
 
 
 class Arguments:
-    """A kernel's arguments by name, each read once, at its start. A float is one number, not a vector of it."""
+    """A kernel's arguments by name, each read once, at its start. A float is one number, not a
+    vector of it."""
 
     def __init__(self, code: Code) -> None:
-        self._code, self._read = code, dict[str, Any]()
+        self._code = code
+        self._read = dict[str, Any]()
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._read:
@@ -50,12 +52,14 @@ def mover(code: Code, address: Whole, *arguments: Count) -> None:
 
 
 def fetch(code: Code, at: Whole, to_write: bool) -> None:
-    """Ask for a cache line, which need not exist: to write it soon, or to read it, into the second-level cache."""
+    """Ask for a cache line, which need not exist: to write it soon, or to read it, into the
+    second-level cache."""
     fetch_line(code.b, at.value, to_write)
 
 
 def either(code: Code, choice: Choice) -> AbstractContextManager[Any]:
-    """if and else: `with either(code, choice) as (then, other): with then: ...; with other: ...`."""
+    """if and else: `with either(code, choice) as (then, other): with then: ...; with other:
+    ...`."""
     context: AbstractContextManager[Any] = code.b.if_else(choice.value)
     return context
 

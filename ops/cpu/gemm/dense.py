@@ -1,6 +1,8 @@
-"""Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the next call.
+"""Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the
+next call.
 
-The arguments of a call are checked when its plan is made; calls whose arrays look alike use the plan again.
+The arguments of a call are checked when its plan is made; calls whose arrays look alike use the
+plan again.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; the rest is the reference's."""
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; the rest is the
+    reference's."""
 
     team: Team
     workspace: Workspace
@@ -38,15 +41,29 @@ class DenseKernels(Backend):
         key = ("matmul", *_looks(a, b, out))
         plan = self._products.get(key)
         if plan is None:
-            if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or out.shape != a.shape[:1] + b.shape[1:]:
-                raise OpsError(f"matmul: a {a.shape}, b {b.shape}, out {out.shape}, expected (M, K), (K, N), (M, N)")
+            if (
+                a.ndim != 2
+                or b.ndim != 2
+                or a.shape[1] != b.shape[0]
+                or out.shape != a.shape[:1] + b.shape[1:]
+            ):
+                raise OpsError(
+                    f"matmul: a {a.shape}, b {b.shape}, out {out.shape}, expected "
+                    "(M, K), (K, N), (M, N)"
+                )
             plan = self._made(key, a, b, out)
         if plan is None or not self._run(plan, a, b, out):
             np.matmul(a, b, out=out)
         return out
 
     def dense_forward(
-        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+        self,
+        x: Array,
+        w: Array,
+        b: Array | None,
+        out: Array | None = None,
+        *,
+        rectify: bool = False,
     ) -> Array:
         """As Backend's."""
         key = ("forward", *_looks(x, w, b, out))
@@ -57,7 +74,11 @@ class DenseKernels(Backend):
                 out = self.empty((x.shape[0], w.shape[0]), x.dtype)
                 return self.dense_forward(x, w, b, out, rectify=rectify)
             plan = self._made(key, x, w.T, out, bias=b)
-        if plan is None or out is None or not self._run(plan, x, w, out, b, 0.0 if rectify else -math.inf):
+        if (
+            plan is None
+            or out is None
+            or not self._run(plan, x, w, out, b, 0.0 if rectify else -math.inf)
+        ):
             return super().dense_forward(x, w, b, out=out, rectify=rectify)
         return out
 
@@ -68,14 +89,22 @@ class DenseKernels(Backend):
         if plan is None:
             dense.check_backward_data(dy, w, out)
             if out is None:
-                return self.dense_backward_data(dy, w, self.empty((dy.shape[0], w.shape[1]), dy.dtype))
+                return self.dense_backward_data(
+                    dy, w, self.empty((dy.shape[0], w.shape[1]), dy.dtype)
+                )
             plan = self._made(key, dy, w, out)
         if plan is None or out is None or not self._run(plan, dy, w, out):
             return super().dense_backward_data(dy, w, out=out)
         return out
 
     def dense_backward_weights(
-        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+        self,
+        x: Array,
+        dy: Array,
+        *,
+        bias: bool,
+        out_w: Array | None = None,
+        out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
         """As Backend's."""
         key = ("weights", bias, *_looks(x, dy, out_w, out_b))
@@ -93,19 +122,32 @@ class DenseKernels(Backend):
         return out_w, out_b if bias else None
 
     def dense_scratch(
-        self, rows: int, width: int, outputs: int, *, training: bool, bias: bool = True, turned: bool = False
+        self,
+        rows: int,
+        width: int,
+        outputs: int,
+        *,
+        training: bool,
+        bias: bool = True,
+        turned: bool = False,
     ) -> int:
         """As Backend's."""
-        x, y = (4 * width, 4), (4 * outputs, 4)
+        x = (4 * width, 4)
+        y = (4 * outputs, 4)
         w = (4, 4 * outputs) if turned else (4 * width, 4)
         passes = [((rows, outputs, width), x, w[::-1], y, bias)]
         if training:
-            passes += [((rows, width, outputs), y, w, x, False), ((outputs, width, rows), y[::-1], x, w, False)]
+            passes += [
+                ((rows, width, outputs), y, w, x, False),
+                ((outputs, width, rows), y[::-1], x, w, False),
+            ]
             passes += [((1, outputs, rows), (0, 0), y, y, False)] if bias else []
         plans = [planned(self.team, shape, a, b, c, bias=added) for shape, a, b, c, added in passes]
         return max(plan.scratch_bytes for plan in plans if plan is not None)
 
-    def _made(self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None) -> Product | None:
+    def _made(
+        self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None
+    ) -> Product | None:
         """The plan for c = a b + bias; None: no kernel for these arrays."""
         floats = all(x.dtype == np.float32 for x in (a, b, c))
         if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
@@ -117,18 +159,29 @@ class DenseKernels(Backend):
         return plan
 
     def _run(
-        self, plan: Product, a: Array, b: Array, c: Array, bias: Array | None = None, floor: float = -math.inf
+        self,
+        plan: Product,
+        a: Array,
+        b: Array,
+        c: Array,
+        bias: Array | None = None,
+        floor: float = -math.inf,
     ) -> bool:
         """False: an address that no kernel takes."""
-        at_a, at_b, at_c = address(a), address(b), address(c)
+        at_a = address(a)
+        at_b = address(b)
+        at_c = address(c)
         at_bias = 0 if bias is None else address(bias)
         if (at_a | at_b | at_c | at_bias) & 3:
             return False
-        plan.run(at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor)
+        plan.run(
+            at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor
+        )
         return True
 
     def _bias_sum(self, key: Key, x: Array, out: Array | None) -> bool:
-        """out (C,) = the sum of x (R, C) over its rows: a product with ones, which are one number with stride 0."""
+        """out (C,) = the sum of x (R, C) over its rows: a product with ones, which are one number
+        with stride 0."""
         assert out is not None
         plan = self._bias_products.get(key)
         if plan is None:
@@ -147,9 +200,15 @@ def _pair(x: Array) -> Strides:
 def _looks(a: Array, b: Array, c: Array | None, d: Array | None = None) -> Key:
     """All that a plan and the checks depend on. The last array given is the destination."""
     return (
-        a.shape, a.strides, a.dtype.num, b.shape, b.strides, b.dtype.num, c is not None and _look(c),
+        a.shape,
+        a.strides,
+        a.dtype.num,
+        b.shape,
+        b.strides,
+        b.dtype.num,
+        c is not None and _look(c),
         d is not None and _look(d),
-    )  # fmt: skip
+    )
 
 
 def _look(x: Array) -> Key:

@@ -26,17 +26,18 @@ def shapes(long: bool = False) -> dict[int, int]:
     Sums, one row of B and one broadcast number have to fit into the registers.
     """
     if host().registers >= 32:
-        # 3 x 8: the images of a batch come in eights. 6 x 4 is as fast; 14 x 2 too, where 8 x 2 takes 1.1 times as
-        # long while another thread works on the same core
+        # 3 x 8: the images of a batch come in eights. 6 x 4 is as fast; 14 x 2 too, where 8 x 2
+        # takes 1.1 times as long while another thread works on the same core
         return {1: 16, 2: 14, 3: 8} | ({4: 6} if long else {})
     return {1: 10, 2: 6, 3: 4}
 
 
 def tidy(dense: str) -> bool:
-    """Whether these kernels need no more than two passes of LLVM (`optimised`): 0.93 to 1.04 of the time to run,
-    0.6 of the time to compile.
+    """Whether these kernels need no more than two passes of LLVM (`optimised`): 0.93 to 1.04 of the
+    time to run, 0.6 of the time to compile.
 
-    With a dense B alone LLVM's loop passes must take the products of A's stride out of the loop: 2.3 times the time.
+    With a dense B alone LLVM's loop passes must take the products of A's stride out of the loop:
+    2.3 times the time.
     """
     return dense != "B"
 
@@ -48,10 +49,15 @@ class Tiles:
     """
 
     def __init__(self, ahead: bool, dense: str) -> None:
-        self._most, self._ahead, self._dense = shapes(long="A" in dense), ahead, dense
+        self._most = shapes(long="A" in dense)
+        self._ahead = ahead
+        self._dense = dense
         self.kept_as = "tiles" + "_ahead" * ahead + f"_{dense}" * bool(dense)
-        self.rows: NDArray[np.int64] = np.array([self._most[v + 1] for v in range(len(self._most))], np.int64)
-        self.vectors, self.lanes = USUAL, host().lanes
+        self.rows: NDArray[np.int64] = np.array(
+            [self._most[v + 1] for v in range(len(self._most))], np.int64
+        )
+        self.vectors = USUAL
+        self.lanes = host().lanes
         self._table: NDArray[np.int64] = np.zeros((len(self._most), MAX_ROWS), np.int64)
         self._loaded = False
 
@@ -60,15 +66,18 @@ class Tiles:
 
     @property
     def table(self) -> NDArray[np.int64]:
-        """table[v - 1, r - 1]: the address of the kernel of r rows and v vectors, 0 if there is none. Whoever asks for
-        it wants them (`wanted`): it is filled before the next kernel runs."""
+        """table[v - 1, r - 1]: the address of the kernel of r rows and v vectors, 0 if there is
+        none. Whoever asks for it wants them (`wanted`): it is filled before the next kernel
+        runs."""
         if not self._loaded:
             want(self)
         return self._table
 
     def load(self, wait: bool) -> bool:
         """See `wanted.Loadable`."""
-        at = addresses_now(self.kept_as, partial(emitted, self._build, tidy=tidy(self._dense)), wait)
+        at = addresses_now(
+            self.kept_as, partial(emitted, self._build, tidy=tidy(self._dense)), wait
+        )
         if at is None:
             return False
         for vectors, count in self._each():
@@ -79,10 +88,14 @@ class Tiles:
     def _build(self, module: ir.Module) -> None:
         for vectors, count in self._each():
             name = f"tile_{count}x{vectors}"
-            build_tile(module, name, count, vectors, self.lanes, ahead=self._ahead, dense=self._dense)
+            build_tile(
+                module, name, count, vectors, self.lanes, ahead=self._ahead, dense=self._dense
+            )
 
     def _each(self) -> Iterator[tuple[int, int]]:
-        return ((vectors, count) for vectors, rows in self._most.items() for count in range(1, rows + 1))
+        return (
+            (vectors, count) for vectors, rows in self._most.items() for count in range(1, rows + 1)
+        )
 
 
 @functools.cache
@@ -92,13 +105,16 @@ def tiles(ahead: bool = False, dense: str = "") -> Tiles:
 
 
 def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...]:
-    """Split `width` columns into panels of up to `most` vectors: (first column, vectors, columns) of each.
+    """Split `width` columns into panels of up to `most` vectors: (first column, vectors, columns)
+    of each.
 
-    All but the last are whole vectors. No panel of one vector where it can be helped: 4 vectors are 2 + 2.
+    All but the last are whole vectors. No panel of one vector where it can be helped: 4 vectors are
+    2 + 2.
     """
     total = -(-width // lanes)
     count = -(-total // most)
-    found, start = [], 0
+    found = []
+    start = 0
     for panel in range(count):
         vectors = -(-(total - start // lanes) // (count - panel))
         found.append((start, vectors, min(width - start, vectors * lanes)))
@@ -106,4 +122,5 @@ def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...
     return tuple(found)
 
 
-call_tile, call_tile_ahead = calling(ARGUMENTS), calling(LOOKING_AHEAD)
+call_tile = calling(ARGUMENTS)
+call_tile_ahead = calling(LOOKING_AHEAD)

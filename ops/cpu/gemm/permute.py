@@ -1,4 +1,5 @@
-"""Two generated movers of memory: a block transposed in registers, and rows of numbers copied to other rows.
+"""Two generated movers of memory: a block transposed in registers, and rows of numbers copied to
+other rows.
 
 Packing is made of these.
 """
@@ -38,7 +39,8 @@ def movers() -> Movers:
 
 
 def _build_transpose(module: ir.Module, lanes: int) -> None:
-    """dst[t][s] = src[s][t] for t < nT <= lanes, and s < nW <= lanes, 0 where s >= nS. Strides in bytes."""
+    """dst[t][s] = src[s][t] for t < nT <= lanes, and s < nW <= lanes, 0 where s >= nS. Strides in
+    bytes."""
     b, a = function(module, "transpose", TRANSPOSE)
     v = Vectors(b, lanes)
     full = b.icmp_signed("==", b.and_(b.and_(a["nS"], a["nT"]), a["nW"]), I64(lanes))
@@ -82,7 +84,8 @@ def _build_copy(module: ir.Module, lanes: int) -> None:
     ragged = b.icmp_signed(">", rest, I64(0))
 
     def row(r: ir.Value) -> None:
-        src, dst = b.add(a["src"], b.mul(r, a["sS"])), b.add(a["dst"], b.mul(r, a["sD"]))
+        src = b.add(a["src"], b.mul(r, a["sS"]))
+        dst = b.add(a["dst"], b.mul(r, a["sD"]))
 
         def piece(f: ir.Value) -> None:
             at = b.mul(f, I64(4))

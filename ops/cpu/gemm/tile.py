@@ -2,11 +2,12 @@
 
     C[r, v] = max(I[r, v] + sum_o sum_k A[o, k, r] * B[o, k, v], floor)      r < rows, v < lanes
 
-with every sum held in a register. A is read as scalars and broadcast; B, C and I are read as vectors. All strides are
-run-time byte strides, so one kernel serves a GEMM plain or transposed, a direct convolution (o = kernel row, k =
-kernel column and channel), a gradient of weights (o, k = output row, column and image) and Winograd's products. I is C
-itself to accumulate, a bias (stride 0) or zeros. Goto and van de Geijn, Anatomy of high-performance matrix
-multiplication (2008), for the blocking.
+with every sum held in a register. A is read as scalars and broadcast; B, C and I are read as
+vectors. All strides are run-time byte strides, so one kernel serves a GEMM plain or transposed, a
+direct convolution (o = kernel row, k = kernel column and channel), a gradient of weights (o, k =
+output row, column and image) and Winograd's products. I is C itself to accumulate, a bias (stride
+0) or zeros. Goto and van de Geijn, Anatomy of high-performance matrix multiplication (2008), for
+the blocking.
 
 Reached: 192 GF/s on one AVX-512 core at 3 GHz, which is its peak, where OpenBLAS reaches 160.
 """
@@ -20,25 +21,53 @@ from llvmlite import ir
 
 from ops.cpu.codegen.ir_tools import F32, I32, I64, MASKED, Vectors, fetch, function, on_arm
 
-ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
+ADDRESSES = (
+    "A",
+    "sAr",
+    "sAk",
+    "sAo",
+    "B",
+    "sBk",
+    "sBo",
+    "C",
+    "sCr",
+    "I",
+    "sIr",
+    "nk",
+    "no",
+    "lanes",
+)
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
-# What a kernel that looks ahead fetches: an address for each k and o, sP and sQ apart. With one vector it fetches only
-# for P, because each of its sums already takes a load, and loads are what limits it.
+# What a kernel that looks ahead fetches: an address for each k and o, sP and sQ apart. With one
+# vector it fetches only for P, because each of its sums already takes a load, and loads are what
+# limits it.
 STREAMS = ("P", "Q")
-UNROLLED = 4  # turns in one, if strides are known: a second thread on the core takes half of the instructions
-LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
+# turns in one, if strides are known: a second thread on the core takes half of the instructions
+UNROLLED = 4
+LOOKING_AHEAD = (
+    *((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")),
+    ("floor", F32),
+)
 
 
 def build_tile(
-    module: ir.Module, name: str, rows: int, vectors: int, width: int, *, ahead: bool = False, dense: str = ""
+    module: ir.Module,
+    name: str,
+    rows: int,
+    vectors: int,
+    width: int,
+    *,
+    ahead: bool = False,
+    dense: str = "",
 ) -> None:
-    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor). Where the
-    address I is 0, the sums are written as they are, with no floor.
+    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
+    Where the address I is 0, the sums are written as they are, with no floor.
 
-    `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
-    bursts would hold up what the sums wait for. Where `past` is 1, the sums go past the caches; C, sCr and lanes are
-    then whole vectors. `dense`: what of "A" (the numbers of a row) and "B" (its rows, which then are whole vectors:
-    what lies past `lanes` may be anything) follow one another without gaps; sAk and sBk are not asked for then.
+    `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and
+    then: requests in bursts would hold up what the sums wait for. Where `past` is 1, the sums go
+    past the caches; C, sCr and lanes are then whole vectors. `dense`: what of "A" (the numbers of a
+    row) and "B" (its rows, which then are whole vectors: what lies past `lanes` may be anything)
+    follow one another without gaps; sAk and sBk are not asked for then.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -50,14 +79,21 @@ def build_tile(
         return [b.add(start, I64(width * 4 * at)) for start in starts for at in range(vectors)]
 
     sums = _sums(b, v, a, rows, vectors, masks, dense)
-    end, usual, stored = b.block, b.append_basic_block("usual"), b.append_basic_block("stored")
+    end = b.block
+    usual = b.append_basic_block("usual")
+    stored = b.append_basic_block("stored")
     # bare: 3 to 8 % of the time of tiles with 16 to 64 products each
     b.cbranch(b.icmp_signed("==", a["I"], I64(0)), stored, usual)
     b.position_at_end(usual)
     # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
-    first = [v.load(address, mask) for address, mask in zip(cells(a["I"], a["sIr"]), masks * rows, strict=True)]
+    first = [
+        v.load(address, mask)
+        for address, mask in zip(cells(a["I"], a["sIr"]), masks * rows, strict=True)
+    ]
     floor = v.splat(a["floor"])
-    results = [v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, sums, strict=True)]
+    results = [
+        v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, sums, strict=True)
+    ]
     b.branch(stored)
     b.position_at_end(stored)
     final = [b.phi(v.type) for _ in sums]
@@ -77,14 +113,23 @@ def build_tile(
 
 
 def _sums(
-    b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any], dense: str
+    b: ir.IRBuilder,
+    v: Vectors,
+    a: dict[str, ir.Value],
+    rows: int,
+    vectors: int,
+    masks: list[Any],
+    dense: str,
 ) -> list[ir.Value]:
     """The sums of all products; zeros where there are none."""
     whole: list[Any] = [None] * vectors
-    # Only AVX-512 has registers for masks. Elsewhere whole rows have a loop of their own (4 x 3 takes 0.5 of the time).
+    # Only AVX-512 has registers for masks. Elsewhere whole rows have a loop of their own (4 x 3
+    # takes 0.5 of the time).
     loads = [whole] if "B" in dense else [masks] if v.lanes == MASKED else [whole, masks]
     zeros = [v.constant(0)] * (rows * vectors)
-    entry, some, done = b.block, b.append_basic_block("some"), b.append_basic_block("done")
+    entry = b.block
+    some = b.append_basic_block("some")
+    done = b.append_basic_block("done")
     loops = [b.append_basic_block("outer") for _ in loads]
     b.cbranch(b.icmp_signed("<=", b.mul(a["nk"], a["no"]), I64(0)), done, some)
     b.position_at_end(some)
@@ -105,7 +150,12 @@ def _sums(
 
 
 def _store(
-    b: ir.IRBuilder, v: Vectors, values: list[ir.Value], places: list[ir.Value], rest: ir.Value, masks: list[Any]
+    b: ir.IRBuilder,
+    v: Vectors,
+    values: list[ir.Value],
+    places: list[ir.Value],
+    rest: ir.Value,
+    masks: list[Any],
 ) -> None:
     """Each value to its place, `rest` lanes of those in the last column."""
     pairs = list(zip(values, places, masks * (len(values) // len(masks)), strict=True))
@@ -125,7 +175,9 @@ def _store(
                 v.store(value, place)
 
 
-def _store_past(b: ir.IRBuilder, v: Vectors, values: list[ir.Value], places: list[ir.Value]) -> None:
+def _store_past(
+    b: ir.IRBuilder, v: Vectors, values: list[ir.Value], places: list[ir.Value]
+) -> None:
     """Write past the caches."""
     for value, place in zip(values, places, strict=True):
         written = b.store(value, b.inttoptr(place, v.type.as_pointer()), align=v.lanes * 4)
@@ -139,7 +191,9 @@ def _outer_loop(
     """for o in range(no): the inner loop. Returns the sums and the block they come from."""
     entry, outer, done = blocks
     b.position_at_end(outer)
-    o, pA, pB = b.phi(I64), b.phi(I64), b.phi(I64)
+    o = b.phi(I64)
+    pA = b.phi(I64)
+    pB = b.phi(I64)
     streams = [name for name in STREAMS[:vectors] if name in a]
     later = [b.phi(I64) for _ in streams]
     kept = [b.phi(v.type) for _ in first]
@@ -160,7 +214,8 @@ def _inner_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
     kept: list[ir.Value], starts: tuple[ir.Value, ...], dense: str,
 ) -> tuple[list[ir.Value], list[ir.Value]]:  # fmt: skip
-    """for k in range(nk): one column of A times one row of B, added to the sums; also where the streams ahead are."""
+    """for k in range(nk): one column of A times one row of B, added to the sums; also where the
+    streams ahead are."""
     # Three rows share an address register: p, p + stride, p + 2 stride.
     groups = [b.add(starts[0], b.mul(a["sAr"], I64(row))) for row in range(0, rows, 3)]
     rows_by_third = (I64(0), a["sAr"], b.mul(a["sAr"], I64(2)))
@@ -171,7 +226,9 @@ def _inner_loop(
     def steps(count: int, now: list[ir.Value]) -> list[ir.Value]:
         """Several turns of the loop in one, with its counters advanced once."""
         qB, *rest = now
-        qA, later, sums = rest[: len(groups)], rest[len(groups) : -len(kept)], rest[-len(kept) :]
+        qA = rest[: len(groups)]
+        later = rest[len(groups) : -len(kept)]
+        sums = rest[-len(kept) :]
         for turn in range(count):
             qB, sums[-1] = _known_after(b, qB, sums[-1])
             for index, place in enumerate(qA):
@@ -180,7 +237,9 @@ def _inner_loop(
                 if place is later[0] or turn == 0:
                     fetch(b, b.add(place, b.mul(stride, I64(turn))), to_write=False)
             from_B = b.add(qB, b.mul(sBk, I64(turn)))
-            row_B = [v.load(b.add(from_B, I64(at * v.lanes * 4)), masks[at]) for at in range(vectors)]
+            row_B = [
+                v.load(b.add(from_B, I64(at * v.lanes * 4)), masks[at]) for at in range(vectors)
+            ]
             for row in range(rows):
                 place = b.add(b.add(qA[row // 3], rows_by_third[row % 3]), b.mul(sAk, I64(turn)))
                 scalar = v.splat(b.load(b.inttoptr(place, F32.as_pointer()), align=4))
@@ -200,24 +259,34 @@ def _inner_loop(
 
 
 def _known_after(b: ir.IRBuilder, place: ir.Value, total: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Both unchanged, but LLVM takes the address `place` to depend on the sum `total`, and on nothing else.
+    """Both unchanged, but LLVM takes the address `place` to depend on the sum `total`, and on
+    nothing else.
 
-    So it does not load the numbers of all turns first, for which there are too few registers (1.1 to 1.3 times the time
-    of 8 x 3, 1.5 to 2.5 of 14 x 2), nor keep one index and an address for each row, nor merge the broadcasts of
-    neighbouring rows into loads and shuffles (3 times the time).
+    So it does not load the numbers of all turns first, for which there are too few registers (1.1
+    to 1.3 times the time of 8 x 3, 1.5 to 2.5 of 14 x 2), nor keep one index and an address for
+    each row, nor merge the broadcasts of neighbouring rows into loads and shuffles (3 times the
+    time).
     """
     pair = ir.LiteralStructType([place.type, total.type])
     vector = "w" if on_arm(b) else "v"
-    tie = ir.InlineAsm(ir.FunctionType(pair, [place.type, total.type]), "", f"=r,={vector},0,1", side_effect=False)
+    tie = ir.InlineAsm(
+        ir.FunctionType(pair, [place.type, total.type]), "", f"=r,={vector},0,1", side_effect=False
+    )
     both = b.call(tie, [place, total])
     return b.extract_value(both, 0), b.extract_value(both, 1)
 
 
 def _repeat(
-    b: ir.IRBuilder, count: ir.Value, start: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
+    b: ir.IRBuilder,
+    count: ir.Value,
+    start: list[ir.Value],
+    body: Callable[[list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
     """`start` after `count` turns of `body`."""
-    before, test, inside, after = b.block, *(b.append_basic_block(name) for name in ("test", "inside", "after"))
+    before, test, inside, after = (
+        b.block,
+        *(b.append_basic_block(name) for name in ("test", "inside", "after")),
+    )
     b.branch(test)
     b.position_at_end(test)
     index = b.phi(I64)

@@ -1,9 +1,11 @@
-"""Matrices turned by 90 degrees: blocks of lanes x lanes numbers, transposed in registers, as LLVM IR.
+"""Matrices turned by 90 degrees: blocks of lanes x lanes numbers, transposed in registers, as LLVM
+IR.
 
     B[c, r] = A[r, c]                          turn: for packing
     B[c, r] = max(A[r, c] + bias[r], floor)    turn_out: for a product that was computed the other way round
 
-r < rows <= lanes, c < columns. Columns of A and rows r of B are side by side (4 bytes); the other strides are in bytes.
+r < rows <= lanes, c < columns. Columns of A and rows r of B are side by side (4 bytes); the other
+strides are in bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from ops.cpu.codegen.ir_tools import F32, I64, Vectors, counted, function
 from ops.cpu.codegen.kernel import calling
 from ops.cpu.codegen.target import host
 
-ARGUMENTS = (*((name, I64) for name in ("A", "sA", "B", "sB", "rows", "columns", "bias")), ("floor", F32))
+ARGUMENTS = (
+    *((name, I64) for name in ("A", "sA", "B", "sB", "rows", "columns", "bias")),
+    ("floor", F32),
+)
 
 
 class Turns(NamedTuple):
@@ -64,7 +69,12 @@ def build_turn(module: ir.Module, name: str, lanes: int, *, finish: bool) -> Non
             with b.if_then(b.icmp_signed("<", whole, a["columns"])):
                 block(whole, *_masks(b, v, a, whole, row_mask))
         with part:
-            counted(b, a["columns"], lanes, lambda column: block(column, *_masks(b, v, a, column, row_mask)))
+            counted(
+                b,
+                a["columns"],
+                lanes,
+                lambda column: block(column, *_masks(b, v, a, column, row_mask)),
+            )
     b.ret_void()
 
 
@@ -75,13 +85,17 @@ def _masks(
     left = b.sub(a["columns"], column)
     nothing = ir.Constant(v.masks, [0] * v.lanes)
     column_mask = v.mask(left)
-    reads = [b.select(b.icmp_signed("<", I64(r), a["rows"]), column_mask, nothing) for r in range(v.lanes)]
+    reads = [
+        b.select(b.icmp_signed("<", I64(r), a["rows"]), column_mask, nothing)
+        for r in range(v.lanes)
+    ]
     writes = [b.select(b.icmp_signed("<", I64(c), left), row_mask, nothing) for c in range(v.lanes)]
     return reads, writes
 
 
 def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]:
-    """The columns of a square block: halves of growing size are exchanged between rows, log2(lanes) times."""
+    """The columns of a square block: halves of growing size are exchanged between rows, log2(lanes)
+    times."""
     size = 1
     while size < lanes:
         following = list(rows)
@@ -93,7 +107,8 @@ def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]
             for target, picks in ((r, low), (r + size, high)):
                 chosen = ir.Constant(ir.VectorType(ir.IntType(32), lanes), picks)
                 following[target] = b.shuffle_vector(rows[r], rows[r + size], chosen)
-        rows, size = following, size * 2
+        rows = following
+        size = size * 2
     return rows
 
 

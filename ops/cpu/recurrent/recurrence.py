@@ -1,4 +1,5 @@
-"""The plan of a recurrent layer of one shape: products over all steps at once, and the steps, in one lent scratch."""
+"""The plan of a recurrent layer of one shape: products over all steps at once, and the steps, in
+one lent scratch."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 from ops.cpu.gemm.gemm import Product, Strides, planned
 from ops.cpu.gemm.microkernel import tiles
 from ops.cpu.gemm.turn import turns
-from ops.cpu.recurrent.steps import PACK, STEPS, pack_state, run_backward, run_forward
+from ops.cpu.recurrent.time_steps import PACK, STEPS, pack_state, run_backward, run_forward
 from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
@@ -29,30 +30,53 @@ class Sizes(NamedTuple):
 
 
 class Recurrence:
-    """Forward and backward of an LSTM's or RNN's state. Arrays are C-contiguous float32; nothing is checked."""
+    """Forward and backward of an LSTM's or RNN's state. Arrays are C-contiguous float32; nothing is
+    checked."""
 
-    def __init__(self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int) -> None:
+    def __init__(
+        self, team: Team, workspace: Workspace, sizes: Sizes, forward: int, backward: int
+    ) -> None:
         """`forward` and `backward`: the kernels of a unit."""
         steps, images, features, hidden, width = sizes
-        self._team, self._workspace, self._sizes = team, workspace, sizes
+        self._team = team
+        self._workspace = workspace
+        self._sizes = sizes
         self._zeros = np.zeros(max(hidden, 64), np.float32)
-        # rows of scalars that lie a multiple of 4 KiB apart would fall into the same lines of the cache
-        self._row_G, self._row_C = aligned(4 * width) + LINE, aligned(4 * hidden) + LINE
-        rows, row = steps * images, self._row_G
-        self._inputs = [self._plan((rows, width, features), (4 * features, 4), (4, 4 * features), width, bias=bias)
-                        for bias in (False, True)]  # fmt: skip
+        # rows of scalars that lie a multiple of 4 KiB apart would fall into the same lines of the
+        # cache
+        self._row_G = aligned(4 * width) + LINE
+        self._row_C = aligned(4 * hidden) + LINE
+        rows = steps * images
+        row = self._row_G
+        self._inputs = [
+            self._plan(
+                (rows, width, features), (4 * features, 4), (4, 4 * features), width, bias=bias
+            )
+            for bias in (False, True)
+        ]
         self._x = self._plan((rows, features, width), (row, 4), (4 * features, 4), features)
         self._w_x = self._plan((width, features, rows), (4, row), (4 * features, 4), features)
         self._w_h = self._plan((width, hidden, rows), (4, row), (4 * hidden, 4), hidden)
         self._b = self._plan((1, width, rows), (0, 0), (row, 4), width)
         self._extra = self._plan((1, width, steps), (0, 0), (images * row, 4), width)
-        self._products = max(plan.scratch_bytes for plan in (self._x, self._w_x, self._w_h, self._b, self._extra))
+        self._products = max(
+            plan.scratch_bytes for plan in (self._x, self._w_x, self._w_h, self._b, self._extra)
+        )
         self._forward = self._steps(hidden, forward)
         self._backward = self._steps(width, backward)
-        self._packs = [self._pack(hidden, width, turned=True), self._pack(width, hidden, turned=False)]
+        self._packs = [
+            self._pack(hidden, width, turned=True),
+            self._pack(width, hidden, turned=False),
+        ]
 
     def _plan(
-        self, shape: tuple[int, int, int], a: Strides, b: Strides, columns: int, *, bias: bool = False
+        self,
+        shape: tuple[int, int, int],
+        a: Strides,
+        b: Strides,
+        columns: int,
+        *,
+        bias: bool = False,
     ) -> Product:
         plan = planned(self._team, shape, a, b, (4 * columns, 4), bias=bias)
         assert plan is not None
@@ -62,53 +86,111 @@ class Recurrence:
         t = tiles()
         near = [v for v in range(2, t.vectors + 1) if depth * v * t.lanes * 4 <= NEAR_BYTES]
         vectors = max(near, default=t.vectors)
-        return {"table": t.table.ctypes.data, "rows": t.rows.ctypes.data, "vectors": vectors, "lanes": t.lanes}
+        return {
+            "table": t.table.ctypes.data,
+            "rows": t.rows.ctypes.data,
+            "vectors": vectors,
+            "lanes": t.lanes,
+        }
 
     def _pack(self, depth: int, width: int, *, turned: bool) -> Any:
         row = 4 * (depth if turned else width)
-        return PACK(**self._common(depth), turn=turns().plain, row=row, depth=depth, width=width, turned=turned)
+        return PACK(
+            **self._common(depth),
+            turn=turns().plain,
+            row=row,
+            depth=depth,
+            width=width,
+            turned=turned,
+        )
 
     def _steps(self, depth: int, unit: int) -> Any:
         s = self._sizes
         return STEPS(
-            **self._common(depth), unit=unit, zeros=self._zeros.ctypes.data, steps=s.steps, images=s.images,
-            hidden=s.hidden, width=s.width, sG=4 * s.width, sC=self._row_C,
-        )  # fmt: skip
+            **self._common(depth),
+            unit=unit,
+            zeros=self._zeros.ctypes.data,
+            steps=s.steps,
+            images=s.images,
+            hidden=s.hidden,
+            width=s.width,
+            sG=4 * s.width,
+            sC=self._row_C,
+        )
 
     def _packed_bytes(self) -> int:
         s = self._sizes
         return max(aligned(4 * s.width) * s.hidden, aligned(4 * s.hidden) * s.width)
 
     def forward(
-        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, h0: Array | None, c0: Array | None,
-        extra: Array | None, h: Array, c: Array, gates: Array,
-    ) -> None:  # fmt: skip
+        self,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        b: Array | None,
+        w_h: Array,
+        h0: Array | None,
+        c0: Array | None,
+        extra: Array | None,
+        h: Array,
+        c: Array,
+        gates: Array,
+    ) -> None:
         """Gates, c and h of all steps. An RNN's gates and c are its h."""
-        block, inputs = self._forward, self._inputs[b is not None]
+        block = self._forward
+        inputs = self._inputs[b is not None]
         scratch = self._workspace.take(self.forward_bytes)
         inputs.run(_at(x), _at(w_x), _at(gates), scratch, bias=_at(b))
         if extra is not None:
             gates += extra
-        block.packed, block.carried = scratch, scratch + self._packed_bytes()
-        block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(_at, (gates, h, c, cont, h0, c0))
-        self._packs[0].W, self._packs[0].packed = _at(w_h), scratch
+        block.packed = scratch
+        block.carried = scratch + self._packed_bytes()
+        block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
+            _at, (gates, h, c, cont, h0, c0)
+        )
+        self._packs[0].W = _at(w_h)
+        self._packs[0].packed = scratch
         self._team.run(pack_state, self._packs[0])
         self._team.run(run_forward, block)
 
     def backward(
-        self, dh: int, h: Array, c: Array, gates: Array, x: Array, cont: Array, w_x: Array, w_h: Array,
-        h0: Array | None, c0: Array | None, dh_last: Array | None, dc_last: Array | None, out: Any, scratch: int,
-    ) -> None:  # fmt: skip
-        """Every gradient that has a destination in `out`; dh is an address, scratch one of `scratch_bytes`."""
-        s, block, parts = self._sizes, self._backward, self._parts(scratch)
+        self,
+        dh: int,
+        h: Array,
+        c: Array,
+        gates: Array,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        w_h: Array,
+        h0: Array | None,
+        c0: Array | None,
+        dh_last: Array | None,
+        dc_last: Array | None,
+        out: Any,
+        scratch: int,
+    ) -> None:
+        """Every gradient that has a destination in `out`; dh is an address, scratch one of
+        `scratch_bytes`."""
+        s = self._sizes
+        block = self._backward
+        parts = self._parts(scratch)
         block.packed, block.carried, block.dc, block.d_gates, block.before, products = parts
-        block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(_at, (gates, h, c, cont, h0, c0))
-        block.dh, block.dh_last, block.dc_last = dh, _at(dh_last), _at(dc_last)
-        block.d_h0, block.d_c0, block.sG = _at(out.h0), _at(getattr(out, "c0", None)), self._row_G
-        self._packs[1].W, self._packs[1].packed = _at(w_h), block.packed
+        block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(
+            _at, (gates, h, c, cont, h0, c0)
+        )
+        block.dh = dh
+        block.dh_last = _at(dh_last)
+        block.dc_last = _at(dc_last)
+        block.d_h0 = _at(out.h0)
+        block.d_c0 = _at(getattr(out, "c0", None))
+        block.sG = self._row_G
+        self._packs[1].W = _at(w_h)
+        self._packs[1].packed = block.packed
         self._team.run(pack_state, self._packs[1])
         self._team.run(run_backward, block)
-        d_gates, one = block.d_gates, _at(_ONE)
+        d_gates = block.d_gates
+        one = _at(_ONE)
         for plan, a, b, c_at in (
             (self._x, d_gates, _at(w_x), _at(out.x)), (self._w_x, d_gates, _at(x), _at(out.w_x)),
             (self._w_h, d_gates, block.before, _at(out.w_h)), (self._b, one, d_gates, _at(out.b)),
@@ -117,16 +199,22 @@ class Recurrence:
                 plan.run(a, b, c_at, products)
         if out.extra is not None:
             for n in range(s.images):
-                self._extra.run(one, d_gates + n * self._row_G, _at(out.extra) + 4 * n * s.width, products)
+                self._extra.run(
+                    one, d_gates + n * self._row_G, _at(out.extra) + 4 * n * s.width, products
+                )
 
     def _parts(self, scratch: int) -> list[int]:
-        """Addresses of packed weights, carried dh, dc, d_gates, before, the products' scratch; then the end."""
+        """Addresses of packed weights, carried dh, dc, d_gates, before, the products' scratch; then
+        the end."""
         s = self._sizes
         rows = s.steps * s.images
         sizes = (
-            self._packed_bytes(), s.images * self._row_C, aligned(4 * s.images * s.hidden), rows * self._row_G,
+            self._packed_bytes(),
+            s.images * self._row_C,
+            aligned(4 * s.images * s.hidden),
+            rows * self._row_G,
             aligned(4 * rows * s.hidden),
-        )  # fmt: skip
+        )
         return [scratch + sum(sizes[:part]) for part in range(len(sizes) + 1)]
 
     @property

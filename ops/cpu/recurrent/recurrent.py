@@ -1,4 +1,5 @@
-"""LSTM and RNN of the CPU backend: the sequences of a batch shared by the threads, everything else as products."""
+"""LSTM and RNN of the CPU backend: the sequences of a batch shared by the threads, everything else
+as products."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ops.cpu.gemm.dense import DenseKernels
 from ops.cpu.recurrent.recurrence import Recurrence, Sizes
-from ops.cpu.recurrent.steps import ROWS, squash, squash_back
+from ops.cpu.recurrent.time_steps import ROWS, squash, squash_back
 from ops.cpu.recurrent.units import units
 from ops.errors import Array, Shape
 from ops.reference import recurrent
@@ -17,12 +18,14 @@ from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class RecurrentKernels(DenseKernels):
-    """The recurrent layers of `CpuBackend`: C-contiguous float32; anything else as the reference."""
+    """The recurrent layers of `CpuBackend`: C-contiguous float32; anything else as the
+    reference."""
 
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
         self._recurrences: dict[Sizes, Recurrence] = {}
-        self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}  # gradients between an RNN's two parts
+        # gradients between an RNN's two parts
+        self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}
 
     def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
         """As Backend's."""
@@ -31,63 +34,125 @@ class RecurrentKernels(DenseKernels):
         return max(plan.forward_bytes, plan.scratch_bytes if training else 0)
 
     def lstm_forward(
-        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, *,
-        h0: Array | None = None, c0: Array | None = None, extra: Array | None = None, out: Array | None = None,
+        self,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        b: Array | None,
+        w_h: Array,
+        *,
+        h0: Array | None = None,
+        c0: Array | None = None,
+        extra: Array | None = None,
+        out: Array | None = None,
         tape: Tape | None = None,
-    ) -> Tape:  # fmt: skip
+    ) -> Tape:
         """As Backend's."""
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
         if not _ready(x, cont, w_x, b, w_h, h0, c0, extra, *into):
-            return super().lstm_forward(x, cont, w_x, b, w_h, h0=h0, c0=c0, extra=extra, out=out, tape=tape)
-        steps, images, hidden = recurrent.check_lstm_forward(x, cont, w_x, b, w_h, h0, c0, extra, into)
-        found = Tape(*(
-            self._given(array, (steps, images, gates * hidden)) for array, gates in zip(into, (1, 1, 4), strict=True)
-        ))  # fmt: skip
+            return super().lstm_forward(
+                x, cont, w_x, b, w_h, h0=h0, c0=c0, extra=extra, out=out, tape=tape
+            )
+        steps, images, hidden = recurrent.check_lstm_forward(
+            x, cont, w_x, b, w_h, h0, c0, extra, into
+        )
+        found = Tape(
+            *(
+                self._given(array, (steps, images, gates * hidden))
+                for array, gates in zip(into, (1, 1, 4), strict=True)
+            )
+        )
         self._recurrence(x, w_h).forward(x, cont, w_x, b, w_h, h0, c0, extra, *found)
         return found
 
     def lstm_backward(
-        self, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array, *,
-        h0: Array | None = None, c0: Array | None = None, dh_last: Array | None = None, dc_last: Array | None = None,
-        out: LstmGradients | None = None, without: Collection[str] = (),
-    ) -> LstmGradients:  # fmt: skip
+        self,
+        dh: Array,
+        tape: Tape,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        w_h: Array,
+        *,
+        h0: Array | None = None,
+        c0: Array | None = None,
+        dh_last: Array | None = None,
+        dc_last: Array | None = None,
+        out: LstmGradients | None = None,
+        without: Collection[str] = (),
+    ) -> LstmGradients:
         """As Backend's."""
         into = out or LstmGradients()
         if not _ready(dh, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, *into):
             states = {"h0": h0, "c0": c0, "dh_last": dh_last, "dc_last": dc_last}
-            return super().lstm_backward(dh, tape, x, cont, w_x, w_h, **states, out=out, without=without)
-        recurrent.check_lstm_backward(dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, into, without)
+            return super().lstm_backward(
+                dh, tape, x, cont, w_x, w_h, **states, out=out, without=without
+            )
+        recurrent.check_lstm_backward(
+            dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, into, without
+        )
         found = LstmGradients(**self._gradients(into, x, w_x, w_h, without))
         plan = self._recurrence(x, w_h)
         scratch = self.workspace.take(plan.scratch_bytes)
-        plan.backward(dh.ctypes.data, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, found, scratch)
+        plan.backward(
+            dh.ctypes.data, *tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, found, scratch
+        )
         return found
 
     def rnn_forward(
-        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None, *,
-        h0: Array | None = None, extra: Array | None = None, out: Array | None = None, states: Array | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
+        self,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        b: Array | None,
+        w_h: Array,
+        w_o: Array,
+        b_o: Array | None,
+        *,
+        h0: Array | None = None,
+        extra: Array | None = None,
+        out: Array | None = None,
+        states: Array | None = None,
+    ) -> tuple[Array, Array]:
         """As Backend's."""
         if not _ready(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states):
-            return super().rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0=h0, extra=extra, out=out, states=states)
+            return super().rnn_forward(
+                x, cont, w_x, b, w_h, w_o, b_o, h0=h0, extra=extra, out=out, states=states
+            )
         shape = recurrent.check_rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
-        o, h = self._given(out, (*shape[:2], len(w_o))), self._given(states, shape)
+        o = self._given(out, (*shape[:2], len(w_o)))
+        h = self._given(states, shape)
         self._recurrence(x, w_h).forward(x, cont, w_x, b, w_h, h0, None, extra, h, h, h)
         self.dense_forward(_rows(h), w_o, b_o, _rows(o))
-        block = ROWS(unit=units().rnn_forward, y=o.ctypes.data, rows=shape[0] * shape[1], count=len(w_o))
+        block = ROWS(
+            unit=units().rnn_forward, y=o.ctypes.data, rows=shape[0] * shape[1], count=len(w_o)
+        )
         self.team.run(squash, block)
         return o, h
 
     def rnn_backward(
-        self, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array, *,
-        h0: Array | None = None, dh_last: Array | None = None, out: RnnGradients | None = None,
+        self,
+        do: Array,
+        o: Array,
+        h: Array,
+        x: Array,
+        cont: Array,
+        w_x: Array,
+        w_h: Array,
+        w_o: Array,
+        *,
+        h0: Array | None = None,
+        dh_last: Array | None = None,
+        out: RnnGradients | None = None,
         without: Collection[str] = (),
-    ) -> RnnGradients:  # fmt: skip
+    ) -> RnnGradients:
         """As Backend's."""
         into = out or RnnGradients()
         if not _ready(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, *into):
             states = {"h0": h0, "dh_last": dh_last}
-            return super().rnn_backward(do, o, h, x, cont, w_x, w_h, w_o, **states, out=out, without=without)
+            return super().rnn_backward(
+                do, o, h, x, cont, w_x, w_h, w_o, **states, out=out, without=without
+            )
         recurrent.check_rnn_backward(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, into, without)
         found = RnnGradients(
             **self._gradients(into, x, w_x, w_h, without),
@@ -96,20 +161,31 @@ class RecurrentKernels(DenseKernels):
         dh = self._back_to_states(do, o, h, w_o, found)
         plan = self._recurrence(x, w_h)
         scratch = self.workspace.take(plan.scratch_bytes)
-        plan.backward(dh.ctypes.data, h, h, h, x, cont, w_x, w_h, h0, None, dh_last, None, found, scratch)
+        plan.backward(
+            dh.ctypes.data, h, h, h, x, cont, w_x, w_h, h0, None, dh_last, None, found, scratch
+        )
         return found
 
-    def _back_to_states(self, do: Array, o: Array, h: Array, w_o: Array, out: RnnGradients) -> Array:
-        """From the gradient of an RNN's outputs to that of its states, and to those of w_o and b_o."""
+    def _back_to_states(
+        self, do: Array, o: Array, h: Array, w_o: Array, out: RnnGradients
+    ) -> Array:
+        """From the gradient of an RNN's outputs to that of its states, and to those of w_o and
+        b_o."""
         key = (o.shape, h.shape)
         if key not in self._between:
             self._between[key] = (np.empty(o.shape, np.float32), np.empty(h.shape, np.float32))
         d_o, dh = self._between[key]
-        size, rows = o.shape[2], o.shape[0] * o.shape[1]
+        size = o.shape[2]
+        rows = o.shape[0] * o.shape[1]
         block = ROWS(
-            unit=units().rnn_backward, x=do.ctypes.data, y=o.ctypes.data, dx=d_o.ctypes.data, rows=rows, count=size,
+            unit=units().rnn_backward,
+            x=do.ctypes.data,
+            y=o.ctypes.data,
+            dx=d_o.ctypes.data,
+            rows=rows,
+            count=size,
             junk=self.workspace.take(4 * size * self.team.size),
-        )  # fmt: skip
+        )
         self.team.run(squash_back, block)
         self.dense_backward_weights(_rows(h), _rows(d_o), bias=True, out_w=out.w_o, out_b=out.b_o)
         self.dense_backward_data(_rows(d_o), w_o, out=_rows(dh))
@@ -123,7 +199,11 @@ class RecurrentKernels(DenseKernels):
         plan = self._recurrences.get(sizes)
         if plan is None:
             u = units()
-            pair = (u.rnn_forward, u.rnn_backward) if sizes.width == sizes.hidden else (u.lstm_forward, u.lstm_backward)
+            pair = (
+                (u.rnn_forward, u.rnn_backward)
+                if sizes.width == sizes.hidden
+                else (u.lstm_forward, u.lstm_backward)
+            )
             plan = self._recurrences[sizes] = Recurrence(self.team, self.workspace, sizes, *pair)
         return plan
 
@@ -131,14 +211,25 @@ class RecurrentKernels(DenseKernels):
         return np.empty(shape, np.float32) if out is None else out
 
     def _gradients(
-        self, out: LstmGradients | RnnGradients, x: Array, w_x: Array, w_h: Array, without: Collection[str]
+        self,
+        out: LstmGradients | RnnGradients,
+        x: Array,
+        w_x: Array,
+        w_h: Array,
+        without: Collection[str],
     ) -> dict[str, Array | None]:
         """Destinations of what LSTM and RNN share, and c0 where there is one."""
-        state, width = (x.shape[1], w_h.shape[1]), w_h.shape[0]
+        state = (x.shape[1], w_h.shape[1])
+        width = w_h.shape[0]
         shapes: dict[str, Shape] = {
-            "x": x.shape, "w_x": w_x.shape, "b": (width,), "w_h": w_h.shape, "h0": state, "c0": state,
+            "x": x.shape,
+            "w_x": w_x.shape,
+            "b": (width,),
+            "w_h": w_h.shape,
+            "h0": state,
+            "c0": state,
             "extra": (x.shape[1], width),
-        }  # fmt: skip
+        }
         return {
             name: None if name in without else self._given(getattr(out, name), shape)
             for name, shape in shapes.items()
@@ -149,9 +240,10 @@ class RecurrentKernels(DenseKernels):
 def _ready(*arrays: Any) -> bool:
     """Whether kernels can read all of them in place."""
     return all(
-        x is None or (x.dtype == np.float32 and x.flags.c_contiguous and x.size and not x.ctypes.data % 4)
+        x is None
+        or (x.dtype == np.float32 and x.flags.c_contiguous and x.size and not x.ctypes.data % 4)
         for x in arrays
-    )  # fmt: skip
+    )
 
 
 def _rows(x_TNC: Array) -> Array:

@@ -1,12 +1,14 @@
-"""The units of recurrent layers, one step of one sequence at a time, as LLVM IR: gate inputs to states, and back.
+"""The units of recurrent layers, one step of one sequence at a time, as LLVM IR: gate inputs to
+states, and back.
 
-    forward(gates, c_before, c, h, carried, count, cont, cont_next)
-    backward(gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next)
+    forward(gates, c_before, c, h, carried, count, cont, cont_next) backward(gates, c_before, c, h,
+    h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next)
 
-All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o, g) or as many (RNN:
-h is all there is, and c is neither read nor written). forward turns gate inputs into gates in place and writes
-`carried` = cont_next h. backward adds cont_next dh_after to dh, and also writes `before` = cont h_before. The four
-gates of a unit share a division, so a NaN in one of them is one in all.
+All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o,
+g) or as many (RNN: h is all there is, and c is neither read nor written). forward turns gate inputs
+into gates in place and writes `carried` = cont_next h. backward adds cont_next dh_after to dh, and
+also writes `before` = cont h_before. The four gates of a unit share a division, so a NaN in one of
+them is one in all.
 """
 
 from __future__ import annotations
@@ -55,10 +57,13 @@ class _Lanes:
     """A block of units: loads and stores by name, gates by number."""
 
     def __init__(self, v: Vectors, a: dict[str, ir.Value], index: ir.Value) -> None:
-        self.v, self.a, self.b = v, a, v.b
+        self.v = v
+        self.a = a
+        self.b = v.b
         self._offset = v.b.mul(index, I64(4))
         self._mask = v.mask(v.b.sub(a["count"], index))
-        self.cont, self.cont_next = v.splat(a["cont"]), v.splat(a["cont_next"])
+        self.cont = v.splat(a["cont"])
+        self.cont_next = v.splat(a["cont_next"])
 
     def _at(self, name: str, gate: int) -> ir.Value:
         start = self.b.add(self.a[name], self._offset)
@@ -87,7 +92,9 @@ def _arguments(arrays: tuple[str, ...]) -> tuple[tuple[str, ir.Type], ...]:
     return (*((array, I64) for array in arrays), *_LAST)
 
 
-def _build(module: ir.Module, name: str, arrays: tuple[str, ...], body: Callable[[_Lanes], None]) -> None:
+def _build(
+    module: ir.Module, name: str, arrays: tuple[str, ...], body: Callable[[_Lanes], None]
+) -> None:
     b, a = function(module, name, _arguments(arrays))
     v = Vectors(b, host().lanes)
     counted(b, a["count"], v.lanes, lambda index: body(_Lanes(v, a, index)))

@@ -1,9 +1,11 @@
-"""How a team's threads hand each other work, as LLVM IR: a number that rises, a count of those done, who sleeps.
+"""How a team's threads hand each other work, as LLVM IR: a number that rises, a count of those
+done, who sleeps.
 
-`post` announces a kernel. If all threads are awake it runs the caller's share and waits for the others. Else it returns
-the sleepers as bits; the caller wakes them and calls `finish`. `serve` is a thread's life until it falls asleep. No
-wake-up is lost (Dekker): a thread says that it sleeps and then looks for work once more, `post` announces work and then
-looks who sleeps, so one of them sees the other.
+`post` announces a kernel. If all threads are awake it runs the caller's share and waits for the
+others. Else it returns the sleepers as bits; the caller wakes them and calls `finish`. `serve` is a
+thread's life until it falls asleep. No wake-up is lost (Dekker): a thread says that it sleeps and
+then looks for work once more, `post` announces work and then looks who sleeps, so one of them sees
+the other.
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ from llvmlite import ir
 
 from ops.cpu.codegen.ir_tools import I32, I64, VOID, declared, on_arm
 
-# fields of the state, each on lines of its own: turn, done, the kernel, its block; then one per thread
+# fields of the state, each on lines of its own: turn, done, the kernel, its block; then one per
+# thread
 TURN, DONE, KERNEL, BLOCK = range(4)
 FIELDS = 4
-ASLEEP, AWAKE = 1, 2
+ASLEEP = 1
+AWAKE = 2
 LINE_BYTES = 128
 PATIENCE = 20_000  # turns of a waiting loop, about 0.3 ms on x86; then a member sleeps
-POLITE = 2_000  # turns after which the caller yields the core between looks: a member may be waiting for it
+# turns after which the caller yields the core between looks: a member may be waiting for it
+POLITE = 2_000
 
 
 def build_handover(module: ir.Module) -> None:
@@ -28,7 +33,9 @@ def build_handover(module: ir.Module) -> None:
     _serve(module)
 
 
-def _function(module: ir.Module, name: str, result: ir.Type, count: int) -> tuple[ir.IRBuilder, list[ir.Value]]:
+def _function(
+    module: ir.Module, name: str, result: ir.Type, count: int
+) -> tuple[ir.IRBuilder, list[ir.Value]]:
     made = ir.Function(module, ir.FunctionType(result, [I64] * count), name)
     return ir.IRBuilder(made.append_basic_block("entry")), list(made.args)
 
@@ -55,7 +62,9 @@ def _pause(b: ir.IRBuilder) -> None:
     b.call(ir.InlineAsm(ir.FunctionType(VOID, []), word, "", side_effect=True), [])
 
 
-def _call(b: ir.IRBuilder, kernel: ir.Value, number: ir.Value, size: ir.Value, block: ir.Value) -> None:
+def _call(
+    b: ir.IRBuilder, kernel: ir.Value, number: ir.Value, size: ir.Value, block: ir.Value
+) -> None:
     kind = ir.FunctionType(VOID, [I64, I64, I64])
     b.call(b.inttoptr(kernel, kind.as_pointer()), [number, size, block])
 
@@ -64,7 +73,10 @@ def _finish(module: ir.Module) -> None:
     """finish(state, size, kernel, block): the caller's share, then wait for the others."""
     b, (state, size, kernel, block) = _function(module, "finish", VOID, 4)
     _call(b, kernel, I64(0), size, block)
-    start, head, again, rest, done = (b.block, *(b.append_basic_block(n) for n in ("head", "again", "rest", "done")))
+    start, head, again, rest, done = (
+        b.block,
+        *(b.append_basic_block(n) for n in ("head", "again", "rest", "done")),
+    )
     b.branch(head)
     b.position_at_end(head)
     turns = b.phi(I64)
@@ -92,7 +104,8 @@ def _post(module: ir.Module) -> None:
     start, head, body, end = (b.block, *(b.append_basic_block(n) for n in ("head", "body", "end")))
     b.branch(head)
     b.position_at_end(head)
-    number, bits = b.phi(I64), b.phi(I64)
+    number = b.phi(I64)
+    bits = b.phi(I64)
     number.add_incoming(I64(1), start)
     bits.add_incoming(I64(0), start)
     b.cbranch(b.icmp_signed("<", number, size), body, end)
@@ -108,13 +121,16 @@ def _post(module: ir.Module) -> None:
 
 
 def _serve(module: ir.Module) -> None:
-    """serve(state, number, size): run what is posted until nothing comes for a while; then fall asleep and return."""
+    """serve(state, number, size): run what is posted until nothing comes for a while; then fall
+    asleep and return."""
     b, (state, number, size) = _function(module, "serve", VOID, 3)
     mine = b.add(number, I64(FIELDS))
-    last = b.gep(b.inttoptr(b.add(state, b.mul(mine, I64(LINE_BYTES))), I64.as_pointer()), [I64(1)])  # last turn served
+    # last turn served
+    last = b.gep(b.inttoptr(b.add(state, b.mul(mine, I64(LINE_BYTES))), I64.as_pointer()), [I64(1)])
     start, look, work, wait, sleep, late, out = (
-        b.block, *(b.append_basic_block(n) for n in ("look", "work", "wait", "sleep", "late", "out"))
-    )  # fmt: skip
+        b.block,
+        *(b.append_basic_block(n) for n in ("look", "work", "wait", "sleep", "late", "out")),
+    )
     b.branch(look)
     b.position_at_end(look)
     turns = b.phi(I64)
@@ -135,7 +151,8 @@ def _serve(module: ir.Module) -> None:
     b.position_at_end(sleep)
     _write(b, state, mine, I64(ASLEEP))
     b.cbranch(b.icmp_signed("!=", _read(b, state, TURN), b.load(last)), late, out)
-    b.position_at_end(late)  # posted meanwhile: unless the caller has already counted this thread as asleep, go on
+    # posted meanwhile: unless the caller has already counted this thread as asleep, go on
+    b.position_at_end(late)
     turns.add_incoming(I64(0), late)
     b.cbranch(b.icmp_signed("==", _swap(b, state, mine, AWAKE), I64(ASLEEP)), look, out)
     b.position_at_end(out)

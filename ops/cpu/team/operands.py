@@ -1,6 +1,8 @@
-"""How kernels see arrays of any shape: where they lie, and as how many rows of how many neighbouring elements.
+"""How kernels see arrays of any shape: where they lie, and as how many rows of how many
+neighbouring elements.
 
-Arrays that lie alike are one long row, whatever their axes are called. Channel slices are a row per pixel.
+Arrays that lie alike are one long row, whatever their axes are called. Channel slices are a row per
+pixel.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
 F32 = np.dtype(np.float32)
-LARGE = 1 << 22  # bytes; measured: from this size on it pays even if the next operation reads the result at once
+# bytes; measured: from this size on it pays even if the next operation reads the result at once
+LARGE = 1 << 22
 
 _seen: dict[int, tuple[weakref.ref[Array], int, int]] = {}
 _kinds: dict[Any, int] = {}  # shape, strides, dtype
@@ -24,7 +27,8 @@ _kinds: dict[Any, int] = {}  # shape, strides, dtype
 def seen(x: Array) -> tuple[Any, int, int]:
     """(a reference to x, where it lies, the number of its shape, strides and dtype).
 
-    Asking x itself takes over 2 us, this 0.2 us for an array seen before. No array is moved or given another shape.
+    Asking x itself takes over 2 us, this 0.2 us for an array seen before. No array is moved or
+    given another shape.
     """
     key = id(x)
     entry = _seen.get(key)
@@ -41,27 +45,41 @@ def address(x: Array) -> int:
 
 
 def goes_past(size: int, outputs: Sequence[int], strides: Iterable[int]) -> bool:
-    """Whether a result of `size` bytes should go past the caches: it is large, and its rows are aligned.
+    """Whether a result of `size` bytes should go past the caches: it is large, and its rows are
+    aligned.
 
-    Not for a result computed in place: its lines are in the cache already, and writing past them costs double.
+    Not for a result computed in place: its lines are in the cache already, and writing past them
+    costs double.
     """
-    return size >= LARGE and not any(at % LINE for at in outputs) and not any(step % LINE for step in strides)
+    return (
+        size >= LARGE
+        and not any(at % LINE for at in outputs)
+        and not any(step % LINE for step in strides)
+    )
 
 
 class Rows(NamedTuple):
-    """`number` rows of `length` neighbours; `strides`: bytes from row to row, one for each array."""
+    """`number` rows of `length` neighbours; `strides`: bytes from row to row, one for each
+    array."""
 
     number: int
     length: int
     strides: tuple[int, ...]
 
 
-def as_rows(shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], kept: int | None = None) -> Rows | None:
+def as_rows(
+    shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], kept: int | None = None
+) -> Rows | None:
     """Arrays of one shape as common rows, or None where they have none.
 
-    `kept`: the axis that becomes a row; all others are the rows. Without it a row is as long as it can be.
+    `kept`: the axis that becomes a row; all others are the rows. Without it a row is as long as it
+    can be.
     """
-    axes = [(size, tuple(s[axis] for s in strides)) for axis, size in enumerate(shape) if size != 1 and axis != kept]
+    axes = [
+        (size, tuple(s[axis] for s in strides))
+        for axis, size in enumerate(shape)
+        if size != 1 and axis != kept
+    ]
     if any(step % 4 or step < 0 for _, steps in axes for step in steps if 1 not in itemsizes):
         return None
     axes.sort(key=lambda axis: axis[1], reverse=True)
@@ -73,7 +91,9 @@ def as_rows(shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], ke
             merged.append((size, steps))
     if kept is not None:
         merged.append((shape[kept], tuple(s[kept] for s in strides)))
-    if not merged or (merged[-1][1] != tuple(itemsizes) and not (kept is not None and shape[kept] == 1)):
+    if not merged or (
+        merged[-1][1] != tuple(itemsizes) and not (kept is not None and shape[kept] == 1)
+    ):
         if merged:
             return None
         return Rows(1, 1, (0,) * len(strides))

@@ -1,7 +1,8 @@
-"""Kernels that pass once over arrays of one shape, element by element: read every input, write every output.
+"""Kernels that pass once over arrays of one shape, element by element: read every input, write
+every output.
 
-A `Stream` is a formula over vectors. All streams share their loops, threads and remainders, and operands that repeat
-from row to row (a number per channel).
+A `Stream` is a formula over vectors. All streams share their loops, threads and remainders, and
+operands that repeat from row to row (a number per channel).
 """
 
 from __future__ import annotations
@@ -24,39 +25,56 @@ Formula = Callable[..., Sequence[Any]]
 
 
 class Stream:
-    """`formula(code, *inputs, *numbers)` gives the outputs. Names, each separated by spaces: outputs, inputs, inputs
-    that are one row repeated (`fixed`), float arguments."""
+    """`formula(code, *inputs, *numbers)` gives the outputs. Names, each separated by spaces:
+    outputs, inputs, inputs that are one row repeated (`fixed`), float arguments."""
 
     def __init__(
-        self, name: str, outputs: str, inputs: str, formula: Formula, numbers: str = "", fixed: str = "",
-    ) -> None:  # fmt: skip
-        self.outputs, self.inputs, self.fixed = outputs.split(), inputs.split(), fixed.split()
+        self,
+        name: str,
+        outputs: str,
+        inputs: str,
+        formula: Formula,
+        numbers: str = "",
+        fixed: str = "",
+    ) -> None:
+        self.outputs = outputs.split()
+        self.inputs = inputs.split()
+        self.fixed = fixed.split()
         self.whole = [*self.outputs, *self.inputs]
-        self.numbers, self._formula = numbers.split(), formula
+        self.numbers = numbers.split()
+        self._formula = formula
         operands = [*self.whole, *self.fixed]
         steps = [f"step_{name}" for name in self.whole]
         self.block = layout(" ".join([*operands, "rows", "length", "skip", *steps]), numbers)
         self.kernel = Generated(f"stream_{name}", self.block, self._write)
 
     def _write(self, c: Code) -> None:
-        """Rows are shared out, or parts of the only one, less its first `skip` elements, which are thread 0's."""
+        """Rows are shared out, or parts of the only one, less its first `skip` elements, which are
+        thread 0's."""
         alone = c.rows.equals(1)
         (first_row, last_row), (first, last) = c.share(c.rows), c.share(c.length - c.skip, GRAIN)
-        first_row, last_row = alone.pick(0, first_row), alone.pick(1, last_row)
-        first, last = alone.pick(first + c.skip, 0), alone.pick(last + c.skip, c.length)
+        first_row = alone.pick(0, first_row)
+        last_row = alone.pick(1, last_row)
+        first = alone.pick(first + c.skip, 0)
+        last = alone.pick(last + c.skip, c.length)
         with c.when(alone & c.number.equals(0)):
             self._columns(c, c.whole(0), (c.whole(0), c.skip), 1, c.store)
         for row in c.loop(first_row, last_row):
             self._columns(c, row, (first, last), UNROLLED, c.deliver)
 
-    def _columns(self, c: Code, row: Any, part: tuple[Any, Any], most: int, deliver: Callable[..., None]) -> None:
+    def _columns(
+        self, c: Code, row: Any, part: tuple[Any, Any], most: int, deliver: Callable[..., None]
+    ) -> None:
         at = {name: getattr(c, name) + row * getattr(c, f"step_{name}") for name in self.whole}
         at.update({name: getattr(c, name) for name in self.fixed})
         for offset, masks in c.columns(part[1], most, part[0]):
-            results = [self._vector(c, at, offset + k * c.lanes * 4, mask) for k, mask in enumerate(masks)]
+            results = [
+                self._vector(c, at, offset + k * c.lanes * 4, mask) for k, mask in enumerate(masks)
+            ]
             for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
                 for name, value in zip(self.outputs, values, strict=True):
-                    write = deliver if name == self.outputs[0] else c.store  # histories are changed in place
+                    # histories are changed in place
+                    write = deliver if name == self.outputs[0] else c.store
                     write(value, at[name] + offset + k * c.lanes * 4, mask)
 
     def _vector(self, c: Code, at: dict[str, Any], offset: Any, mask: Any) -> Sequence[Any]:
@@ -66,12 +84,17 @@ class Stream:
 
 
 class Plan:
-    """A stream over arrays of certain shapes and strides: its block of arguments, filled in but for addresses."""
+    """A stream over arrays of certain shapes and strides: its block of arguments, filled in but for
+    addresses."""
 
     def __init__(self, stream: Stream, rows: Rows) -> None:
-        steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
+        steps = {
+            f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)
+        }
         self.block = stream.block(rows=rows.number, length=rows.length, **steps)
-        self.places: Any = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
+        self.places: Any = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(
+            self.block
+        )
         start = getattr(stream.block, stream.numbers[0]).offset if stream.numbers else 0
         self.numbers: Any = (ctypes.c_float * len(stream.numbers)).from_buffer(self.block, start)
         self.size = rows.number * rows.length * 4  # bytes of a result
@@ -96,10 +119,15 @@ class Streams:
         self._plans: dict[Any, Plan | None] = {}
 
     def run(
-        self, stream: Stream, arrays: Sequence[Array], numbers: Sequence[float] = (), axis: int | None = None
+        self,
+        stream: Stream,
+        arrays: Sequence[Array],
+        numbers: Sequence[float] = (),
+        axis: int | None = None,
     ) -> bool:
-        """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they do not fit: not
-        float32, not one shape, not rows together, not to be written to. `axis`: of the fixed inputs."""
+        """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they
+        do not fit: not float32, not one shape, not rows together, not to be written to. `axis`: of
+        the fixed inputs."""
         found = self._planned(stream, arrays, axis)
         if found is None:
             return False
@@ -113,7 +141,9 @@ class Streams:
         """Whether `run` would take these."""
         return self._planned(stream, arrays, axis) is not None
 
-    def _planned(self, stream: Stream, arrays: Sequence[Array], axis: int | None) -> tuple[Plan, list[int]] | None:
+    def _planned(
+        self, stream: Stream, arrays: Sequence[Array], axis: int | None
+    ) -> tuple[Plan, list[int]] | None:
         """The plan, and where the arrays lie."""
         try:
             known = [seen(array) for array in arrays]
@@ -124,18 +154,25 @@ class Streams:
             plan = self._plans[key]
         except KeyError:
             plan = self._plans[key] = _plan(stream, arrays, axis)
-        if plan is None or not all([output.flags.writeable for output in arrays[: len(stream.outputs)]]):  # noqa: C419
+        outputs = arrays[: len(stream.outputs)]
+        if plan is None or not all([output.flags.writeable for output in outputs]):  # noqa: C419
             return None
         return plan, [one[1] for one in known]
 
 
 def _plan(stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | None:
-    whole, fixed = arrays[: len(stream.whole)], arrays[len(stream.whole) :]
+    whole = arrays[: len(stream.whole)]
+    fixed = arrays[len(stream.whole) :]
     shape = whole[0].shape
     if any(array.shape != shape or array.dtype != F32 for array in whole):
         return None
     for part in fixed:
-        if axis is None or part.shape != (shape[axis],) or part.dtype != F32 or not part.flags.c_contiguous:
+        if (
+            axis is None
+            or part.shape != (shape[axis],)
+            or part.dtype != F32
+            or not part.flags.c_contiguous
+        ):
             return None
     if 0 in shape:
         return None

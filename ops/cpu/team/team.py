@@ -1,10 +1,11 @@
-"""The one thread pool of a process: `size` threads that run one kernel together, each its own share.
+"""The one thread pool of a process: `size` threads that run one kernel together, each its own
+share.
 
-A kernel gets its number and the size of the team and works out its share from these two alone, so results repeat to the
-last bit. Between kernels the threads wait in machine code without the GIL: handing work over costs under 1 us, Python's
-locks 60. After `PATIENCE` turns a thread sleeps until it is needed. Linux may wake it on the core of the thread that
-needs it and leave it there for tens of milliseconds, so it then moves to another core (a kernel of 0.2 ms took 0.6 to
-1.2 before).
+A kernel gets its number and the size of the team and works out its share from these two alone, so
+results repeat to the last bit. Between kernels the threads wait in machine code without the GIL:
+handing work over costs under 1 us, Python's locks 60. After `PATIENCE` turns a thread sleeps until
+it is needed. Linux may wake it on the core of the thread that needs it and leave it there for tens
+of milliseconds, so it then moves to another core (a kernel of 0.2 ms took 0.6 to 1.2 before).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from ops.errors import Array
 
 LINE = 16  # int64 numbers between two threads' states, so that they share no cache line
 CORE = 2  # index in a thread's line of the core on which it woke; the two before are `handover`'s
-_core = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
+_core = (
+    getattr(ctypes.PyDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
+)
 
 
 class Team:
@@ -58,7 +61,8 @@ class Team:
         """Run the kernel on every thread with this block of arguments and wait for all."""
         if wanted:
             load()
-        where, at = kernel.address, ctypes.addressof(block)
+        where = kernel.address
+        at = ctypes.addressof(block)
         if self.size == 1:
             CALL(where)(0, 1, at)
             return
@@ -81,7 +85,8 @@ def _member(
     lock: threading.Lock,
     ended: list[bool],
 ) -> None:
-    """A thread's life. It holds no reference to its team, so that an unused team goes and ends its threads."""
+    """A thread's life. It holds no reference to its team, so that an unused team goes and ends its
+    threads."""
     while not ended:
         serve(state.ctypes.data, number, size)  # returns when the thread is to sleep
         lock.acquire()
@@ -90,12 +95,14 @@ def _member(
 
 
 def _settle(cores: Array, number: int) -> None:
-    """Move to another core, if there is one, where the caller or an earlier member has this thread's."""
+    """Move to another core, if there is one, where the caller or an earlier member has this
+    thread's."""
     assert _core is not None
     taken = {int(core) for core in cores[:number]}
     if _core() in taken:
         allowed = os.sched_getaffinity(0)
-        with contextlib.suppress(OSError):  # a sandbox may forbid it; a slow thread is better than none
+        # a sandbox may forbid it; a slow thread is better than none
+        with contextlib.suppress(OSError):
             if free := allowed - taken:
                 os.sched_setaffinity(0, free)  # moves it at once
                 os.sched_setaffinity(0, allowed)

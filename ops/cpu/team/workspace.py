@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 LINE = 64  # bytes of a cache line and of the widest vector
-# Bytes of a large page of x86 and ARM. NumPy asks the system for large pages from twice that size on, which makes the
-# kernels' copies 1 to 3 % faster.
+# Bytes of a large page of x86 and ARM. NumPy asks the system for large pages from twice that size
+# on, which makes the kernels' copies 1 to 3 % faster.
 PAGE = 2 << 20
 
 
@@ -17,16 +17,19 @@ class Workspace:
     """`size` bytes that the operation under way may use."""
 
     def __init__(self) -> None:
-        self._block, self._address = np.empty(0, np.uint8), 0
+        self._block = np.empty(0, np.uint8)
+        self._address = 0
         self.size = 0
 
     def __repr__(self) -> str:
         return f"<Workspace of {self.size} bytes>"
 
     def take(self, size: int) -> int:
-        """The address of at least `size` bytes, aligned to PAGE, contents undefined, until the next `take`."""
+        """The address of at least `size` bytes, aligned to PAGE, contents undefined, until the next
+        `take`."""
         if size > self.size:
-            self._block, self.size = np.empty(max(2 * PAGE, aligned(size, PAGE) + PAGE), np.uint8), size
+            self._block = np.empty(max(2 * PAGE, aligned(size, PAGE) + PAGE), np.uint8)
+            self.size = size
             self._address = aligned(self._block.ctypes.data, PAGE)
         return self._address
 

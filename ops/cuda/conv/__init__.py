@@ -5,5 +5,5 @@ algorithm  choose   what an algorithm is, and which one a pass gets
 lowered             lowering and products by cuBLAS: computes every shape
 cudnn               graphs of cuDNN, and the plans it makes of them
 trial               a plan of cuDNN beside lowering: its error and the times of both
-weights             weights between Caffe's order and that of windows
+weight_layouts             weights between Caffe's order and that of windows
 """

@@ -1,4 +1,5 @@
-"""What every convolution algorithm of a device is: made once for a shape, run many times. `choose` picks one."""
+"""What every convolution algorithm of a device is: made once for a shape, run many times. `choose`
+picks one."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class ConvShape:
     def __str__(self) -> str:
         (n, c, h, w), g = self.in_shape, self.geometry
         kernel, stride = ("x".join(map(str, pair)) for pair in (g.kernel, g.stride))
-        more = [f", stride {stride}"] * (g.stride != (1, 1)) + [f", {g.groups} groups"] * (g.groups > 1)
+        more = [f", stride {stride}"] * (g.stride != (1, 1)) + [f", {g.groups} groups"] * (
+            g.groups > 1
+        )
         return f"{n}x{c}x{h}x{w} -> {self.outputs} by {kernel}{''.join(more)}"
 
     @property
@@ -47,8 +50,8 @@ class ConvShape:
 class Convolution(Protocol):
     """One algorithm for one `ConvShape`.
 
-    x, y, dx and dy are pixels with a `step_of` (`images`); w, dw (K, C/groups, kh, kw) and b (K,) are C-contiguous.
-    Destinations are overwritten, whatever they held.
+    x, y, dx and dy are pixels with a `step_of` (`images`); w, dw (K, C/groups, kh, kw) and b (K,)
+    are C-contiguous. Destinations are overwritten, whatever they held.
     """
 
     scratch_bytes: int

@@ -1,7 +1,8 @@
 """Which algorithm each pass of a convolution gets, by shape: the one place that decides.
 
-Lowering computes everything. cuDNN's plan is taken if it computes the same, as far as `TOLERANCES` say, and if it is
-faster; both are tried when the pass runs for the first time. Whatever speaks against it is told once, with its figure.
+Lowering computes everything. cuDNN's plan is taken if it computes the same, as far as `TOLERANCES`
+say, and if it is faster; both are tried when the pass runs for the first time. Whatever speaks
+against it is told once, with its figure.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ from ops.cuda.conv.cudnn import CudnnMissing, Library, Planned, Steps, first_lin
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.conv.trial import Trial
 from ops.cuda.device import OnDevice
-from ops.cuda.images import ALIGNED, address, step_of
+from ops.cuda.image_layout import ALIGNED, address, step_of
 from ops.errors import Array
 
 FORWARD, DATA, WEIGHTS = Direction
-# The greatest error that is taken, as a part of the greatest value. cuBLAS rounds factors too where it is not "full".
+# The greatest error that is taken, as a part of the greatest value. cuBLAS rounds factors too where
+# it is not "full".
 TOLERANCES = {"full": 1e-4, "tf32": 5e-3, "bf16": 2e-2}
 LEAST_WORKSPACE = 64 << 20  # bytes that a plan may take even where lowering takes less
-MOST_SIZES = 8  # numbers of images for which a shape is planned: shares of a batch may change often, plans take time
+# numbers of images for which a shape is planned: shares of a batch may change often, plans take
+# time
+MOST_SIZES = 8
 _log = logging.getLogger("ops.cudnn")
 
 
 class Found(NamedTuple):
-    """What a trial found: the error, and seconds of both algorithms, or None where they were not measured."""
+    """What a trial found: the error, and seconds of both algorithms, or None where they were not
+    measured."""
 
     error: float
     cudnn: float | None = None
@@ -41,7 +46,10 @@ def against(found: Found, precision: str) -> str | None:
     """What speaks against cuDNN's plan, in words."""
     most = TOLERANCES[precision]
     if not found.error <= most:  # nor if it is no number
-        return f"differs from lowering by {found.error:.1e} of the greatest value, expected at most {most:.0e}"
+        return (
+            f"differs from lowering by {found.error:.1e} of the greatest value, expected "
+            f"at most {most:.0e}"
+        )
     if found.cudnn is not None and found.lowering is not None and found.cudnn >= found.lowering:
         return f"takes {found.cudnn * 1e3:.3f} ms, lowering {found.lowering * 1e3:.3f} ms"
     return None
@@ -54,8 +62,10 @@ class Chooser:
         self._ops = ops
         self._lowered: dict[ConvShape, Convolution] = {}
         self._chosen: dict[tuple[ConvShape, Direction, Steps], Convolution] = {}
-        self._faster: dict[tuple[ConvShape, Direction, Steps], bool] = {}  # whether cuDNN was, for one image of that
-        self._sizes: dict[tuple[ConvShape, Direction, Steps], int] = {}  # how many were planned of that
+        # whether cuDNN was, for one image of that
+        self._faster: dict[tuple[ConvShape, Direction, Steps], bool] = {}
+        # how many were planned of that
+        self._sizes: dict[tuple[ConvShape, Direction, Steps], int] = {}
 
     @cached_property
     def library(self) -> Library | None:
@@ -66,7 +76,9 @@ class Chooser:
             deterministic = self._ops.cudnn == "deterministic"
             library = Library(self._ops.precision, self._ops.stream, deterministic=deterministic)
         except CudnnMissing as missing:
-            _log.warning('%s; convolutions are lowered (train.cudnn = "off" asks for that)', missing)
+            _log.warning(
+                ('%s; convolutions are lowered (train.cudnn = "off" asks for that)'), missing
+            )
             return None
         _log.info("cuDNN %s", library.version)
         return library
@@ -95,18 +107,32 @@ class Chooser:
             found = self._lowered[shape] = Lowered(shape, self._ops)
         return found
 
-    def _choose(self, library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> Convolution:
-        lowered, pass_ = self.lowered(shape), f"cuDNN, {direction} of {shape}"
+    def _choose(
+        self, library: Library, shape: ConvShape, direction: Direction, steps: Steps
+    ) -> Convolution:
+        lowered = self.lowered(shape)
+        pass_ = f"cuDNN, {direction} of {shape}"
         each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), direction, steps)
         if not self._faster.get(each, True):
             return lowered
         sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
         if sizes > MOST_SIZES:
             if sizes == MOST_SIZES + 1:
-                _log.info("%s: planned for %d numbers of images before; all others are lowered", pass_, MOST_SIZES)
+                _log.info(
+                    ("%s: planned for %d numbers of images before; all others are lowered"),
+                    pass_,
+                    MOST_SIZES,
+                )
             return lowered
         try:
-            plan = Planned(library, shape, direction, steps, self._ops, max(LEAST_WORKSPACE, lowered.scratch_bytes))
+            plan = Planned(
+                library,
+                shape,
+                direction,
+                steps,
+                self._ops,
+                max(LEAST_WORKSPACE, lowered.scratch_bytes),
+            )
             timed = self._ops.cudnn == "fastest" and each not in self._faster
             found = self._tried(plan, lowered, Trial(shape, direction, steps, self._ops), timed)
         except Exception as error:  # noqa: BLE001  # the frontend's are of many kinds; lowering tells its own when it runs
@@ -120,7 +146,12 @@ class Chooser:
         if why is None:
             _log.info("%s: taken, %s", pass_, _told(found))
             return plan
-        _log.log(logging.INFO if found.cudnn is not None else logging.WARNING, "%s: %s; lowered", pass_, why)
+        _log.log(
+            logging.INFO if found.cudnn is not None else logging.WARNING,
+            "%s: %s; lowered",
+            pass_,
+            why,
+        )
         return lowered
 
     def _tried(self, plan: Convolution, lowered: Convolution, trial: Trial, timed: bool) -> Found:

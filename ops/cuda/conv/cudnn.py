@@ -1,8 +1,9 @@
 """cuDNN's convolutions, through NVIDIA's frontend: a graph of one operation for each pass.
 
-The only file that imports `cudnn`. Its tensors have the dimensions N, C, H, W whatever lies in memory; strides say that
-images lie as [N][H][W][C], with `step` numbers from pixel to pixel, and weights as [K][kh][kw][C/groups]. Everything is
-said to it: what it would infer of layouts and of gradients' sizes is not what we have.
+The only file that imports `cudnn`. Its tensors have the dimensions N, C, H, W whatever lies in
+memory; strides say that images lie as [N][H][W][C], with `step` numbers from pixel to pixel, and
+weights as [K][kh][kw][C/groups]. Everything is said to it: what it would infer of layouts and of
+gradients' sizes is not what we have.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from typing import Any
 import numpy as np
 
 from ops.cuda.conv.algorithm import ConvShape, Direction
-from ops.cuda.conv.weights import WeightOrder
+from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
-from ops.cuda.images import ALIGNED, address
+from ops.cuda.image_layout import ALIGNED, address
 from ops.cuda.repeats import Call
 from ops.errors import Array, OpsError, Shape
 from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
-X, W, Y = 1, 2, 3  # what tensors are called in a graph: images, weights, images; or their gradients
+X = 1  # what tensors are called in a graph: images, weights, images; or their gradients
+W = 2
+Y = 3
 Steps = tuple[int, int]  # numbers from pixel to pixel of x, and of y
 
 
@@ -33,8 +36,9 @@ class CudnnMissing(OpsError):
 class Library:
     """cuDNN in one thread: its handle, and which kinds of plans may be taken.
 
-    `deterministic` leaves out engines whose results differ from run to run. Factors are rounded in tensor cores only
-    where `precision` is not "full"; the rounding is TF32's with "bf16" too, since cuDNN would round to float16 else.
+    `deterministic` leaves out engines whose results differ from run to run. Factors are rounded in
+    tensor cores only where `precision` is not "full"; the rounding is TF32's with "bf16" too, since
+    cuDNN would round to float16 else.
     """
 
     def __init__(self, precision: str, stream: int, *, deterministic: bool) -> None:
@@ -42,7 +46,9 @@ class Library:
         try:
             import cudnn
         except ImportError as missing:
-            raise CudnnMissing(f"cudnn cannot be imported ({missing}); install the extra 'cudnn'") from None
+            raise CudnnMissing(
+                f"cudnn cannot be imported ({missing}); install the extra 'cudnn'"
+            ) from None
         here = _start()
         try:
             self.version = str(cudnn.backend_version_string())
@@ -62,10 +68,12 @@ class Library:
 
 
 def _start() -> bool:
-    """Have cuDNN load its parts, with the interpreter's lock let go: the frontend would hold it, and a process whose
-    event loop stands still counts as dead (`ops.backends.cuda_driver`). False: the library is not here."""
+    """Have cuDNN load its parts, with the interpreter's lock let go: the frontend would hold it,
+    and a process whose event loop stands still counts as dead (`ops.backends.cuda_driver`). False:
+    the library is not here."""
     try:
-        library = ctypes.CDLL(LIBRARY)  # the one that the frontend has found, under the name that it is loaded by
+        # the one that the frontend has found, under the name that it is loaded by
+        library = ctypes.CDLL(LIBRARY)
     except OSError:
         return False
     handle = ctypes.c_void_p()
@@ -74,14 +82,19 @@ def _start() -> bool:
     return True
 
 
-def graph_of(cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any) -> Any:
+def graph_of(
+    cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any
+) -> Any:
     """The graph of one pass of a float32 convolution; `options` are pygraph's."""
     real = cudnn.data_type.FLOAT
-    graph = cudnn.pygraph(io_data_type=real, intermediate_data_type=real, compute_data_type=real, **options)
+    graph = cudnn.pygraph(
+        io_data_type=real, intermediate_data_type=real, compute_data_type=real, **options
+    )
     _, own, *kernel = shape.weight_shape
     tensors = {
         X: (shape.in_shape, steps[0]),
-        W: ((shape.outputs, own, *kernel), own),  # fewer channels than x has say how many groups there are
+        # fewer channels than x has say how many groups there are
+        W: ((shape.outputs, own, *kernel), own),
         Y: (shape.out_shape, steps[1]),
     }
     written = {Direction.FORWARD: Y, Direction.DATA: X, Direction.WEIGHTS: W}[direction]
@@ -99,7 +112,9 @@ def graph_of(cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, *
     else:
         result = graph.conv_wgrad(image=given[X], loss=given[Y], **windows)
     dim, step = tensors[written]
-    result.set_output(True).set_data_type(real).set_dim(list(dim)).set_stride(strides(dim, step)).set_uid(written)
+    result.set_output(True).set_data_type(real).set_dim(list(dim)).set_stride(
+        strides(dim, step)
+    ).set_uid(written)
     return graph
 
 
@@ -110,16 +125,26 @@ def strides(dim: Shape, step: int) -> list[int]:
 
 
 class Planned:
-    """One pass of a shape by cuDNN, planned when it is made; see `algorithm.Convolution`, of which it has the method of
-    its direction. x and y are `ALIGNED` and have these `steps`. Raises whatever the frontend does where it has no plan.
+    """One pass of a shape by cuDNN, planned when it is made; see `algorithm.Convolution`, of which
+    it has the method of its direction. x and y are `ALIGNED` and have these `steps`. Raises
+    whatever the frontend does where it has no plan.
 
-    Of the engines that cuDNN's heuristics propose, the first that takes no more scratch memory than `most_bytes`.
+    Of the engines that cuDNN's heuristics propose, the first that takes no more scratch memory than
+    `most_bytes`.
     """
 
     def __init__(
-        self, library: Library, shape: ConvShape, direction: Direction, steps: Steps, ops: OnDevice, most_bytes: int
+        self,
+        library: Library,
+        shape: ConvShape,
+        direction: Direction,
+        steps: Steps,
+        ops: OnDevice,
+        most_bytes: int,
     ) -> None:
-        self._library, self._ops, self._weights = library, ops, WeightOrder(shape, ops)
+        self._library = library
+        self._ops = ops
+        self._weights = WeightOrder(shape, ops)
         modes = library.module.heur_mode
         holds_lock(f"cuDNN, {direction} of {shape} is planned")
         self._graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
@@ -146,7 +171,8 @@ class Planned:
         """See Convolution."""
         room = self._weights.room(dw)
         if address(room) % ALIGNED:
-            into, room = room, self._ops.scratch.take("weights", room.shape, room.dtype)
+            into = room
+            room = self._ops.scratch.take("weights", room.shape, room.dtype)
             self._run(x, room, dy)
             self._copy(into, room)
         else:
@@ -167,23 +193,34 @@ class Planned:
         into[...] = source
 
     def _run(self, x: Array, w: Array, y: Array) -> None:
-        workspace = self._ops.scratch.take("windows", (max(1, self._workspace),), np.uint8)  # lowering's, if it runs
+        # lowering's, if it runs
+        workspace = self._ops.scratch.take("windows", (max(1, self._workspace),), np.uint8)
         places = {X: address(x), W: address(w), Y: address(y)}
         self._graph.execute(places, address(workspace), handle=self._library.handle)
         if self._ops.repeats is not None and self._ops.repeats.recording:
             self._ops.repeats.add(self._again(places, address(workspace)))
 
     def _again(self, places: dict[int, int], workspace: int) -> Call:
-        """The same run once more. The frontend looks at its arguments anew in every `execute`, which takes it longer
-        than cuDNN takes to start; where what it calls then is known, that is called at once."""
-        graph, handle = self._graph, self._library.handle
+        """The same run once more. The frontend looks at its arguments anew in every `execute`,
+        which takes it longer than cuDNN takes to start; where what it calls then is known, that is
+        called at once."""
+        graph = self._graph
+        handle = self._library.handle
         try:
-            start, backend = graph._lowered_graph._execute_with_raw_ptrs, handle.backend_handle
+            start = graph._lowered_graph._execute_with_raw_ptrs
+            backend = handle.backend_handle
             plan = graph._materialize_backend_plan(graph._plan_index).cpp_index
         except AttributeError:
             return partial(graph.execute, places, workspace, handle=handle)
         pointers = np.array([places[uid] for uid in sorted(places)], np.uint64)
-        again = partial(start, pointers.ctypes.data, len(places), workspace, backend, -1 if plan is None else plan)
+        again = partial(
+            start,
+            pointers.ctypes.data,
+            len(places),
+            workspace,
+            backend,
+            -1 if plan is None else plan,
+        )
         again.held = pointers  # type: ignore[attr-defined]  # it is read at every call
         return again
 

@@ -1,7 +1,9 @@
-"""Convolution by lowering: windows of the images as rows of a matrix, and one product for each part of the batch.
+"""Convolution by lowering: windows of the images as rows of a matrix, and one product for each part
+of the batch.
 
-Rows are pixels, so a product writes them where the next layer reads them: nothing is transposed. A 1x1 kernel needs no
-windows. Weights are brought from Caffe's order (K, C, kh, kw) to that of the windows, (K, kh, kw, C), in every pass.
+Rows are pixels, so a product writes them where the next layer reads them: nothing is transposed. A
+1x1 kernel needs no windows. Weights are brought from Caffe's order (K, C, kh, kw) to that of the
+windows, (K, kh, kw, C), in every pass.
 """
 
 from __future__ import annotations
@@ -9,21 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops.cuda.conv.algorithm import ConvShape
-from ops.cuda.conv.weights import WeightOrder
+from ops.cuda.conv.weight_layouts import WeightOrder
 from ops.cuda.device import OnDevice
-from ops.cuda.images import in_fours, rows, step_of
+from ops.cuda.image_layout import in_fours, rows, step_of
 from ops.cuda.launch import Divisor, divisor
 from ops.errors import Array
 from ops.reference.lowering import is_identity
 
-MOST_BYTES = 512 << 20  # of windows at a time: products are large enough then, and VGG-16 takes 8 GB at 128 images
+# of windows at a time: products are large enough then, and VGG-16 takes 8 GB at 128 images
+MOST_BYTES = 512 << 20
 
 
 class Lowered:
     """See `algorithm.Convolution`."""
 
     def __init__(self, shape: ConvShape, ops: OnDevice) -> None:
-        self._ops, self._shape, self._geometry = ops, shape, shape.geometry
+        self._ops = ops
+        self._shape = shape
+        self._geometry = shape.geometry
         self._n, self._c, self._h, self._w = shape.in_shape
         self._k, (self._p, self._q) = shape.outputs, shape.out_shape[2:]
         self._groups, (self._kh, self._kw) = shape.geometry.groups, shape.geometry.kernel
@@ -35,14 +40,18 @@ class Lowered:
         parts = -(-self._n // (ops.b_p or most))
         self._images = -(-self._n // parts)
         self._weights = WeightOrder(shape, ops)
-        self.scratch_bytes = (0 if self._identity else self._images * each) + self._weights.scratch_bytes
+        self.scratch_bytes = (
+            0 if self._identity else self._images * each
+        ) + self._weights.scratch_bytes
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
         """See Convolution."""
         w_KD = self._weights.packed(w)
         for part in self._parts():
             y_MK = rows(y[part])
-            for columns, windows_MD in zip(self._columns(self._k), self._lower(x[part]), strict=True):
+            for columns, windows_MD in zip(
+                self._columns(self._k), self._lower(x[part]), strict=True
+            ):
                 self._ops.product(windows_MD, w_KD[columns].T, y_MK[:, columns], False)
         self._ops.shifted(y, b, rectify)
 
@@ -50,11 +59,16 @@ class Lowered:
         """See Convolution."""
         w_KD = self._weights.packed(w)
         for part in self._parts():
-            dy_MK, into = rows(dy[part]), dx[part]
+            dy_MK = rows(dy[part])
+            into = dx[part]
             windows = self._windows(len(into)) if not self._identity else rows(into)
             for g, columns in enumerate(self._columns(self._k)):
                 w_D = w_KD[columns]
-                out = windows[g] if not self._identity else windows[:, g * self._own : (g + 1) * self._own]
+                out = (
+                    windows[g]
+                    if not self._identity
+                    else windows[:, g * self._own : (g + 1) * self._own]
+                )
                 self._ops.product(dy_MK[:, columns], w_D, out, False)
             if not self._identity:
                 self._lift(windows, into)
@@ -64,7 +78,9 @@ class Lowered:
         dw_KD = self._weights.room(dw)
         for part in self._parts():
             dy_MK = rows(dy[part])
-            for columns, windows_MD in zip(self._columns(self._k), self._lower(x[part]), strict=True):
+            for columns, windows_MD in zip(
+                self._columns(self._k), self._lower(x[part]), strict=True
+            ):
                 self._ops.product(dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0)
         self._weights.unpack(dw_KD, dw)
 
@@ -89,7 +105,8 @@ class Lowered:
         if self._identity:
             x_MC = rows(x)
             return [x_MC[:, columns] for columns in self._columns(self._c)]
-        step, windows = step_of(x), self._windows(len(x))
+        step = step_of(x)
+        windows = self._windows(len(x))
         assert step is not None
         touching = self._groups == 1 and self._geometry.dilation[1] == 1 and step == self._c
         run, repeats = (self._kw * self._c, 1) if touching else (self._own, self._kw)
@@ -97,9 +114,20 @@ class Lowered:
         sizes = map(divisor, (run // wide, repeats, self._kh, self._q, self._p, len(x)))
         count = windows.size // wide
         self._ops.launch(
-            "lower" if wide == 1 else "lower4", count, x.dtype, x, windows, count, step // wide, self._h, self._w,
-            *sizes, *self._geometry.stride, *self._geometry.pad, *self._geometry.dilation,
-        )  # fmt: skip
+            "lower" if wide == 1 else "lower4",
+            count,
+            x.dtype,
+            x,
+            windows,
+            count,
+            step // wide,
+            self._h,
+            self._w,
+            *sizes,
+            *self._geometry.stride,
+            *self._geometry.pad,
+            *self._geometry.dilation,
+        )
         return list(windows)
 
     def _lift(self, windows: Array, dx: Array) -> None:
@@ -111,7 +139,20 @@ class Lowered:
         strides: list[Divisor] = [divisor(stride) for stride in self._geometry.stride]
         count = dx.size // wide
         self._ops.launch(
-            "lift" if wide == 1 else "lift4", count, dx.dtype, windows, dx, count, step // wide, *sizes,
-            windows.shape[1], self._kh, self._kw, self._p, self._q, *strides, *self._geometry.pad,
+            "lift" if wide == 1 else "lift4",
+            count,
+            dx.dtype,
+            windows,
+            dx,
+            count,
+            step // wide,
+            *sizes,
+            windows.shape[1],
+            self._kh,
+            self._kw,
+            self._p,
+            self._q,
+            *strides,
+            *self._geometry.pad,
             *self._geometry.dilation,
-        )  # fmt: skip
+        )

@@ -1,4 +1,5 @@
-"""Convolutions of a device: arguments checked, images brought to the layout of kernels, the chosen algorithm run."""
+"""Convolutions of a device: arguments checked, images brought to the layout of kernels, the chosen
+algorithm run."""
 
 from __future__ import annotations
 
@@ -30,8 +31,11 @@ class Convolutions(OnDevice):
     ) -> Array:  # fmt: skip
         """As Backend's."""
         y = self.images_like(conv.check_forward(x, w, b, geometry, out), out, x.dtype)
-        x, into = self.read(x), self.into(y)
-        algorithm = self.chooser(ConvShape(tuple(x.shape), len(w), geometry, x.dtype), FORWARD, x, into)
+        x = self.read(x)
+        into = self.into(y)
+        algorithm = self.chooser(
+            ConvShape(tuple(x.shape), len(w), geometry, x.dtype), FORWARD, x, into
+        )
         algorithm.forward(x, self.contiguous(w), b, into, rectify)
         return self.delivered(into, y)
 
@@ -42,8 +46,11 @@ class Convolutions(OnDevice):
         """As Backend's."""
         conv.check_backward_data(dy, w, geometry, in_shape, out)
         dx = self.images_like(in_shape, out, dy.dtype)
-        dy, into = self.read(dy), self.into(dx)
-        algorithm = self.chooser(ConvShape(tuple(in_shape), len(w), geometry, dy.dtype), DATA, into, dy)
+        dy = self.read(dy)
+        into = self.into(dx)
+        algorithm = self.chooser(
+            ConvShape(tuple(in_shape), len(w), geometry, dy.dtype), DATA, into, dy
+        )
         algorithm.backward_data(dy, self.contiguous(w), into)
         return self.delivered(into, dx)
 
@@ -56,12 +63,17 @@ class Convolutions(OnDevice):
         conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
         dw: Array = self.xp.empty(w_shape, x.dtype) if out_w is None else out_w
         into = dw if dw.flags.c_contiguous else self.xp.empty(w_shape, x.dtype)
-        x, dy = self.read(x), self.read(dy)
-        algorithm = self.chooser(ConvShape(tuple(x.shape), w_shape[0], geometry, x.dtype), WEIGHTS, x, dy)
+        x = self.read(x)
+        dy = self.read(dy)
+        algorithm = self.chooser(
+            ConvShape(tuple(x.shape), w_shape[0], geometry, x.dtype), WEIGHTS, x, dy
+        )
         algorithm.backward_weights(x, dy, into)
         return self.delivered(into, dw), self.column_sums(dy, out_b) if bias else None
 
-    def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
+    def conv_scratch(
+        self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
+    ) -> int:
         """As Backend's."""
         shape = ConvShape(tuple(in_shape), w_shape[0], geometry, np.dtype(np.float32))
         return self.chooser.lowered(shape).scratch_bytes

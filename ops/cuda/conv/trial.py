@@ -1,8 +1,9 @@
-"""Two algorithms beside each other on the same made-up images: how far their results are apart, how long each takes.
+"""Two algorithms beside each other on the same made-up images: how far their results are apart, how
+long each takes.
 
-Images have the sizes and steps that the pass will have. Two of them are made up and repeated through the batch. What is
-compared is the first image and the last; a gradient of weights is summed over those two alone, the others' dy are 0, so
-that rounding in long sums does not hide a mistake.
+Images have the sizes and steps that the pass will have. Two of them are made up and repeated
+through the batch. What is compared is the first image and the last; a gradient of weights is summed
+over those two alone, the others' dy are 0, so that rounding in long sums does not hide a mistake.
 """
 
 from __future__ import annotations
@@ -14,47 +15,67 @@ import numpy as np
 
 from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
 from ops.cuda.device import OnDevice
-from ops.cuda.images import new_images
+from ops.cuda.image_layout import new_images
 from ops.cuda.repeats import Call
 from ops.errors import Array, Shape
 
 clock = time.perf_counter
-MOST_ROUNDS, ENOUGH_SECONDS = 5, 0.05  # of measured runs: the fastest counts
-IN_A_ROW = 3  # runs that are waited for together: while the device computes, the host starts the next, as in a net
+MOST_ROUNDS = 5  # of measured runs: the fastest counts
+ENOUGH_SECONDS = 0.05
+# runs that are waited for together: while the device computes, the host starts the next, as in a
+# net
+IN_A_ROW = 3
 
 
 class Trial:
     """One pass of a shape; steps are numbers from pixel to pixel of x and of y."""
 
-    def __init__(self, shape: ConvShape, direction: Direction, steps: tuple[int, int], ops: OnDevice) -> None:
-        self._ops, self._direction = ops, direction
-        self._x, self._y = (self._images(*pair) for pair in zip((shape.in_shape, shape.out_shape), steps, strict=True))
+    def __init__(
+        self, shape: ConvShape, direction: Direction, steps: tuple[int, int], ops: OnDevice
+    ) -> None:
+        self._ops = ops
+        self._direction = direction
+        self._x, self._y = (
+            self._images(*pair)
+            for pair in zip((shape.in_shape, shape.out_shape), steps, strict=True)
+        )
         random = np.random.default_rng(0)
         self._w = ops.asarray(_made_up(random, shape.weight_shape))
-        for images in [self._x] * (direction != Direction.DATA) + [self._y] * (direction != Direction.FORWARD):
+        for images in [self._x] * (direction != Direction.DATA) + [self._y] * (
+            direction != Direction.FORWARD
+        ):
             self._fill(images, ops.asarray(_made_up(random, (2, *images.shape[1:]))))
         if direction == Direction.WEIGHTS:
             self._y[1:-1] = 0
 
     def error(self, tried: Convolution, right: Convolution) -> float:
-        """The greatest difference between their results, as a part of the greatest value; NaN if one is not finite."""
-        written = {Direction.FORWARD: self._y, Direction.DATA: self._x, Direction.WEIGHTS: self._w}[self._direction]
+        """The greatest difference between their results, as a part of the greatest value; NaN if
+        one is not finite."""
+        written = {Direction.FORWARD: self._y, Direction.DATA: self._x, Direction.WEIGHTS: self._w}[
+            self._direction
+        ]
         found = []
         for algorithm in (tried, right):
             written[...] = np.nan
             self.run(algorithm)
-            of_two = written if self._direction == Direction.WEIGHTS else written[:: max(1, len(written) - 1)]
+            of_two = (
+                written
+                if self._direction == Direction.WEIGHTS
+                else written[:: max(1, len(written) - 1)]
+            )
             found.append(self._ops.to_host(of_two).astype(np.float64))
         got, expected = found
         return float(np.abs(got - expected).max() / np.abs(expected).max())
 
     def seconds(self, *algorithms: Convolution) -> list[float]:
-        """The time of one run of each as nets run them, from the third pass on; the first is not counted. They take
-        turns: a GPU that was idle raises its clock meanwhile."""
+        """The time of one run of each as nets run them, from the third pass on; the first is not
+        counted. They take turns: a GPU that was idle raises its clock meanwhile."""
         runs = [self._repeated(algorithm) for algorithm in algorithms]
         self._ops.synchronize()
         rounds: list[list[float]] = []
-        while len(rounds) < MOST_ROUNDS and IN_A_ROW * sum(map(sum, rounds)) < ENOUGH_SECONDS * len(algorithms):
+        while len(rounds) < MOST_ROUNDS and IN_A_ROW * sum(map(sum, rounds)) < ENOUGH_SECONDS * len(
+            algorithms
+        ):
             rounds.append([self._timed(run) for run in runs])
         return [min(times) for times in zip(*rounds, strict=True)]
 

@@ -1,14 +1,14 @@
 """CUDA C sources of the CuPy backend, a family a file. Text only, no CuPy.
 
-text                                         what stands in front of all, and division by multiplication
+source_text                                         what stands in front of all, and division by multiplication
 lowering  pooling  lrn                       windows of images
 norm  sums  pointwise                        batch normalisation, sums of columns, numbers one by one
 losses  updates  rows                        softmax and its loss, the solvers' rules, tables
 
-Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no atomics, and sums in a
-fixed order, so a repeated run gives the same bits. `T` is float or double. Images (N, C, H, W) lie as [N][H][W][C]:
-they are rows of C numbers, one a pixel, and the number behind an array's name (`ps`, `ys`) says how many numbers lie
-between two of them.
+Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
+atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.
+Images (N, C, H, W) lie as [N][H][W][C]: they are rows of C numbers, one a pixel, and the number
+behind an array's name (`ps`, `ys`) says how many numbers lie between two of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,28 @@ from ops.cuda.kernels.norm import NORM
 from ops.cuda.kernels.pointwise import POINTWISE
 from ops.cuda.kernels.pooling import POOLING
 from ops.cuda.kernels.rows import ROWS
+from ops.cuda.kernels.source_text import PRELUDE
 from ops.cuda.kernels.sums import SUMS
-from ops.cuda.kernels.text import PRELUDE
 from ops.cuda.kernels.updates import UPDATES
 
 __all__ = ["KERNELS", "source"]
 
-KERNELS: dict[str, str] = {**LOWERING, **POOLING, **LRN, **NORM, **SUMS, **POINTWISE, **LOSSES, **UPDATES, **ROWS}
+KERNELS: dict[str, str] = {
+    **LOWERING,
+    **POOLING,
+    **LRN,
+    **NORM,
+    **SUMS,
+    **POINTWISE,
+    **LOSSES,
+    **UPDATES,
+    **ROWS,
+}
 
 
 def source(dtype: str) -> str:
     """One translation unit with every kernel, for "float32" or "float64"."""
     prelude = PRELUDE.format(type={"float32": "float", "float64": "double"}[dtype])
-    return prelude + "".join(f'extern "C" __global__ void {name}{body}\n' for name, body in KERNELS.items())
+    return prelude + "".join(
+        (f'extern "C" __global__ void {name}{body}\n') for name, body in KERNELS.items()
+    )

@@ -1,14 +1,15 @@
-"""Kernels of lowering and lifting: images [N][H][W][C] to windows (groups, N, P, Q, kh, kw, C / groups) and back.
+"""Kernels of lowering and lifting: images [N][H][W][C] to windows (groups, N, P, Q, kh, kw, C /
+groups) and back.
 
 `lower4` and `lift4` move four channels at a time, 16 bytes; their C, R and ps count fours.
 """
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
-# R elements of a window lie side by side in the image too: the channels of a group, or where pixels touch (one group,
-# no dilation, ps = C) a whole row of the window, kw * C; then J is 1.
+# R elements of a window lie side by side in the image too: the channels of a group, or where pixels
+# touch (one group, no dilation, ps = C) a whole row of the window, kw * C; then J is 1.
 LOWER = f"""(const {{E}}* x, {{E}}* windows, int count, int ps, int H, int W, {div("R", "J", "kh", "Q", "P", "N")},
     int sh, int sw, int ph, int pw, int dh, int dw) {{{{
     EACH(k, count) {{{{

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 SIZES = f"int count, {div('C', 'W', 'H')}, int rc, int rs, T share, T shift, T beta"
 

@@ -1,13 +1,15 @@
-"""Batch normalisation with what follows it, over M pixels of C channels: three or four launches each way.
+"""Batch normalisation with what follows it, over M pixels of C channels: three or four launches
+each way.
 
-Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no digits (Chan, Golub and
-LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`, `mean` may be null. S strips of rows give S
-sums, `gather_sums` leaves D of each, and the last kernel adds up these as it starts.
+Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no
+digits (Chan, Golub and LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`,
+`mean` may be null. S strips of rows give S sums, `gather_sums` leaves D of each, and the last
+kernel adds up these as it starts.
 """
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 GATED = """T away = mean ? (x[(long long)m * ps + c] - mean[c]) * inverse : x[(long long)m * ps + c];
             T g = dy[(long long)m * ds + c];

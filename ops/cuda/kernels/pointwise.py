@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 PLACE = """int m = OVER(k, C), c = k - m * C;"""
 

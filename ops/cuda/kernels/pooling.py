@@ -1,11 +1,16 @@
-"""Kernels of pooling, forward and backward. Backward gathers: one thread per pixel visits the windows that hold it."""
+"""Kernels of pooling, forward and backward. Backward gathers: one thread per pixel visits the
+windows that hold it."""
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
-FORWARD = f"int count, {div('C', 'Q', 'P')}, int H, int W, int kh, int kw, int sh, int sw, int ph, int pw"
-BACKWARD = f"int count, {div('C', 'W', 'H', 'sh', 'sw')}, int P, int Q, int kh, int kw, int ph, int pw"
+FORWARD = (
+    f"int count, {div('C', 'Q', 'P')}, int H, int W, int kh, int kw, int sh, int sw, int ph, int pw"
+)
+BACKWARD = (
+    f"int count, {div('C', 'W', 'H', 'sh', 'sw')}, int P, int Q, int kh, int kw, int ph, int pw"
+)
 
 # the window of output (p, q), cut to the image; E is a number or four
 WINDOWS = """int at = OVER(k, C), c = k - at * C;
@@ -24,7 +29,8 @@ PIXELS = """int at = OVER(k, C), c = k - at * C;
         const {E}* plane = dy + (long long)n * P * Q * ds + c;
         {E} sum = {E}();"""
 
-WINDOW, PIXEL = WINDOWS.replace("{E}", "T"), PIXELS.replace("{E}", "T")
+WINDOW = WINDOWS.replace("{E}", "T")
+PIXEL = PIXELS.replace("{E}", "T")
 READS = "const T* x, int ps"
 WRITES = "T* y, int ys"
 PLACES = "int* place, int as"

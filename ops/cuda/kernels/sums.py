@@ -1,9 +1,9 @@
-"""Sums of columns, in steps: S strips of interleaved rows, D sums of these, the sums of those. Threads side by side
-read so, too."""
+"""Sums of columns, in steps: S strips of interleaved rows, D sums of these, the sums of those.
+Threads side by side read so, too."""
 
 from __future__ import annotations
 
-from ops.cuda.kernels.text import div
+from ops.cuda.kernels.source_text import div
 
 SUMS: dict[str, str] = {
     "strip_sums": f"""(const T* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{

@@ -1,8 +1,9 @@
-"""One kernel that updates many parameters at once, by any of the solvers' rules (see ops.reference.update).
+"""One kernel that updates many parameters at once, by any of the solvers' rules (see
+ops.reference.update).
 
-`table` has a line of LINE numbers for each parameter: the addresses of w, g, the new w and two histories, and where the
-parameter ends, counted over all. `factors` has three: of the rate, of the decay, and what a running statistic keeps, or
--1. The numbers a to d are the rule's own.
+`table` has a line of LINE numbers for each parameter: the addresses of w, g, the new w and two
+histories, and where the parameter ends, counted over all. `factors` has three: of the rate, of the
+decay, and what a running statistic keeps, or -1. The numbers a to d are the rule's own.
 """
 
 from __future__ import annotations

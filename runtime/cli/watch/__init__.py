@@ -5,10 +5,10 @@ stack             what every actor waits for, and the Python stacks of its proce
 events            what has happened in it, followed
 logs              the logs of all processes, followed
 trace             what actors did and when, as a file for Perfetto
-looking           asks all processes what they do
+run_sampling           asks all processes what they do
 rates  bottleneck what two looks say of the time between them; who holds up the others
-sheet             what `top` shows, as lines
-keys              `q` on a terminal
-stacks            has a process write its stacks, and reads them
+top_lines             what `top` shows, as lines
+quit_keys              `q` on a terminal
+stack_files            has a process write its stacks, and reads them
 tails             the logs of a run as lines, in the order of their times
 """

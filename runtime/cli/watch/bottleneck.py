@@ -16,7 +16,10 @@ def bottleneck(rows: Sequence[Row]) -> str:
     silent = sorted({row.process for row in rows if row.state.startswith("no answer")})
     if silent:
         more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
-        return f"process {silent[0]}{more} does not answer: it is stuck or stopped (`stack` shows where)"
+        return (
+            f"process {silent[0]}{more} does not answer: it is stuck or stopped (`stack` "
+            "shows where)"
+        )
     measured = [row for row in rows if row.computing is not None]
     if not measured:
         return "nothing is measured yet"
@@ -27,9 +30,9 @@ def bottleneck(rows: Sequence[Row]) -> str:
         for peer, part in row.waits.items():
             waiting[peer] += part
     if share >= BUSY:
-        others = f"; the others wait for it {waiting[busiest.actor]:.1f} s of each second in all" * (
-            waiting[busiest.actor] >= MATTERS
-        )
+        others = (
+            f"; the others wait for it {waiting[busiest.actor]:.1f} s of each second in all"
+        ) * (waiting[busiest.actor] >= MATTERS)
         return f"{busiest.actor} is the bottleneck: it computes {share:.0%} of the time{others}"
     if not waiting or max(waiting.values()) < MATTERS:
         return f"nobody holds up the others: {busiest.actor} computes most, {share:.0%} of the time"
@@ -44,8 +47,13 @@ def _followed(rows: dict[str, Row], waiting: dict[str, float], busiest: Row) -> 
         if peer in chain or row.waits[peer] < max(MATTERS, row.computing or 0.0):
             break
         chain.append(peer)
-    root, by = rows.get(chain[-1]), " -> ".join(chain)
-    how = f", which computes {root.computing:.0%} of the time" if root is not None and root.computing else ""
+    root = rows.get(chain[-1])
+    by = " -> ".join(chain)
+    how = (
+        (f", which computes {root.computing:.0%} of the time")
+        if root is not None and root.computing
+        else ""
+    )
     text = f"the others wait for {by}{how}: {waiting[chain[0]]:.1f} s of each second in all"
     if (busiest.computing or 0.0) < 0.5:
         most = f"{busiest.actor} most, {busiest.computing:.0%}"

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
+    from runtime.attached.observed_run import ObservedRun
     from runtime.report.console import Teller
 
 FOLLOW_SECONDS = 90.0  # for the run that follows one to listen: a machine may be waited for
@@ -28,12 +28,11 @@ def events(
 ) -> int:
     """Show what has happened in a run, from its first event on.
 
-    Parameters
-    ----------
-    run
+    Parameters ---------- run
         A run directory or its name; without it the only live run, else the newest.
     follow
-        Stay until the run is over, and show what happens; of one that was scaled, also what follows it.
+        Stay until the run is over, and show what happens; of one that was scaled, also what follows
+        it.
     as_json
         Write the lines of events.jsonl as they are, for scripts.
     """
@@ -42,11 +41,11 @@ def events(
 
 
 async def _shown(run: Path | None, connection: Connection, follow: bool, as_json: bool) -> None:
-    from runtime.records.reading import event_of
+    from runtime.records.journal_reading import event_of
     from runtime.report.console import Teller
-    from runtime.report.events import Event
+    from runtime.report.event_stream import Event
     from runtime.runs.continuing import CONTINUED
-    from runtime.text import bounded
+    from runtime.terminal_text import bounded
 
     console = Teller()
     async with seen(run, connection) as looked:
@@ -55,7 +54,9 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
             async for line in _lines(looked, follow, console):
                 fields = event_of(line)
                 if fields is None:
-                    console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line, 500)}")
+                    console.warn(
+                        f"a line of events.jsonl is damaged and left out: {bounded(line, 500)}"
+                    )
                     continue
                 t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
                 fields.pop("unix_seconds", None)
@@ -67,16 +68,17 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
             await looked.follow(following, FOLLOW_SECONDS)
 
 
-async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[str]:
+async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIterator[str]:
     """Whole lines of the journal. It is looked at once more after the run is over."""
-    from runtime.attached.following import followed
-    from runtime.cluster.operators.words import JOURNAL
+    from runtime.attached.journal_following import followed
+    from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.records.files import Lines
-    from runtime.records.reading import torn
+    from runtime.records.journal_reading import torn
 
     await looked.refresh(JOURNAL)
     async with followed(looked, follow) as end:
-        journal, goes_on = Lines(looked.directory / JOURNAL), True
+        journal = Lines(looked.directory / JOURNAL)
+        goes_on = True
         while goes_on:
             goes_on = follow and await looked.lives()
             await looked.refresh(JOURNAL)

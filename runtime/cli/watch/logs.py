@@ -23,9 +23,11 @@ def logs(
     follow: Annotated[bool, Parameter(alias="-f", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show the logs of all processes of a run in the order of their times, each line behind the name of its process.
+    """Show the logs of all processes of a run in the order of their times, each line behind the
+    name of its process.
 
-    Those of other machines are shown as far as they have been copied here, within a second while the run lives.
+    Those of other machines are shown as far as they have been copied here, within a second while
+    the run lives.
 
     Parameters
     ----------
@@ -40,11 +42,13 @@ def logs(
     return 0
 
 
-async def _shown(run: str | None, process: str | None, connection: Connection, follow: bool) -> None:
-    from runtime.attached.following import followed
-    from runtime.cli.watch.looking import named, seen_by
+async def _shown(
+    run: str | None, process: str | None, connection: Connection, follow: bool
+) -> None:
+    from runtime.attached.journal_following import followed
+    from runtime.cli.watch.run_sampling import named, seen_by
     from runtime.cli.watch.tails import Tails
-    from runtime.cluster.operators.words import LOGS
+    from runtime.cluster.operators.operator_messages import LOGS
     from runtime.report.console import Teller
 
     seen, process = seen_by(run, process, connection)
@@ -69,7 +73,8 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
 
 
 def _processes(directory: Path, console: Teller) -> list[str]:
-    """The names of the processes by the plan of the run; none if that is damaged, which the person is told."""
+    """The names of the processes by the plan of the run; none if that is damaged, which the person
+    is told."""
     from runtime.plan.run_plan import placement_in
     from runtime.records.files import Damaged
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.cli.watch.looking import Look, State
+from runtime.cli.watch.run_sampling import Look, State
 
 WAITED = 0.01  # a share of the time that is worth a word
 
 
 @dataclass(frozen=True)
 class Row:
-    """An actor. Shares are of the time between the looks, rates per second; `oldest` is the longest wait in its inbox,
-    in seconds; `predicted` the share that was foretold, if one was."""
+    """An actor. Shares are of the time between the looks, rates per second; `oldest` is the longest
+    wait in its inbox, in seconds; `predicted` the share that was foretold, if one was."""
 
     actor: str
     process: str
@@ -30,16 +30,24 @@ class Row:
 
     def plain(self) -> dict[str, Any]:
         """For scripts."""
-        return {name: dict(value) if name == "waits" else value for name, value in vars(self).items()}
+        return {
+            name: dict(value) if name == "waits" else value for name, value in vars(self).items()
+        }
 
 
-def rows(before: Look, after: Look, homes: Mapping[str, str], predicted: Mapping[str, float]) -> list[Row]:
-    """Of all actors, in the order of their names; of a process that does not answer how long it has not."""
-    return [_row(actor, homes[actor], before, after, predicted.get(actor)) for actor in sorted(homes)]
+def rows(
+    before: Look, after: Look, homes: Mapping[str, str], predicted: Mapping[str, float]
+) -> list[Row]:
+    """Of all actors, in the order of their names; of a process that does not answer how long it has
+    not."""
+    return [
+        _row(actor, homes[actor], before, after, predicted.get(actor)) for actor in sorted(homes)
+    ]
 
 
 def _row(actor: str, process: str, before: Look, after: Look, predicted: float | None) -> Row:
-    state, earlier = after.states.get(process), before.states.get(process)
+    state = after.states.get(process)
+    earlier = before.states.get(process)
     if state is None:
         text = f"no answer for {after.silent.get(process, 0.0):.0f} s"
         return Row(actor, process, state=text, predicted=predicted)
@@ -47,14 +55,20 @@ def _row(actor: str, process: str, before: Look, after: Look, predicted: float |
     if now is None:
         return Row(actor, process, state="not there yet", predicted=predicted)
     row = Row(
-        actor, process, now["role"], doing(now), inbox=now["inbox"], oldest=now["oldest"] and now["oldest"][1],
+        actor,
+        process,
+        now["role"],
+        doing(now),
+        inbox=now["inbox"],
+        oldest=now["oldest"] and now["oldest"][1],
         predicted=predicted,
-    )  # fmt: skip
+    )
     then = earlier and earlier["actors"].get(actor)
     if not earlier or not then or state["now"] <= earlier["now"]:
         return row
     span = state["now"] - earlier["now"]
-    total, total_then = waited(now), waited(then)
+    total = waited(now)
+    total_then = waited(then)
     shares = {peer: min(1.0, (total[peer] - total_then.get(peer, 0.0)) / span) for peer in total}
     longest = sorted(shares, key=lambda peer: -shares[peer])
     return Row(

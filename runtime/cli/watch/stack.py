@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from runtime.attached.attach import Client
-from runtime.attached.seen import Seen
+from runtime.attached.observed_run import ObservedRun
 from runtime.cli.arguments import HERE, Connection, Switch
-from runtime.cli.watch.looking import Look, Looking, State, named, seen_by
 from runtime.cli.watch.rates import doing, spoken
-from runtime.cli.watch.stacks import is_called, shortened, stands_still, written
-from runtime.cli.watch.stacks import native as native_stacks
-from runtime.cluster.operators.words import JOURNAL
+from runtime.cli.watch.run_sampling import Look, Looking, State, named, seen_by
+from runtime.cli.watch.stack_files import is_called, shortened, stands_still, written
+from runtime.cli.watch.stack_files import native as native_stacks
+from runtime.cluster.operators.operator_messages import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
-from runtime.records import reading
+from runtime.records import journal_reading
 from runtime.records.files import LeftOut
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
@@ -33,18 +33,18 @@ def stack(
     native: Switch = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show what the actors of a live run wait for, and the Python stacks of all threads of their processes.
+    """Show what the actors of a live run wait for, and the Python stacks of all threads of their
+    processes.
 
     It works when the event loop of a process is stuck, and says of one that is stopped that it is.
 
-    Parameters
-    ----------
-    run
+    Parameters ---------- run
         A run directory or its name; without it the only live run.
     actor
         Only this one, and its process.
     native
-        The frames of libraries and kernels, too, of processes of this host; needs py-spy and the right to trace.
+        The frames of libraries and kernels, too, of processes of this host; needs py-spy and the
+        right to trace.
     """
     return asyncio.run(_shown(run, actor, connection, native))
 
@@ -61,13 +61,16 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
             named(actor, list(placement.process_of()), "actor")
         if not await looked.lives():
             place = looked.place
-            raise ActorStopped(f"the run in {place} is over; what its processes wrote is in {place / 'logs'}")
+            raise ActorStopped(
+                f"the run in {place} is over; what its processes wrote is in {place / 'logs'}"
+            )
         if (
             not await looked.answers()
         ):  # its processes are not of this host or container: their numbers say nothing here
             presence = await looked.presence()
             raise ConvoyError(
-                f"the run in {looked.place} {presence.words if presence is not None else 'is over'}: its processes "
+                f"the run in {looked.place} "
+                f"{presence.words if presence is not None else 'is over'}: its processes "
                 "cannot be looked at from here; do it there, or with --connect"
             )
         await looked.refresh(JOURNAL)
@@ -75,17 +78,22 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
         greetings = await asyncio.to_thread(_greetings, looked.directory, damaged)
         for note in damaged.notes:
             console.warn(note)
-        look, client = Look(0.0, {}), None
+        look = Look(0.0, {})
+        client = None
         try:
             client = await stack.enter_async_context(looked.client())
             looking = await stack.enter_async_context(Looking(client))
             look = await looking.look(LOOK_SECONDS)
-        except ConvoyError as error:  # `up` is stuck or stopped itself: its processes are here all the same
+        except ConvoyError as error:
+            # `up` is stuck or stopped itself: its processes are here all the same
             console.say(f"up: {error}: what follows is told by its processes alone")
         for spec in placement.processes:
             if actor is None or actor in spec.actors:
-                actors, greeting = [actor] if actor else spec.actors, greetings.get(spec.name)
-                process = _Process(spec.name, actors, greeting, look.states.get(spec.name), looked, client)
+                actors = [actor] if actor else spec.actors
+                greeting = greetings.get(spec.name)
+                process = _Process(
+                    spec.name, actors, greeting, look.states.get(spec.name), looked, client
+                )
                 async for line in process.lines(native):
                     console.say(line)
     return 0
@@ -93,13 +101,14 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
 
 @dataclass(frozen=True)
 class _Process:
-    """What is known of it: what it said when it greeted, if it has; what it says it does, if it answers."""
+    """What is known of it: what it said when it greeted, if it has; what it says it does, if it
+    answers."""
 
     name: str
     actors: Sequence[str]
     greeting: dict[str, Any] | None
     state: State | None
-    seen: Seen
+    seen: ObservedRun
     client: Client | None
 
     async def lines(self, native: bool) -> AsyncIterator[str]:
@@ -132,7 +141,10 @@ class _Process:
         for line in shortened(text):
             yield f"    {line}"
         if not text:
-            yield "    its stacks did not come: a call into a library keeps the interpreter's lock, or the system does"
+            yield (
+                "    its stacks did not come: a call into a library keeps the "
+                "interpreter's lock, or the system does"
+            )
             yield "    not let the process run; `stack --native`, on its host, looks from outside"
 
 
@@ -154,7 +166,9 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
 
 def _greetings(directory: Path, damaged: LeftOut) -> dict[str, dict[str, Any]]:
     """By process; from the journal, which also tells of a run whose `up` is stuck. Damaged."""
-    told = [event for event in reading.events(directory, damaged) if event["event"] == "process"]
+    told = [
+        event for event in journal_reading.events(directory, damaged) if event["event"] == "process"
+    ]
     kinds = {"process": str, "pid": int, "host": str}
     return {
         event["process"]: event

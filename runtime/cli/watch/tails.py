@@ -1,6 +1,8 @@
-"""The logs of a run as lines with the names of their processes, in the order of the times that they begin with.
+"""The logs of a run as lines with the names of their processes, in the order of the times that they
+begin with.
 
-A line without a time belongs to the one above it. Logs are read as streams: of any size, and while they grow.
+A line without a time belongs to the one above it. Logs are read as streams: of any size, and while
+they grow.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+")
 
 
 class Tail:
-    """One log, read from its beginning and, each time again, from where it was read to. `damaged` hears once why it
-    cannot be read."""
+    """One log, read from its beginning and, each time again, from where it was read to. `damaged`
+    hears once why it cannot be read."""
 
     def __init__(self, path: Path, damaged: Callable[[str], None]) -> None:
-        self.name, self._lines, self._damaged = path.stem, Lines(path), damaged
+        self.name = path.stem
+        self._lines = Lines(path)
+        self._damaged = damaged
         self._time = ""
         self._complained = False
 
@@ -48,17 +52,23 @@ class Tail:
 
 
 class Tails:
-    """Those of all processes of a run directory, or of one of them. `damaged` hears of each that cannot be read."""
+    """Those of all processes of a run directory, or of one of them. `damaged` hears of each that
+    cannot be read."""
 
-    def __init__(self, directory: Path, process: str | None, damaged: Callable[[str], None]) -> None:
-        self._folder, self._process, self._damaged = directory / "logs", process, damaged
+    def __init__(
+        self, directory: Path, process: str | None, damaged: Callable[[str], None]
+    ) -> None:
+        self._folder = directory / "logs"
+        self._process = process
+        self._damaged = damaged
         self._tails: dict[str, Tail] = {}
         if os.path.lexists(self._folder):
             try:
                 any(self._folder.iterdir())  # glob() finds nothing in a folder that cannot be read
             except OSError as error:
                 damaged(
-                    f"{self._folder}: it cannot be read: {error.strerror}; expected the folder of the logs of a run"
+                    f"{self._folder}: it cannot be read: {error.strerror}; expected the "
+                    "folder of the logs of a run"
                 )
 
     def names(self) -> list[str]:

@@ -13,17 +13,18 @@ from cyclopts import Parameter
 
 from runtime.cli.arguments import HERE, Connection, Switch, seen
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
-from runtime.cli.watch.sheet import sheet
-from runtime.records import reading
+from runtime.cli.watch.run_sampling import Look, Looking
+from runtime.cli.watch.top_lines import sheet
+from runtime.records import journal_reading
 from runtime.records.files import Damaged, LeftOut
-from runtime.records.reading import is_number
+from runtime.records.journal_reading import is_number
 
 STAMPS = ("t", "unix_seconds", "actor", "event")
 WIDE = 1000  # columns: a file or pipe has all
 REFRESH_SECONDS = 1.0  # between two looks: what shares and rates are of
-Shown = tuple[dict[str, dict[str, Any]], list[Row]]  # the latest of each event, a row for each actor
+# the latest of each event, a row for each actor
+Shown = tuple[dict[str, dict[str, Any]], list[Row]]
 
 
 def top(
@@ -33,7 +34,8 @@ def top(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show what every actor of a live run computes, waits for and is sent, each second anew; `q` ends it.
+    """Show what every actor of a live run computes, waits for and is sent, each second anew; `q`
+    ends it.
 
     Parameters
     ----------
@@ -48,20 +50,29 @@ def top(
 
 
 async def _shown(run: Path | None, connection: Connection, once: bool, as_json: bool) -> int:
-    from runtime.cluster.operators.words import JOURNAL
+    from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.errors import ActorStopped
     from runtime.report.console import Teller
 
     console = Teller()
-    async with seen(run, connection) as looked, looked.client() as client, Looking(client) as looking:
+    async with (
+        seen(run, connection) as looked,
+        looked.client() as client,
+        Looking(client) as looking,
+    ):
         await looked.refresh(JOURNAL)
-        name, latest = looked.name, await asyncio.to_thread(_latest, looked.directory, console.warn)
+        name = looked.name
+        latest = await asyncio.to_thread(_latest, looked.directory, console.warn)
         if as_json or once or not console.console.is_terminal:
             async with aclosing(_looks(looking, latest, asyncio.Event())) as looks:
                 events, found = await anext(looks)
             if as_json:
                 actors = [row.plain() for row in found]
-                told: dict[str, Any] = {"run": name, "bottleneck": bottleneck(found), "actors": actors}
+                told: dict[str, Any] = {
+                    "run": name,
+                    "bottleneck": bottleneck(found),
+                    "actors": actors,
+                }
                 told |= {name: events.get(name, {}) for name in ("progress", "prediction")}
                 console.say(json.dumps(told, indent=1))
             else:
@@ -76,11 +87,13 @@ async def _shown(run: Path | None, connection: Connection, once: bool, as_json: 
     return 0
 
 
-async def _live(looking: Looking, name: str, latest: dict[str, dict[str, Any]], console: Any) -> None:
+async def _live(
+    looking: Looking, name: str, latest: dict[str, dict[str, Any]], console: Any
+) -> None:
     """Until a key or Ctrl-C ends it, or the run is over."""
     from rich.live import Live
 
-    from runtime.cli.watch.keys import pressed
+    from runtime.cli.watch.quit_keys import pressed
     from runtime.report.console import as_lines
 
     with pressed() as ended, Live(console=console.console, screen=True, auto_refresh=False) as live:
@@ -124,16 +137,22 @@ async def _within(ended: asyncio.Event, seconds: float) -> bool:
 def _predicted(events: dict[str, dict[str, Any]]) -> dict[str, float]:
     """The share of the time that each actor was predicted to compute."""
     use = events.get("prediction", {}).get("predicted_use")
-    return {actor: share for actor, share in use.items() if is_number(share)} if isinstance(use, dict) else {}
+    return (
+        {actor: share for actor, share in use.items() if is_number(share)}
+        if isinstance(use, dict)
+        else {}
+    )
 
 
 def _latest(directory: Path, warn: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """The fields of the last of each event so far."""
     found: dict[str, dict[str, Any]] = {}
-    damaged = LeftOut(directory / reading.FILE)
+    damaged = LeftOut(directory / journal_reading.FILE)
     try:
-        for event in reading.events(directory, damaged):
-            found[event["event"]] = {name: value for name, value in event.items() if name not in STAMPS}
+        for event in journal_reading.events(directory, damaged):
+            found[event["event"]] = {
+                name: value for name, value in event.items() if name not in STAMPS
+            }
     except Damaged as error:
         warn(str(error))
     for note in damaged.notes:

@@ -12,7 +12,7 @@ from runtime.cli.arguments import HERE, Connection, seen
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.attached.seen import Seen
+    from runtime.attached.observed_run import ObservedRun
     from runtime.tracing.merging import Merged
 
 
@@ -23,7 +23,8 @@ def trace(
     iterations: Annotated[int, Parameter(alias="-n", validator=validators.Number(gte=0))] = 0,
     connection: Connection = HERE,
 ) -> int:
-    """Trace a live run, or end that and write trace.json into its run directory: open it at ui.perfetto.dev.
+    """Trace a live run, or end that and write trace.json into its run directory: open it at
+    ui.perfetto.dev.
 
     A trace that a death has cut is made whole by `trace stop`, too.
 
@@ -40,7 +41,7 @@ def trace(
 
 
 async def _done(action: str, run: Path | None, connection: Connection, iterations: int) -> int:
-    from runtime.cluster.operators.words import TRACE
+    from runtime.cluster.operators.operator_messages import TRACE
     from runtime.errors import ConfigError, ProgramFailed, Refused
     from runtime.report.console import Teller
 
@@ -55,7 +56,9 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
             return 0
         try:
             async with looked.client() as client:
-                lines = await (client.begin_trace(iterations) if action == "start" else client.end_trace())
+                lines = await (
+                    client.begin_trace(iterations) if action == "start" else client.end_trace()
+                )
         except Refused as error:
             raise ProgramFailed(f"{looked.name}: {str(error).partition(': ')[2]}") from None
         for line in lines:
@@ -64,11 +67,13 @@ async def _done(action: str, run: Path | None, connection: Connection, iteration
             try:
                 say(f"copied here: {await looked.bring(TRACE)}")
             except OSError as error:
-                raise ConfigError([f"{error.filename}: the trace cannot be written here: {reason(error)}"]) from None
+                raise ConfigError(
+                    [(f"{error.filename}: the trace cannot be written here: {reason(error)}")]
+                ) from None
     return 0
 
 
-async def _of_one_that_is_over(action: str, looked: Seen) -> Merged:
+async def _of_one_that_is_over(action: str, looked: ObservedRun) -> Merged:
     from runtime.errors import ActorStopped, ProgramFailed
     from runtime.tracing.merging import is_unmerged, merge
 

@@ -10,12 +10,20 @@ from typing import Any
 
 from runtime.errors import LaunchError
 from runtime.reasons import reason
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 SECONDS = 30.0  # for an answer of the cluster
-NO_JOB_SETS = re.compile(r"no matches for kind|doesn't have a resource type|could not find the requested resource")
+NO_JOB_SETS = re.compile(
+    r"no matches for kind|doesn't have a resource type|could not find " r"the requested resource"
+)
 HINTS = (
-    (NO_JOB_SETS, "the cluster has no JobSet (jobset.x-k8s.io/v1alpha2): its administrator installs it there"),
+    (
+        NO_JOB_SETS,
+        (
+            "the cluster has no JobSet (jobset.x-k8s.io/v1alpha2): its administrator "
+            "installs it there"
+        ),
+    ),
     (re.compile(r"namespaces .* not found"), "see launcher.kubernetes.namespace"),
     (re.compile(r"context .* does not exist"), "see launcher.kubernetes.context"),
     (re.compile(r"Forbidden"), "docs/cluster.md has the role that `up` needs"),
@@ -36,17 +44,26 @@ class Kubectl:
         return ["kubectl", *(f"{option}={value}" for option, value in said.items() if value)]
 
     async def create(self, thing: dict[str, Any]) -> dict[str, Any]:
-        """Make an object. Not `apply`, which repeats it, keys and all, in an annotation that anyone is shown."""
+        """Make an object. Not `apply`, which repeats it, keys and all, in an annotation that anyone
+        is shown."""
         return await self._json("create", "-f", "-", "-o", "json", given=json.dumps(thing))
 
     async def pods(self, selector: str) -> list[dict[str, Any]]:
         """Those with these labels."""
-        items: list[dict[str, Any]] = (await self._json("get", "pods", "-l", selector, "-o", "json"))["items"]
+        items: list[dict[str, Any]] = (
+            await self._json("get", "pods", "-l", selector, "-o", "json")
+        )["items"]
         return items
 
     async def delete(self, *things: str) -> None:
         """And wait until they, and what belongs to them, are gone."""
-        await self._call("delete", *things, "--ignore-not-found", "--cascade=foreground", f"--timeout={SECONDS:g}s")
+        await self._call(
+            "delete",
+            *things,
+            "--ignore-not-found",
+            "--cascade=foreground",
+            f"--timeout={SECONDS:g}s",
+        )
 
     async def _json(self, *words: str, given: str = "") -> dict[str, Any]:
         text = await self._call(*words, given=given)
@@ -55,7 +72,9 @@ class Kubectl:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise LaunchError(f"kubectl {words[0]}: found {bounded(one_line(text))!r}, expected an object as JSON")
+            raise LaunchError(
+                f"kubectl {words[0]}: found {bounded(one_line(text))!r}, expected an object as JSON"
+            )
         return found
 
     async def _call(self, *words: str, given: str = "") -> str:
@@ -76,18 +95,25 @@ class Kubectl:
             async with asyncio.timeout(SECONDS + 5):
                 out, said = await process.communicate(given.encode())
         except TimeoutError:
-            raise LaunchError(f"kubectl {words[0]}: the cluster did not answer within {SECONDS + 5:g} s") from None
+            raise LaunchError(
+                f"kubectl {words[0]}: the cluster did not answer within {SECONDS + 5:g} s"
+            ) from None
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            raise LaunchError(f"kubectl {words[0]}: {_problem(said.decode(errors='replace'), process.returncode)}")
+            raise LaunchError(
+                f"kubectl {words[0]}: {_problem(said.decode(errors='replace'), process.returncode)}"
+            )
         return out.decode(errors="replace")
 
 
 def _problem(said: str, status: int) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    text = next((line for line in lines if re.match(r"[Ee]rror", line)), (lines or [f"exit status {status}"])[-1])
+    text = next(
+        (line for line in lines if re.match(r"[Ee]rror", line)),
+        (lines or [f"exit status {status}"])[-1],
+    )
     hint = next((hint for pattern, hint in HINTS if pattern.search(said)), "")
     return f"{bounded(one_line(text))}{f' ({hint})' if hint else ''}"

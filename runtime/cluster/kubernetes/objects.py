@@ -1,7 +1,8 @@
 """Machines as objects of Kubernetes: plain data, nothing is asked or started here.
 
-One JobSet: a replicated job for each shape of machine, a pod for each machine. One Secret, which belongs to the JobSet
-and goes with it: for each pod a key, `JOB-INDEX`, with the machine's name and the line that lets its agent in.
+One JobSet: a replicated job for each shape of machine, a pod for each machine. One Secret, which
+belongs to the JobSet and goes with it: for each pod a key, `JOB-INDEX`, with the machine's name and
+the line that lets its agent in.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
 API = "jobset.x-k8s.io/v1alpha2"
-SET, JOB = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"  # labels of a pod
+SET = "jobset.sigs.k8s.io/jobset-name"  # labels of a pod
+JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 INDEX = "batch.kubernetes.io/job-completion-index"  # annotation of a pod
 CARD = "nvidia.com/gpu"
 LINES = "/var/run/convoy"  # where a pod finds its line
 MOST_NAME = 40  # a pod is called NAME-JOB-0-INDEX-xxxxx, of 63 signs at most
-KEEP_SECONDS = 60  # of a set that has ended: for `up` to read how; then Kubernetes removes it, if nobody has
+# of a set that has ended: for `up` to read how; then Kubernetes removes it, if nobody has
+KEEP_SECONDS = 60
 GRACE_SECONDS = 5  # an agent ends at once
 
 Object = dict[str, Any]
@@ -45,7 +48,8 @@ class Pods:
 
 
 def unique_name(run: str) -> str:
-    """Of the objects of a run: a label of DNS that no other run has, nor this one when it begins anew."""
+    """Of the objects of a run: a label of DNS that no other run has, nor this one when it begins
+    anew."""
     plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
     return f"convoy-{plain[: MOST_NAME - 15]}".strip("-") + f"-{secrets.token_hex(3)}"
 
@@ -54,21 +58,33 @@ def shapes(machines: Sequence[Machine]) -> dict[str, list[Machine]]:
     """Job -> its machines, which differ in nothing that a pod is made of."""
     found: dict[Any, list[Machine]] = {}
     for machine in machines:
-        kind = machine.cores, cards(machine), machine.python, machine.directory, *sorted(machine.environment.items())
+        kind = (
+            machine.cores,
+            cards(machine),
+            machine.python,
+            machine.directory,
+            *sorted(machine.environment.items()),
+        )
         found.setdefault(kind, []).append(machine)
     return {f"m{number}": alike for number, alike in enumerate(found.values())}
 
 
 def cards(machine: Machine) -> int:
     """How many it needs so that the last of its devices is one."""
-    indices = [int(match[1]) for device in machine.devices if (match := re.fullmatch(r"cuda:(\d+)", device))]
+    indices = [
+        int(match[1])
+        for device in machine.devices
+        if (match := re.fullmatch(r"cuda:(\d+)", device))
+    ]
     return max(indices, default=-1) + 1
 
 
 def pods_of(name: str, machines: Sequence[Machine]) -> Pods:
     """Who is where."""
     jobs = shapes(machines).items()
-    return Pods(name, {each.name: (job, index) for job, alike in jobs for index, each in enumerate(alike)})
+    return Pods(
+        name, {each.name: (job, index) for job, alike in jobs for index, each in enumerate(alike)}
+    )
 
 
 def job_set(name: str, machines: Sequence[Machine], address: str, wishes: Kubernetes) -> Object:
@@ -76,7 +92,8 @@ def job_set(name: str, machines: Sequence[Machine], address: str, wishes: Kubern
     jobs = [_job(job, alike, name, address, wishes) for job, alike in shapes(machines).items()]
     spec = {
         "replicatedJobs": jobs,
-        "network": {"enableDNSHostnames": False},  # pods are reached by their addresses, so no Service is made
+        # pods are reached by their addresses, so no Service is made
+        "network": {"enableDNSHostnames": False},
         "failurePolicy": {"maxRestarts": 0},  # `up` decides what begins anew
         "ttlSecondsAfterFinished": KEEP_SECONDS,
     }
@@ -86,9 +103,17 @@ def job_set(name: str, machines: Sequence[Machine], address: str, wishes: Kubern
 def secret(pods: Pods, lines: Mapping[str, str], owner: str) -> Object:
     """The lines of all machines. `owner`: the uid of the JobSet."""
     belongs = {"apiVersion": API, "kind": "JobSet", "name": pods.name, "uid": owner}
-    data = {f"{job}-{index}": f"{each}\n{lines[each]}\n" for each, (job, index) in pods.places.items()}
+    data = {
+        f"{job}-{index}": f"{each}\n{lines[each]}\n" for each, (job, index) in pods.places.items()
+    }
     meta = {"name": pods.name, "ownerReferences": [belongs]}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "immutable": True, "stringData": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": meta,
+        "immutable": True,
+        "stringData": data,
+    }
 
 
 def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Kubernetes) -> Object:
@@ -96,16 +121,21 @@ def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Ku
     items = [{"key": f"{job}-{index}", "path": f"{job}-{index}"} for index in range(len(alike))]
     volumes: list[Object] = [{"name": "lines", "secret": {"secretName": name, "items": items}}]
     for number, (path, source) in enumerate(wishes.volumes.items()):
-        said = {"persistentVolumeClaim": {"claimName": source}} if isinstance(source, str) else source
+        said = (
+            {"persistentVolumeClaim": {"claimName": source}} if isinstance(source, str) else source
+        )
         volumes.append({"name": f"volume-{number}", **said})
         mounts.append({"name": f"volume-{number}", "mountPath": path})
     container: Object = {
         "name": "agent",
         "image": wishes.image,
         "command": ["/bin/sh", "-c", _verbatim(_script(job, alike[0], address))],
-        "env": [{"name": key, "value": _verbatim(value)} for key, value in alike[0].environment.items()],
+        "env": [
+            {"name": key, "value": _verbatim(value)} for key, value in alike[0].environment.items()
+        ],
         "volumeMounts": mounts,
-        "terminationMessagePolicy": "FallbackToLogsOnError",  # its last words are then in the state of its pod
+        # its last words are then in the state of its pod
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     if amounts := _amounts(alike[0], wishes):
         container["resources"] = {"requests": amounts, "limits": amounts}
@@ -122,17 +152,22 @@ def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Ku
         "completions": len(alike),
         "parallelism": len(alike),
         "backoffLimit": 0,
-        "activeDeadlineSeconds": int(wishes.most_seconds),  # so that what waits for a dead `up` goes some day
+        # so that what waits for a dead `up` goes some day
+        "activeDeadlineSeconds": int(wishes.most_seconds),
         "template": {"spec": pod},
     }
     return {"name": job, "replicas": 1, "template": {"spec": spec}}
 
 
 def _script(job: str, machine: Machine, address: str) -> str:
-    """`read` takes the first line of its file, the machine's name; the agent reads the next, from the same file."""
+    """`read` takes the first line of its file, the machine's name; the agent reads the next, from
+    the same file."""
     there = "" if machine.directory is None else f"cd {shlex.quote(machine.directory)} && "
     argv = shlex.join([machine.python or "python3", "-m", "runtime", "join", address])
-    return f'{there}{{ read -r machine && exec {argv} "$machine"; }} < {LINES}/{job}-$JOB_COMPLETION_INDEX'
+    return (
+        f'{there}{{ read -r machine && exec {argv} "$machine"; }} < '
+        f"{LINES}/{job}-$JOB_COMPLETION_INDEX"
+    )
 
 
 def _amounts(machine: Machine, wishes: Kubernetes) -> dict[str, str]:

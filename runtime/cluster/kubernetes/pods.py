@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
-HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "CreateContainerConfigError")
+HOPELESS = (
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImagePullBackOff",
+    "CreateContainerConfigError",
+)
 TERMINATED = 128 + 15  # the exit code of whatever SIGTERM has ended
 USUAL = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True)
 class State:
-    """Of one pod. `waiting`: for what; `hopeless`: that will not come by itself; `ended`: how it has;
-    `asked`: because it was told to, as all pods of a set are when one of them has failed."""
+    """Of one pod. `waiting`: for what; `hopeless`: that will not come by itself; `ended`: how it
+    has; `asked`: because it was told to, as all pods of a set are when one of them has failed."""
 
     waiting: str = ""
     hopeless: bool = False
@@ -30,7 +35,8 @@ class State:
 
 def state(pod: dict[str, Any]) -> State:
     """What is known of it."""
-    name, status = f"pod {pod['metadata']['name']}", pod.get("status", {})
+    name = f"pod {pod['metadata']['name']}"
+    status = pod.get("status", {})
     agents = status.get("containerStatuses") or [{}]
     now = agents[0].get("state", {})
     if "terminated" in now:
@@ -41,7 +47,9 @@ def state(pod: dict[str, Any]) -> State:
         return State(ended=f"{name}: {_told(status, 'ended')}")
     if "waiting" in now:
         reason = now["waiting"].get("reason", "")
-        return State(f"{name} waits: {_told(now['waiting'], 'nothing is said')}", reason in HOPELESS)
+        return State(
+            (f"{name} waits: {_told(now['waiting'], 'nothing is said')}"), reason in HOPELESS
+        )
     for condition in status.get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return State(f"{name} waits: {_told(condition, 'it has no node')}")
@@ -51,7 +59,9 @@ def state(pod: dict[str, Any]) -> State:
 def _end(terminated: dict[str, Any], status: dict[str, Any]) -> str:
     reason = status.get("reason") or terminated.get("reason") or "ended"
     text = f"{reason} (exit code {terminated.get('exitCode', '?')})"
-    last = next((line for line in reversed(terminated.get("message", "").splitlines()) if line.strip()), "")
+    last = next(
+        (line for line in reversed(terminated.get("message", "").splitlines()) if line.strip()), ""
+    )
     said = status.get("message") or last
     return f"{text}: {bounded(one_line(said.strip()))}" if said else text
 

@@ -5,7 +5,7 @@ nursery  the process there that role processes are forked from
 agents   what all others share: an agent on each machine
 allowed  the files that such a machine may leave in the run directory
 remote   a machine elsewhere, as `up` knows it
-joined   the agent: `python -m runtime join`
+machine_agent   the agent: `python -m runtime join`
 command  a command of this host that starts an agent
 ssh      machines that the system's ssh reaches
 slurm    the nodes of a job under Slurm
@@ -37,12 +37,22 @@ LAUNCHERS = {  # imported when they are asked for: those of other machines come 
 
 
 def launcher_of(kind: str) -> type[Launcher]:
-    """What `launcher.kind` of cluster.toml names: one of ours, or what an installed package brings. ConfigError."""
+    """What `launcher.kind` of cluster.toml names: one of ours, or what an installed package brings.
+    ConfigError."""
     found = _ours(kind) or extensions.find(GROUP, kind)
     if found is None:
-        raise ConfigError([f"no launcher is named {kind!r}{hint(kind, [*LAUNCHERS, *extensions.names(GROUP)])}"])
+        raise ConfigError(
+            [(f"no launcher is named {kind!r}{hint(kind, [*LAUNCHERS, *extensions.names(GROUP)])}")]
+        )
     if not (isinstance(found, type) and issubclass(found, Launcher)):
-        raise ConfigError([f"{GROUP}: {kind!r} is {found!r}, expected a subclass of runtime.cluster.launcher.Launcher"])
+        raise ConfigError(
+            [
+                (
+                    f"{GROUP}: {kind!r} is {found!r}, expected a subclass of "
+                    "runtime.cluster.launcher.Launcher"
+                )
+            ]
+        )
     return found
 
 

@@ -1,8 +1,9 @@
-"""What all launchers to other machines share: one agent per machine, which dials back, is told what to start, and ends
-with its link. A kind of its own says only how an agent is started, see `AgentLauncher.start`.
+"""What all launchers to other machines share: one agent per machine, which dials back, is told what
+to start, and ends with its link. A kind of its own says only how an agent is started, see
+`AgentLauncher.start`.
 
-A machine with a loopback address, a network namespace or the host "localhost" is this one: its processes are born here,
-as `local` does it.
+A machine with a loopback address, a network namespace or the host "localhost" is this one: its
+processes are born here, as `local` does it.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
 from runtime.cluster.launchers.allowed import OF_UP, allowed
 from runtime.cluster.launchers.local import LocalLauncher
 from runtime.cluster.launchers.remote import RemoteMachine, Stage
+from runtime.cluster.machines.agent_link import Reception, limits_of
+from runtime.cluster.machines.agent_messages import Close, Orders, Piece, Private
 from runtime.cluster.machines.copies import Copies
-from runtime.cluster.machines.facts import mismatch
-from runtime.cluster.machines.line import Reception, limits_of
-from runtime.cluster.machines.mirror import pieces
-from runtime.cluster.machines.words import Close, Orders, Piece, Private
+from runtime.cluster.machines.file_sync import pieces
+from runtime.cluster.machines.machine_facts import mismatch
 from runtime.errors import Absent, MessageError
 from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message
@@ -44,7 +45,8 @@ END_SECONDS = 0.3  # for an agent's own words to come before what started it is 
 
 
 class Handle(ABC):
-    """What started an agent: an ssh, a job step. `attached`: it holds the agent's standard input."""
+    """What started an agent: an ssh, a job step. `attached`: it holds the agent's standard
+    input."""
 
     @abstractmethod
     async def wait(self) -> str:
@@ -60,12 +62,14 @@ class Handle(ABC):
 
 
 class AgentLauncher(Launcher):
-    """Opens machines by agents. `attached`: whatever `start` returns keeps the agent's standard input open."""
+    """Opens machines by agents. `attached`: whatever `start` returns keeps the agent's standard
+    input open."""
 
     attached = True
     start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
     link_seconds = 6.0  # how long a link may be silent, as the run has it
-    private = Path()  # the folder of the run on this host that only its user can look into, once it is opened
+    # the folder of the run on this host that only its user can look into, once it is opened
+    private = Path()
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -77,7 +81,8 @@ class AgentLauncher(Launcher):
         self._machines: dict[str, RemoteMachine] = {}
         self._handles: dict[str, Handle] = {}
         self._copies: list[Copies] = []
-        self._allowed: dict[str, tuple[str, ...]] = {}  # machine -> the files that it may leave in the run directory
+        # machine -> the files that it may leave in the run directory
+        self._allowed: dict[str, tuple[str, ...]] = {}
         self._missed: set[tuple[str, str]] = set()  # what of whom was told to be missing
         self._reception: Reception | None = None
         self._address = ""  # what agents dial
@@ -88,9 +93,9 @@ class AgentLauncher(Launcher):
 
     @abstractmethod
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """Run `argv` on the machine, in its directory and with its environment (`shell_line` has all of it), with
-        `line` as the first of its standard input. The line is secret: not in arguments or environments, nor in a log.
-        LaunchError."""
+        """Run `argv` on the machine, in its directory and with its environment (`shell_line` has
+        all of it), with `line` as the first of its standard input. The line is secret: not in
+        arguments or environments, nor in a log. LaunchError."""
 
     async def open(self, machine: Machine) -> None:
         """See Launcher.open. The first call opens all, side by side."""
@@ -100,14 +105,19 @@ class AgentLauncher(Launcher):
         if self._reception is None:
             run = RunPlan.read(self.plan.directory)
             self.link_seconds = run.limits.link_seconds
-            self._allowed, self.private = allowed(run.placement), Path(run.socket_directory)
+            self._allowed = allowed(run.placement)
+            self.private = Path(run.socket_directory)
             limits = limits_of(self.link_seconds)
             self._reception = Reception(limits, self._heard, self._lost, self._refuse)
-            self._address = self._reception.listen(_here(run), self._wishes.port or 0 if self._wishes else 0)
+            self._address = self._reception.listen(
+                _here(run), self._wishes.port or 0 if self._wishes else 0
+            )
             (self.plan.directory / "logs").mkdir(mode=0o700, exist_ok=True)
             for each in self._elsewhere:
                 opening = self._in_time(each, run, self._reception)
-                self._opening[each.name] = asyncio.create_task(opening, name=f"opening of {each.name}")
+                self._opening[each.name] = asyncio.create_task(
+                    opening, name=f"opening of {each.name}"
+                )
         done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
@@ -124,7 +134,9 @@ class AgentLauncher(Launcher):
         """See Launcher.waiting."""
         late = next((machine.name for machine in self._machines.values() if machine.bearing), None)
         if late is not None:
-            return f"machine '{late}' has not said that it was: it may still import the program there"
+            return (
+                f"machine '{late}' has not said that it was: it may still import the program there"
+            )
         return self._here.waiting()
 
     async def close(self) -> None:
@@ -150,9 +162,7 @@ class AgentLauncher(Launcher):
                 await self._open(machine, run, reception)
         except TimeoutError:
             handle = self._handles.get(machine.name)
-            why = (
-                f"{handle.waiting() if handle else 'it was not started'}{f'; {self._refused}' if self._refused else ''}"
-            )
+            why = f"{handle.waiting() if handle else 'it was not started'}{f'; {self._refused}' if self._refused else ''}"
             text = f" was not ready within {self.start_seconds:g} s: {why} (launcher.start_seconds)"
             raise Absent(machine.name, text) from None
 
@@ -161,13 +171,16 @@ class AgentLauncher(Launcher):
         tell = partial(reception.tell, name)
         copies = Copies(self.plan.directory, self._allowed.get(name, ()), OF_UP)
         self._copies.append(copies)
-        keep, leaves = partial(self._keep, name, copies), partial(self.on_leaving, name)
+        keep = partial(self._keep, name, copies)
+        leaves = partial(self.on_leaving, name)
         remote = RemoteMachine(name, self.plan.directory / "logs", tell, keep, leaves)
         self._machines[name] = remote
         invitation = reception.invite(name, attached=self.attached)
         argv = [machine.python or "python3", "-m", "runtime", "join", self._address, name]
         handle = self._handles[name] = await self.start(machine, argv, invitation.line)
-        self._watching.append(asyncio.create_task(self._watch(remote, handle, reception), name=f"end of {name}"))
+        self._watching.append(
+            asyncio.create_task(self._watch(remote, handle, reception), name=f"end of {name}")
+        )
         problem = await asyncio.to_thread(mismatch, await remote.joined)  # it reads all sources
         if problem:
             raise Absent(name, f": {problem}")
@@ -189,7 +202,8 @@ class AgentLauncher(Launcher):
         remote.lost(how)
 
     async def _part(self, remote: RemoteMachine) -> None:
-        reception, handle = self._reception, self._handles.get(remote.name)
+        reception = self._reception
+        handle = self._handles.get(remote.name)
         if reception is not None and remote.stage in (Stage.JOINED, Stage.READY):
             reception.tell(remote.name, Close())
             heard = -1
@@ -198,7 +212,8 @@ class AgentLauncher(Launcher):
                 await asyncio.wait([remote.gone], timeout=CLOSE_SECONDS)
         if handle is not None:
             ended = asyncio.ensure_future(handle.wait())
-            if remote.stage is Stage.GONE and remote.name not in self.silent:  # else it is not heard to have ended
+            # else it is not heard to have ended
+            if remote.stage is Stage.GONE and remote.name not in self.silent:
                 await asyncio.wait([ended], timeout=LET_GO_SECONDS)
             handle.kill()
             ended.cancel()
@@ -225,7 +240,9 @@ class AgentLauncher(Launcher):
                 return
             self._missed.add((machine, piece.path))
             why = reason(error) if isinstance(error, OSError) else error
-            logging.getLogger("convoy").warning("machine '%s': %s is not copied in whole: %s", machine, piece.path, why)
+            logging.getLogger("convoy").warning(
+                ("machine '%s': %s is not copied in whole: %s"), machine, piece.path, why
+            )
 
 
 def _here(run: RunPlan) -> str:
@@ -235,7 +252,11 @@ def _here(run: RunPlan) -> str:
 
 def elsewhere(machine: Machine) -> bool:
     """Is it another host than this one?"""
-    return machine.namespace is None and not is_loopback(machine.address) and machine.host != "localhost"
+    return (
+        machine.namespace is None
+        and not is_loopback(machine.address)
+        and machine.host != "localhost"
+    )
 
 
 def shell_line(machine: Machine, argv: Sequence[str]) -> str:

@@ -1,8 +1,10 @@
-"""The files of a run directory that a machine elsewhere may leave there: an allow list for each machine.
+"""The files of a run directory that a machine elsewhere may leave there: an allow list for each
+machine.
 
-A machine may be somebody else's, so what its agent sends is judged by what its own processes may write: each its log,
-its stacks, its part of a trace and its service times, and what the roles of its actors declare (`Actor.writes`). Of a
-program none of whose roles declares anything, a machine may leave any name that is free.
+A machine may be somebody else's, so what its agent sends is judged by what its own processes may
+write: each its log, its stacks, its part of a trace and its service times, and what the roles of
+its actors declare (`Actor.writes`). Of a program none of whose roles declares anything, a machine
+may leave any name that is free.
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from runtime.plan.run_plan import FILE, SAID
 from runtime.plan.topology import Placement, Topology
 
 OF_UP = (  # names in the run directory that no machine may use, whatever a role declares
-    *(FILE, SAID, "config.toml", "versions.json", "events.jsonl", "log.csv", "usage.jsonl", "tensorboard", "trials"),
+    *(
+        FILE,
+        SAID,
+        "config.toml",
+        "versions.json",
+        "events.jsonl",
+        "log.csv",
+        "usage.jsonl",
+        "tensorboard",
+        "trials",
+    ),
     *("service-times.json", "trace.json", "operator.key", "report.html"),
 )
 ANY = ("*", "*/*", "*/*/*", "*/*/*/*")
@@ -32,8 +44,14 @@ def allowed(placement: Placement) -> dict[str, tuple[str, ...]]:
     for spec in placement.processes:
         mine = found.setdefault(spec.machine, {})
         mine.update(dict.fromkeys(pattern.format(escape(spec.name)) for pattern in OF_PROCESSES))
-        wanted = (pattern for actor in spec.actors for pattern in declared.get(actor) or ()) if some else ANY
-        mine.update(dict.fromkeys(pattern for pattern in wanted if pattern.partition("/")[0] not in FOLDERS))
+        wanted = (
+            (pattern for actor in spec.actors for pattern in declared.get(actor) or ())
+            if some
+            else ANY
+        )
+        mine.update(
+            dict.fromkeys(pattern for pattern in wanted if pattern.partition("/")[0] not in FOLDERS)
+        )
     return {machine: tuple(patterns) for machine, patterns in found.items()}
 
 
@@ -44,5 +62,7 @@ def _declared(topology: Topology) -> dict[str, tuple[str, ...] | None]:
         return {}
     with suppress(ConfigError):  # whoever starts the actor tells it
         roles = roles_of(program)
-        return {spec.name: getattr(role_of(roles, spec), "writes", None) for spec in topology.actors}
+        return {
+            spec.name: getattr(role_of(roles, spec), "writes", None) for spec in topology.actors
+        }
     return {}

@@ -1,5 +1,5 @@
-"""A command of this host that starts an agent elsewhere. It gets the secret line on its standard input, and that stays
-open.
+"""A command of this host that starts an agent elsewhere. It gets the secret line on its standard
+input, and that stays open.
 
 What it says on its standard error is kept: its last line tells why no agent came.
 """
@@ -18,16 +18,18 @@ from runtime.cluster.launcher import describe_exit
 from runtime.cluster.launchers.agents import Handle
 from runtime.errors import LaunchError
 from runtime.reasons import reason
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
-LINES, LINE_BYTES = 20, 4096
+LINES = 20
+LINE_BYTES = 4096
 
 
 class Command(Handle):
     """`name`: what people call it, such as "ssh node7"."""
 
     def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
-        self._process, self._name = process, name
+        self._process = process
+        self._name = name
         self._said: deque[str] = deque(maxlen=LINES)
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
@@ -38,7 +40,11 @@ class Command(Handle):
         """Start it in a session of its own: an interrupt is the business of `up`. LaunchError."""
         try:
             process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
         except OSError as error:
             raise LaunchError(f"{name}: {words[0]} cannot be started: {reason(error)}") from None
@@ -62,14 +68,19 @@ class Command(Handle):
 
     def waiting(self) -> str:
         """See Handle.waiting."""
-        return f"{self._name} has said {self._last!r}" if self._said else f"{self._name} does not answer"
+        return (
+            f"{self._name} has said {self._last!r}"
+            if self._said
+            else f"{self._name} does not answer"
+        )
 
     @property
     def _last(self) -> str:
         return next((line for line in reversed(self._said) if line.strip()), "")
 
     def _read(self) -> None:
-        """In a thread: what it says, and its end. Its standard error may be held open by others, so that is no sign."""
+        """In a thread: what it says, and its end. Its standard error may be held open by others, so
+        that is no sign."""
         assert self._process.stderr is not None
         reader = threading.Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
         reader.start()
@@ -85,6 +96,8 @@ class Command(Handle):
 
     def _over(self, status: int) -> None:
         how = describe_exit(status)
-        text = f"{self._name}: {self._last}" if self._last else f"{self._name} {how} and said nothing"
+        text = (
+            f"{self._name}: {self._last}" if self._last else f"{self._name} {how} and said nothing"
+        )
         if not self._ended.done():
             self._ended.set_result(text)

@@ -1,11 +1,13 @@
-"""Machines that are pods: a JobSet of the run, whose pods run its agents. The user's kubectl asks for all of it.
+"""Machines that are pods: a JobSet of the run, whose pods run its agents. The user's kubectl asks
+for all of it.
 
     kubectl create JobSet      pods are placed; they wait for their Secret
     kubectl create Secret      belongs to the JobSet; has the line of each agent
     kubectl get pods           again and again until all agents have joined, and once more when one is lost
     kubectl delete             whatever has happened
 
-If `up` is killed its agents end by themselves, so the JobSet has failed, and Kubernetes removes it a minute later.
+If `up` is killed its agents end by themselves, so the JobSet has failed, and Kubernetes removes it
+a minute later.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from runtime.cluster.kubernetes.objects import SET, job_set, pods_of, secret, un
 from runtime.cluster.kubernetes.pods import State, state
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers.agents import AgentLauncher, Handle
-from runtime.cluster.machines.words import Closed, Joined, Problem
+from runtime.cluster.machines.agent_messages import Closed, Joined, Problem
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
@@ -54,7 +56,9 @@ class Pod(Handle):
 
     def waiting(self) -> str:
         """See Handle.waiting."""
-        return self.state.waiting or "its pod runs, but its agent has not reached `up` (launcher.address)"
+        return self.state.waiting or (
+            "its pod runs, but its agent has not reached `up` (launcher.address)"
+        )
 
 
 class KubernetesLauncher(AgentLauncher):
@@ -68,7 +72,9 @@ class KubernetesLauncher(AgentLauncher):
         super().__init__(plan)
         wishes = self._wishes.kubernetes if self._wishes is not None else None
         if wishes is None:
-            raise LaunchError("launcher.kind is 'kubernetes': say launcher.kubernetes, the image at least")
+            raise LaunchError(
+                "launcher.kind is 'kubernetes': say launcher.kubernetes, the image at least"
+            )
         self._engine = wishes
         self._kubectl = Kubectl(wishes.context or "", wishes.namespace or "")
         self._pods = pods_of(unique_name(plan.directory.name), self._elsewhere)
@@ -105,7 +111,9 @@ class KubernetesLauncher(AgentLauncher):
 
     async def _make(self, address: str) -> None:
         self._asked = True
-        made = await self._kubectl.create(job_set(self._pods.name, self._elsewhere, address, self._engine))
+        made = await self._kubectl.create(
+            job_set(self._pods.name, self._elsewhere, address, self._engine)
+        )
         self._made = True
         await self._kubectl.create(secret(self._pods, self._lines, made["metadata"]["uid"]))
         self._do(self._look_on(), "pods that are to come")
@@ -150,7 +158,10 @@ class KubernetesLauncher(AgentLauncher):
         if isinstance(message, Joined):
             self._awaited.discard(machine)
         if isinstance(message, Problem) and not self._closing:
-            self._do(self._explain(machine, partial(super()._heard, machine, message)), f"end of {machine}")
+            self._do(
+                self._explain(machine, partial(super()._heard, machine, message)),
+                f"end of {machine}",
+            )
             return
         super()._heard(machine, message)
         if isinstance(message, Closed):
@@ -166,7 +177,8 @@ class KubernetesLauncher(AgentLauncher):
                 while not (agent.state.ended or self._failed()):
                     await self._look()
                     await asyncio.sleep(ASK_SECONDS)
-            for name in (*self._failed(), machine):  # a set ends all its pods when one has failed: that is the cause
+            # a set ends all its pods when one has failed: that is the cause
+            for name in (*self._failed(), machine):
                 if how := self._agents[name].state.ended:
                     self._machines[name].lost(how)
         except (LaunchError, TimeoutError):
@@ -175,7 +187,11 @@ class KubernetesLauncher(AgentLauncher):
 
     def _failed(self) -> list[str]:
         """Machines whose pods have ended, and not because they were told to."""
-        return [name for name, agent in self._agents.items() if agent.state.ended and not agent.state.asked]
+        return [
+            name
+            for name, agent in self._agents.items()
+            if agent.state.ended and not agent.state.asked
+        ]
 
     def _do(self, work: object, name: str) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)  # type: ignore[arg-type]

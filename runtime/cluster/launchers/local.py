@@ -1,7 +1,8 @@
-"""Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as lifeline.
+"""Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as
+lifeline.
 
-They are forked from a `nursery`, which has imported all they need. Whoever can forks it early (`birth`): what it still
-has to import and what the launching process has to then go side by side.
+They are forked from a `nursery`, which has imported all they need. Whoever can forks it early
+(`birth`): what it still has to import and what the launching process has to then go side by side.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from runtime.cluster import birth
-from runtime.cluster.birth import Born
+from runtime.cluster import nursery_start
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
+from runtime.cluster.nursery_start import Born
 from runtime.errors import LaunchError
 from runtime.machine import forks, namespaces
 from runtime.machine.owned import open_file
@@ -28,7 +29,8 @@ from runtime.plan.topology import ProcessSpec
 from runtime.reasons import reason
 
 if TYPE_CHECKING:
-    from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
+    # pydantic comes with it, and `up` starts its nursery first
+    from runtime.config.sections import Machine
 
 NEWS_BYTES = 65536
 STOPPED = ("T", "t")  # of a process, as the system says it
@@ -37,8 +39,9 @@ NEWS_SECONDS = 0.3  # for the nursery to tell how a process ended that is seen t
 
 @dataclass
 class LocalProcess(Launched):
-    """A process of this machine. `lifeline`: the write end of its standard input; it ends itself when that closes.
-    `handle`: readable when the process has ended, also if its nursery is stopped; None where the system has none."""
+    """A process of this machine. `lifeline`: the write end of its standard input; it ends itself
+    when that closes. `handle`: readable when the process has ended, also if its nursery is stopped;
+    None where the system has none."""
 
     name: str
     log: Path
@@ -49,7 +52,8 @@ class LocalProcess(Launched):
 
     def watch(self) -> None:
         """See to its end."""
-        with suppress(OSError, AttributeError):  # it ended already, which the nursery tells; an old kernel; not Linux
+        # it ended already, which the nursery tells; an old kernel; not Linux
+        with suppress(OSError, AttributeError):
             self.handle = os.pidfd_open(self.pid)
             asyncio.get_running_loop().add_reader(self.handle, self._gone)
 
@@ -69,7 +73,8 @@ class LocalProcess(Launched):
         asyncio.get_running_loop().call_later(NEWS_SECONDS, lambda: self.end(_status_of(self.pid)))
 
     def _unwatch(self) -> None:
-        handle, self.handle = self.handle, None
+        handle = self.handle
+        self.handle = None
         if handle is not None:
             asyncio.get_running_loop().remove_reader(handle)
             os.close(handle)
@@ -89,9 +94,9 @@ class LocalProcess(Launched):
 
 @dataclass
 class Nursery(Born, Early):
-    """The launcher's side of a nursery: orders go out one at a time, news come in whenever there are some. `owed`:
-    processes that were ordered and are not born; after a cancelled launch nobody waits for them. `gone`: has it
-    ended?"""
+    """The launcher's side of a nursery: orders go out one at a time, news come in whenever there
+    are some. `owed`: processes that were ordered and are not born; after a cancelled launch nobody
+    waits for them. `gone`: has it ended?"""
 
     prepared: bool = False
     owed: int = 0
@@ -103,12 +108,13 @@ class Nursery(Born, Early):
     @classmethod
     def start(cls) -> Self:
         """The one that was begun, or a new one. LaunchError."""
-        first = birth.take()
+        first = nursery_start.take()
         return cls(first.process, first.link, first.log)
 
     @classmethod
     def of(cls, program: str, folder: Path) -> Self:
-        """One for a program that this process has imported, perhaps from this folder. LaunchError."""
+        """One for a program that this process has imported, perhaps from this folder.
+        LaunchError."""
         identity(program)  # all that are born tell it, too
         nursery = cls.start()
         nursery.prepare(program, folder)
@@ -117,7 +123,7 @@ class Nursery(Born, Early):
     @staticmethod
     def forgo() -> None:
         """End the one that was begun: there will be no role processes."""
-        birth.end()
+        nursery_start.end()
 
     def prepare(self, program: str, search: Path | None = None) -> None:
         """See Early.prepare."""
@@ -133,7 +139,9 @@ class Nursery(Born, Early):
         """See Early.barren."""
         pid = self.process.pid
         if self.gone or self.process.poll() is not None:
-            return f"the process that role processes are forked from (pid {pid}) has ended{_how(self)}"
+            return (
+                f"the process that role processes are forked from (pid {pid}) has ended{_how(self)}"
+            )
         if not self.owed and _stat(pid)[0] not in STOPPED:
             return ""
         return self.waiting()
@@ -141,7 +149,11 @@ class Nursery(Born, Early):
     def waiting(self) -> str:
         """What is waited for where it has not borne yet."""
         pid = self.process.pid
-        is_so = "is stopped" if _stat(pid)[0] in STOPPED else "does not answer: it may still import the program"
+        is_so = (
+            "is stopped"
+            if _stat(pid)[0] in STOPPED
+            else ("does not answer: it may still import the program")
+        )
         return f"the process that role processes are forked from (pid {pid}) {is_so}"
 
     def __enter__(self) -> Self:
@@ -179,8 +191,9 @@ class Nursery(Born, Early):
 
 
 class LocalLauncher(Launcher):
-    """Launches processes of one run on this machine, from a nursery that was started early, which may bear those of the
-    next run too, or from its own. All its machines are this one, some as network namespaces."""
+    """Launches processes of one run on this machine, from a nursery that was started early, which
+    may bear those of the next run too, or from its own. All its machines are this one, some as
+    network namespaces."""
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -207,9 +220,12 @@ class LocalLauncher(Launcher):
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
         """See Launcher.launch."""
-        nursery, path = self._nursery, self.logs / f"{spec.name}.log"
+        nursery = self._nursery
+        path = self.logs / f"{spec.name}.log"
         if nursery is None:
-            raise LaunchError(f"process '{spec.name}' could not be started: its machine was not opened")
+            raise LaunchError(
+                f"process '{spec.name}' could not be started: its machine was not opened"
+            )
         order = {"process": spec.name, "run": str(self.plan.directory), "incarnation": incarnation}
         lifeline, writable = os.pipe()
         try:
@@ -220,11 +236,14 @@ class LocalLauncher(Launcher):
                 os.close(log)
             nursery.owed += 1
             pid = await nursery.born.get()
-        except (BrokenPipeError, ConnectionResetError):  # the nursery has ended: its log says why, if it could
+        except (BrokenPipeError, ConnectionResetError):
+            # the nursery has ended: its log says why, if it could
             pid = None
         except OSError as error:
             os.close(writable)
-            raise LaunchError(f"process '{spec.name}' could not be started: {reason(error)}") from None
+            raise LaunchError(
+                f"process '{spec.name}' could not be started: {reason(error)}"
+            ) from None
         except asyncio.CancelledError:  # if it is born yet, it finds its lifeline closed
             os.close(writable)
             raise
@@ -233,9 +252,14 @@ class LocalLauncher(Launcher):
         if pid is None:
             os.close(writable)
             said = "".join(f"\n    {line}" for line in nursery.last_lines())
-            raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{_how(nursery)}{said}")
+            raise LaunchError(
+                f"process '{spec.name}' could not be started: its nursery "
+                f"ended{_how(nursery)}{said}"
+            )
         forks.keep_from_children(writable)
-        launched = LocalProcess(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
+        launched = LocalProcess(
+            spec.name, path, pid, writable, asyncio.get_running_loop().create_future()
+        )
         nursery.children[pid] = launched
         launched.watch()
         return launched
@@ -248,7 +272,8 @@ class LocalLauncher(Launcher):
 
     async def close(self) -> None:
         """See Launcher.close."""
-        nursery, self._nursery = self._nursery, None
+        nursery = self._nursery
+        self._nursery = None
         if nursery is None:
             return
         asyncio.get_running_loop().remove_reader(nursery.link)
@@ -265,8 +290,8 @@ def _how(nursery: Nursery) -> str:
 
 
 def _stat(pid: int) -> tuple[str, int | None]:
-    """What the system says of a process: its state ("Z": it has ended and its parent has not asked how), and its exit
-    code as `waitpid` gives it; "", None if it says nothing."""
+    """What the system says of a process: its state ("Z": it has ended and its parent has not asked
+    how), and its exit code as `waitpid` gives it; "", None if it says nothing."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,12 +1,13 @@
-"""The process that role processes are forked from: a fork of `up` or of an agent, or, where a process with threads
-wants one, `python -m runtime.cluster.launchers.nursery`.
+"""The process that role processes are forked from: a fork of `up` or of an agent, or, where a
+process with threads wants one, `python -m runtime.cluster.launchers.nursery`.
 
-Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six processes that each
-do it need three seconds of two cores. Here it is done once, and the pages that hold it are shared. A program may define
-`preload()`: what its processes need besides the import; it must start no thread and open no device.
+Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six
+processes that each do it need three seconds of two cores. Here it is done once, and the pages that
+hold it are shared. A program may define `preload()`: what its processes need besides the import; it
+must start no thread and open no device.
 
-Standard input is a stream socket to the launcher. It hears first of the program. Each order comes with two descriptors,
-the new process's standard input (its lifeline) and its log:
+Standard input is a stream socket to the launcher. It hears first of the program. Each order comes
+with two descriptors, the new process's standard input (its lifeline) and its log:
 
       launcher                                nursery
           |  --- {"program": p, "path": [...]} -->   import
@@ -14,8 +15,8 @@ the new process's standard input (its lifeline) and its log:
           |  <-- {"pid": p} ------------------
           |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
 
-When the launcher's end closes the nursery exits, and removes what the launcher has left, which was killed: its private
-folder. The children have lifelines of their own.
+When the launcher's end closes the nursery exits, and removes what the launcher has left, which was
+killed: its private folder. The children have lifelines of their own.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def main() -> int:
     """Serve the launcher; in each forked child, live the life of a role process."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text("nursery")  # what `top` shows; Linux only
-    launcher, whose = socket.socket(fileno=os.dup(0)), os.getppid()
+    launcher = socket.socket(fileno=os.dup(0))
+    whose = os.getppid()
     go_on_without_parent()
     told = _first_line(launcher)
     if not told:
@@ -55,11 +57,13 @@ def main() -> int:
     sys.path[:] = json.loads(told)["path"]
     gc.disable()  # while importing it finds nothing, and takes 60 ms
     event_loop_factory()
-    with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
+    # whatever is wrong with the program, the role process says it, with its name
+    with suppress(Exception):
         program = import_program(json.loads(told)["program"])
         getattr(program, "preload", lambda: None)()
         identity(json.loads(told)["program"])  # kept: every child tells it
-    gc.freeze()  # what was imported lasts: looking at it would copy the pages that all processes share
+    # what was imported lasts: looking at it would copy the pages that all processes share
+    gc.freeze()
     gc.enable()
     order = Nursery(launcher).serve()
     if order is None:
@@ -67,7 +71,8 @@ def main() -> int:
         return 0
     status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()
-    os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
+    # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
+    os._exit(status)
 
 
 def _first_line(launcher: socket.socket) -> bytes:

@@ -1,7 +1,9 @@
-"""Machines that are nodes of a Ray cluster: Ray finds room for each and starts its agent. No data go through Ray.
+"""Machines that are nodes of a Ray cluster: Ray finds room for each and starts its agent. No data
+go through Ray.
 
-Ray lives in a process of its own (`ray_driver`), so that its threads and its signal handlers are none of `up`, and
-what it prints goes to `logs/ray.log` of the run. It ends with `up`, and with it all that Ray holds for the run.
+Ray lives in a process of its own (`ray_driver`), so that its threads and its signal handlers are
+none of `up`, and what it prints goes to `logs/ray.log` of the run. It ends with `up`, and with it
+all that Ray holds for the run.
 
       up                                            ray_driver
        |  --- {"address": a, "bundles": [...]} -->      joins the cluster, asks for room
@@ -31,7 +33,7 @@ from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
 from runtime.errors import LaunchError
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
-from runtime.text import bounded, one_line
+from runtime.terminal_text import bounded, one_line
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
@@ -50,8 +52,8 @@ class RayLauncher(AgentLauncher):
         self._driver: Driver | None = None
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start. Ray brings the line as an argument of a call: from process to process, and into no
-        table, store or log of its own."""
+        """See AgentLauncher.start. Ray brings the line as an argument of a call: from process to
+        process, and into no table, store or log of its own."""
         if self._driver is None:
             self._driver = Driver(self.plan.directory / "logs" / LOG)
             wishes = self._wishes.ray if self._wishes is not None else None
@@ -71,7 +73,8 @@ class RayAgent(Handle):
     """The agent of one machine."""
 
     def __init__(self, machine: str, command: str, line: str, driver: Driver) -> None:
-        self._machine, self._driver = machine, driver
+        self._machine = machine
+        self._driver = driver
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         driver.hears(machine, self._end)
         driver.say(start=machine, command=command, line=line)
@@ -102,17 +105,23 @@ class Driver:
         pipe = subprocess.PIPE
         try:
             into = open_file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            with os.fdopen(into, "ab") as file:  # its session is its own: an interrupt is the business of `up`
-                self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=file, start_new_session=True)
+            # its session is its own: an interrupt is the business of `up`
+            with os.fdopen(into, "ab") as file:
+                self._process = subprocess.Popen(
+                    words, stdin=pipe, stdout=pipe, stderr=file, start_new_session=True
+                )
         except OSError as error:
             raise LaunchError(f"ray: {error.filename or words[0]}: {reason(error)}") from None
         assert self._process.stdin is not None and self._process.stdout is not None
         self.waiting = "Ray has not said anything"
-        self._log, self._over = log, ""
+        self._log = log
+        self._over = ""
         self._ends: dict[str, Callable[[str], None]] = {}
         self._loop = asyncio.get_running_loop()
         self._orders: IO[bytes] = self._process.stdin
-        threading.Thread(target=self._read, args=(self._process.stdout,), name="ray", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(self._process.stdout,), name="ray", daemon=True
+        ).start()
 
     def hears(self, machine: str, ended: Callable[[str], None]) -> None:
         """Have told how the agent of a machine has ended."""
@@ -134,7 +143,10 @@ class Driver:
             await asyncio.to_thread(self._process.wait, END_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            text = "ray: the driver did not end within %g s and was killed; Ray itself frees what it held, see %s"
+            text = (
+                "ray: the driver did not end within %g s and was killed; Ray itself frees "
+                "what it held, see %s"
+            )
             logging.getLogger("convoy").warning(text, END_SECONDS, self._log)
             await asyncio.to_thread(self._process.wait)
 

@@ -1,8 +1,8 @@
-"""The process of a run that Ray knows of, `python -m runtime.cluster.launchers.ray_driver`; `ray` has what it hears and
-says.
+"""The process of a run that Ray knows of, `python -m runtime.cluster.launchers.ray_driver`; `ray`
+has what it hears and says.
 
-Everything that it asks of Ray, one placement group and an actor for each machine, goes with it: when its standard
-input closes, when it is killed, and when Ray loses it.
+Everything that it asks of Ray, one placement group and an actor for each machine, goes with it:
+when its standard input closes, when it is killed, and when Ray loses it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,27 @@ Bundle = dict[str, float]
 
 
 class Agent:
-    """On a node: it runs the command there. Ray copies the class to the node by value, where nothing of Convoy need be
-    importable for Ray's own Python."""
+    """On a node: it runs the command there. Ray copies the class to the node by value, where
+    nothing of Convoy need be importable for Ray's own Python."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self, command: str, line: str) -> str:
-        """To its end, and that in words. It ends with its standard input, which is this process's."""
+        """To its end, and that in words. It ends with its standard input, which is this
+        process's."""
         here = os.path.dirname(sys.executable)  # noqa: PTH120  # python3 there is the Python of Ray
         environment = {**os.environ, "PATH": f"{here}:{os.environ.get('PATH', '')}"}
-        # Ray kills the children of an actor that ends, but not theirs: the agent sees its standard input close instead,
-        # and leaves nothing behind
+        # Ray kills the children of an actor that ends, but not theirs: the agent sees its standard
+        # input close instead, and leaves nothing behind
         words, pipe = ["/bin/sh", "-c", '/bin/sh -c "$0"; exit $?', command], subprocess.PIPE
         self._child = subprocess.Popen(
-            words, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, env=environment, start_new_session=True
+            words,
+            stdin=pipe,
+            stdout=subprocess.DEVNULL,
+            stderr=pipe,
+            env=environment,
+            start_new_session=True,
         )
         assert self._child.stdin is not None and self._child.stderr is not None
         try:
@@ -52,7 +58,11 @@ class Agent:
             self._child.stdin.flush()
         except OSError:  # it has ended already, and says why
             pass
-        said = [text for text in self._child.stderr.read().decode(errors="replace").splitlines() if text.strip()]
+        said = [
+            text
+            for text in self._child.stderr.read().decode(errors="replace").splitlines()
+            if text.strip()
+        ]
         status = self._child.wait()
         how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
         return said[-1].strip() if said else f"its agent {how} and said nothing"
@@ -62,7 +72,8 @@ class Driver:
     """One run's; `said` goes to `up`."""
 
     def __init__(self, bundles: Mapping[str, Bundle], said: IO[str]) -> None:
-        self._bundles, self._said = bundles, said
+        self._bundles = bundles
+        self._said = said
         self._ray: Any = None
         self._group: Any = None
         self._actors: dict[str, Any] = {}
@@ -84,7 +95,8 @@ class Driver:
         """Become a driver of the cluster."""
         import ray
 
-        known = address or os.environ.get("RAY_ADDRESS") or "auto"  # without any Ray would start a cluster
+        # without any Ray would start a cluster
+        known = address or os.environ.get("RAY_ADDRESS") or "auto"
         self.tell(waiting=f"Ray does not answer at {known}")
         ray.init(known, log_to_driver=False, logging_level=logging.ERROR)
         self._ray = ray
@@ -123,9 +135,14 @@ class Driver:
     def _start(self, machine: str, command: str, line: str) -> None:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        index, bundle = list(self._bundles).index(machine), dict(self._bundles[machine])
+        index = list(self._bundles).index(machine)
+        bundle = dict(self._bundles[machine])
         there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
-        wanted = {"num_cpus": bundle.pop("CPU"), "num_gpus": bundle.pop("GPU", 0), "resources": bundle}
+        wanted = {
+            "num_cpus": bundle.pop("CPU"),
+            "num_gpus": bundle.pop("GPU", 0),
+            "resources": bundle,
+        }
         kind = self._ray.remote(Agent).options(scheduling_strategy=there, max_restarts=0, **wanted)
         self._actors[machine] = actor = kind.remote()
         end = actor.run.options(max_task_retries=0).remote(command, line).future()
@@ -143,13 +160,19 @@ class Driver:
         told = [f"{node['NodeManagerAddress']} has {_amounts(node['Resources'])}" for node in nodes]
         more = f" and {len(told) - MOST_NODES} more" if len(told) > MOST_NODES else ""
         free = _amounts(self._ray.available_resources())
-        return f"{', '.join(told[:MOST_NODES]) or 'the cluster has no node'}{more}; free in all: {free}"
+        return (
+            f"{', '.join(told[:MOST_NODES]) or 'the cluster has no node'}{more}; free in "
+            f"all: {free}"
+        )
 
 
 def _amounts(resources: Mapping[str, float]) -> str:
     """What people count, not bytes and the names of nodes."""
     ours = {name: amount for name, amount in resources.items() if not name.startswith("node:")}
-    return " + ".join(f"{amount:g} {name}" for name, amount in ours.items() if "memory" not in name) or "nothing"
+    return (
+        " + ".join(f"{amount:g} {name}" for name, amount in ours.items() if "memory" not in name)
+        or "nothing"
+    )
 
 
 def _how(done: Any) -> str:
@@ -167,7 +190,8 @@ def _first(error: BaseException) -> str:
 
 
 def main() -> int:
-    """Serve `up`. Its words have a descriptor of their own: whatever Ray prints goes to standard error."""
+    """Serve `up`. Its words have a descriptor of their own: whatever Ray prints goes to standard
+    error."""
     go_on_without_parent()
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

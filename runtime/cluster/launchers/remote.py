@@ -1,4 +1,5 @@
-"""A machine elsewhere, as `up` knows it: what its agent has said, and its processes. A plain object: no sockets here.
+"""A machine elsewhere, as `up` knows it: what its agent has said, and its processes. A plain
+object: no sockets here.
 
 INVITED -> JOINED -> READY -> GONE          STEPS is the whole table of what an agent may say when
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster.launcher import LOST, Launched
-from runtime.cluster.machines.words import (
+from runtime.cluster.machines.agent_messages import (
     Closed,
     Exited,
     Got,
@@ -87,9 +88,9 @@ class RemoteProcess(Launched):
 
 
 class RemoteMachine:
-    """`tell` says something to its agent, `keep` takes pieces of files, `leaves` hears that it is told to go, and how
-    many seconds it stays. `joined`, `ready` and `gone` are done at these stages; the first two fail with what keeps the
-    machine from getting there."""
+    """`tell` says something to its agent, `keep` takes pieces of files, `leaves` hears that it is
+    told to go, and how many seconds it stays. `joined`, `ready` and `gone` are done at these
+    stages; the first two fail with what keeps the machine from getting there."""
 
     def __init__(
         self,
@@ -100,12 +101,17 @@ class RemoteMachine:
         leaves: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self.name, self.stage, self.heard = name, Stage.INVITED, 0
+        self.name = name
+        self.stage = Stage.INVITED
+        self.heard = 0
         self.joined: asyncio.Future[Joined] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
         self._why = ""  # it is gone
-        self._logs, self._tell, self._keep, self._leaves = logs, tell, keep, leaves
+        self._logs = logs
+        self._tell = tell
+        self._keep = keep
+        self._leaves = leaves
         self._born: dict[tuple[str, int], asyncio.Future[RemoteProcess]] = {}
         self._children: dict[tuple[str, int], RemoteProcess] = {}
 
@@ -115,7 +121,9 @@ class RemoteMachine:
     @property
     def pid(self) -> int | None:
         """Of its agent, if that has joined."""
-        joined = self.joined.done() and not self.joined.cancelled() and self.joined.exception() is None
+        joined = (
+            self.joined.done() and not self.joined.cancelled() and self.joined.exception() is None
+        )
         return self.joined.result().pid if joined else None
 
     @property
@@ -127,7 +135,9 @@ class RemoteMachine:
         """Have a process started. LaunchError."""
         if self.stage is not Stage.READY:
             why = f"{self.stage.value}{f': {self._why}' if self._why else ''}"
-            raise LaunchError(f"process '{process}' could not be started: machine '{self.name}' is {why}")
+            raise LaunchError(
+                f"process '{process}' could not be started: machine '{self.name}' is {why}"
+            )
         born: asyncio.Future[RemoteProcess] = asyncio.get_running_loop().create_future()
         self._born[process, incarnation] = born
         self._tell(Launch(process=process, incarnation=incarnation))
@@ -168,7 +178,9 @@ class RemoteMachine:
             return
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         log = self._logs / f"{message.process}.log"
-        child = self._children[key] = RemoteProcess(message.process, log, message.incarnation, self._tell, ended)
+        child = self._children[key] = RemoteProcess(
+            message.process, log, message.incarnation, self._tell, ended
+        )
         born.set_result(child)
 
     @_take.register

@@ -1,10 +1,12 @@
 """Machines that Slurm has allocated to this job: a step of it on each, which is the agent.
 
-    srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ... sh -c 'exec python -m runtime join ADDRESS MACHINE'
+    srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ... sh -c 'exec python -m runtime join
+    ADDRESS MACHINE'
 
-The node where `up` runs may be one of them; its agent is a step like the others. srun holds an agent's standard input:
-if it ends, whatever has killed it, Slurm ends the step. It then kills all processes of the step at once, so that nobody
-is left there who removes the folder of the run: another step does.
+The node where `up` runs may be one of them; its agent is a step like the others. srun holds an
+agent's standard input: if it ends, whatever has killed it, Slurm ends the step. It then kills all
+processes of the step at once, so that nobody is left there who removes the folder of the run:
+another step does.
 """
 
 from __future__ import annotations
@@ -22,27 +24,39 @@ from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, elsewhere, shell_line
 from runtime.cluster.launchers.command import Command
 from runtime.cluster.launchers.remote import RemoteMachine
-from runtime.cluster.machines.words import Closed, Exited, Problem
-from runtime.config.hosts import expanded
+from runtime.cluster.machines.agent_messages import Closed, Exited, Problem
+from runtime.config.hostfile import expanded
 from runtime.config.machines import machine_name
-from runtime.config.slurm import JOB, nodes
+from runtime.config.slurm_environment import JOB, nodes
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
-# a step of one task gets all that the job has on its node, beside other steps, whatever defaults the site has
-STEP = ("--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--export=ALL")
+# a step of one task gets all that the job has on its node, beside other steps, whatever defaults
+# the site has
+STEP = (
+    "--nodes=1",
+    "--ntasks=1",
+    "--overlap",
+    "--mem=0",
+    "--cpu-bind=none",
+    "--mpi=none",
+    "--export=ALL",
+)
 MARKED = re.compile(r"\*\*\* (STEP .*) \*\*\*")  # as slurmstepd does it
 ENDED = re.compile(r"[Nn]ode failure|NODE FAILURE|Force Terminated|Job step aborted")
-AFTERWARDS = re.compile(r"srun: (error: )?(\S+: task|Job step aborted|Terminating|forcing|launch/slurm)")
+AFTERWARDS = re.compile(
+    r"srun: (error: )?(\S+: task|Job step " r"aborted|Terminating|forcing|launch/slurm)"
+)
 WORDS_SECONDS = 0.5  # for Slurm to say that it was what has ended a process
 SWEEP_SECONDS = 5.0  # for the step that removes what a killed one has left; its node may be down
 
 
 class Step(Command):
-    """An srun: of all that it says, what was said of the end counts, then what is not its own summary."""
+    """An srun: of all that it says, what was said of the end counts, then what is not its own
+    summary."""
 
     @property
     def ended(self) -> str:
@@ -61,15 +75,18 @@ class SlurmLauncher(AgentLauncher):
     """`kind = "slurm"`."""
 
     def __init__(self, plan: LaunchPlan) -> None:
-        """LaunchError where the machines are no nodes of this job: here, since without them no way leads there."""
+        """LaunchError where the machines are no nodes of this job: here, since without them no way
+        leads there."""
         super().__init__(plan)
-        self._parted: set[str] = set()  # machines whose agents said that they end: they leave nothing
+        # machines whose agents said that they end: they leave nothing
+        self._parted: set[str] = set()
         far = dict.fromkeys(_node(machine) for machine in plan.machines if elsewhere(machine))
         if problem := _absent(tuple(far), os.environ):
             raise LaunchError(problem)
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
-        """See AgentLauncher.start. Nodes of one cluster have the same files: the Python is that of `up`."""
+        """See AgentLauncher.start. Nodes of one cluster have the same files: the Python is that of
+        `up`."""
         command = shell_line(machine, [machine.python or sys.executable, *argv[1:]])
         words = ["srun", *STEP, f"--nodelist={_node(machine)}", "sh", "-c", command]
         return Step.start(words, line, f"srun {_node(machine)}")
@@ -78,7 +95,9 @@ class SlurmLauncher(AgentLauncher):
         await super()._part(remote)
         if remote.name not in self._parted and (pid := remote.pid) is not None:
             machine = next(machine for machine in self.plan.machines if machine.name == remote.name)
-            sweeping = await self.start(machine, ["python3", "-m", "runtime.machine.private", str(pid)], "")
+            sweeping = await self.start(
+                machine, ["python3", "-m", "runtime.machine.private", str(pid)], ""
+            )
             with suppress(TimeoutError):
                 await asyncio.wait_for(sweeping.wait(), SWEEP_SECONDS)
             sweeping.kill()
@@ -112,10 +131,13 @@ def _node(machine: Machine) -> str:
 
 def _absent(wanted: Sequence[str], environ: Mapping[str, str]) -> str:
     """What is wrong with running on these nodes; "" if nothing is."""
-    job, listed = environ.get(JOB), nodes(environ)
+    job = environ.get(JOB)
+    listed = nodes(environ)
     if wanted and not job:
         start = f"salloc --nodes={len(wanted)} --exclusive python3 -m runtime up"
-        text = f"launcher.kind is 'slurm', but this is no job ({JOB} is not set): type `{start} ...`"
+        text = (
+            f"launcher.kind is 'slurm', but this is no job ({JOB} is not set): type `{start} ...`"
+        )
         return f"{text}, or have a job script written by `up ... --sbatch FILE`"
     if listed:
         has = expanded(listed)

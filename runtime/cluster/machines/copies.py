@@ -1,7 +1,8 @@
 """Copies of another machine's files, made of the pieces in which they come.
 
-The machine may be somebody else's. It writes names of its allow list only, no file that is there already and did not
-come from it, and nothing through a link; it removes what came from it and nothing else.
+The machine may be somebody else's. It writes names of its allow list only, no file that is there
+already and did not come from it, and nothing through a link; it removes what came from it and
+nothing else.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO
 
-from runtime.cluster.machines.mirror import GROWING_FOLDERS
-from runtime.cluster.machines.words import GONE, GROWING, Piece
+from runtime.cluster.machines.agent_messages import GONE, GROWING, Piece
+from runtime.cluster.machines.file_sync import GROWING_FOLDERS
 from runtime.errors import MessageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
 DEPTH = 4
-FOLDERS = (*GROWING_FOLDERS, "service-times")  # where each process has files of its own: no wildcard stands for them
+# where each process has files of its own: no wildcard stands for them
+FOLDERS = (*GROWING_FOLDERS, "service-times")
 
 
 class Copies:
-    """Of one machine, below `folder`. `allowed`: patterns of the names that it may write, folder by folder; `own`:
-    names at the top that nobody may, whatever the patterns say."""
+    """Of one machine, below `folder`. `allowed`: patterns of the names that it may write, folder by
+    folder; `own`: names at the top that nobody may, whatever the patterns say."""
 
     def __init__(self, folder: Path, allowed: Iterable[str], own: Iterable[str] = ()) -> None:
         self._folder = folder
@@ -38,7 +40,8 @@ class Copies:
         return f"<copies in {self._folder}, {len(self._growing)} of them half done>"
 
     def take(self, piece: Piece) -> None:
-        """MessageError if it may not be here, or does not follow what came before; OSError if it cannot be written."""
+        """MessageError if it may not be here, or does not follow what came before; OSError if it
+        cannot be written."""
         path = self._place(piece.path)
         data = piece.data.tobytes()
         if piece.rest == GONE:
@@ -54,7 +57,10 @@ class Copies:
         half = _half(path)
         here = self._growing.pop(piece.path, 0) if piece.offset else 0
         if here != piece.offset:
-            raise MessageError("bad_piece", f"{piece.path}: bytes from {piece.offset} on, expected them from {here} on")
+            raise MessageError(
+                "bad_piece",
+                (f"{piece.path}: bytes from {piece.offset} on, expected them from {here} on"),
+            )
         with _opened(half, os.O_APPEND if here else os.O_TRUNC) as file:
             file.write(data)
         if piece.rest:
@@ -76,21 +82,36 @@ class Copies:
         path.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
-        """Where a file of this name lies. MessageError if its name is not allowed, or a link leads there."""
+        """Where a file of this name lies. MessageError if its name is not allowed, or a link leads
+        there."""
         parts = name.split("/")
-        if len(parts) > DEPTH or not all(map(_NAME.fullmatch, parts)) or parts[0].casefold() in self._own:
-            raise MessageError("bad_piece", f"{name!r:.80} is no file that a machine may leave in a run directory")
+        if (
+            len(parts) > DEPTH
+            or not all(map(_NAME.fullmatch, parts))
+            or parts[0].casefold() in self._own
+        ):
+            raise MessageError(
+                "bad_piece",
+                (f"{name!r:.80} is no file that a machine may leave in a run directory"),
+            )
         if not any(_matches(parts, pattern) for pattern in self._allowed):
-            text = f"{name!r:.80} is no file of the processes of this machine, and no role of its actors declares it"
+            text = (
+                f"{name!r:.80} is no file of the processes of this machine, and no role "
+                "of its actors declares it"
+            )
             raise MessageError("bad_piece", f"{text} (Actor.writes)")
         for depth in range(1, len(parts) + 1):
             if self._folder.joinpath(*parts[:depth]).is_symlink():
-                raise MessageError("bad_piece", f"{name!r:.80}: {'/'.join(parts[:depth])} is a link here")
+                raise MessageError(
+                    "bad_piece", (f"{name!r:.80}: {'/'.join(parts[:depth])} is a link here")
+                )
         return self._folder.joinpath(*parts)
 
     def _check_free(self, name: str, path: Path) -> None:
         if name not in self._whole and name not in self._logs and os.path.lexists(path):
-            raise MessageError("bad_piece", f"{name!r:.80} is here already, and did not come from this machine")
+            raise MessageError(
+                "bad_piece", (f"{name!r:.80} is here already, and did not come from this machine")
+            )
 
 
 def _matches(parts: list[str], pattern: list[str]) -> bool:
@@ -105,4 +126,6 @@ def _half(path: Path) -> Path:
 
 def _opened(path: Path, more: int) -> IO[bytes]:
     """Open for writing; a link is an OSError."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | more, 0o600), "wb")
+    return os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | more, 0o600), "wb"
+    )

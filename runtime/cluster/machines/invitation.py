@@ -1,9 +1,10 @@
-"""The line that lets an agent in: keys that `up` makes for one machine and one run. It travels on standard input.
+"""The line that lets an agent in: keys that `up` makes for one machine and one run. It travels on
+standard input.
 
     <public key of `up`> <public key of the agent> <its private key> <seconds> [attached]
 
-So many seconds without a sign of life of `up`, and it counts as gone. Whoever says `attached` holds the agent's
-standard input open: when that closes, the agent ends.
+So many seconds without a sign of life of `up`, and it counts as gone. Whoever says `attached` holds
+the agent's standard input open: when that closes, the agent ends.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from runtime.cluster.machines.words import UP
+from runtime.cluster.machines.agent_messages import UP
 from runtime.errors import ConfigError
 from runtime.transport.keys import Keys
 
@@ -45,12 +46,17 @@ class Invitation:
     def read(line: str) -> Invitation:
         """ConfigError if this is not what `line` gave; it does not repeat what it was given."""
         words = line.split()
-        keys, rest = words[:3], words[3:]
+        keys = words[:3]
+        rest = words[3:]
         if not (
-            all(map(_KEY.fullmatch, keys)) and rest and _SECONDS.fullmatch(rest[0]) and rest[1:] in ([], [ATTACHED])
+            all(map(_KEY.fullmatch, keys))
+            and rest
+            and _SECONDS.fullmatch(rest[0])
+            and rest[1:] in ([], [ATTACHED])
         ):
             text = (
-                "expected the line that `up` shows for this machine: three keys of 64 hexadecimal digits, and seconds"
+                "expected the line that `up` shows for this machine: three keys of 64 "
+                "hexadecimal digits, and seconds"
             )
             raise ConfigError([f"standard input: found {_shape(words)}, {text}"])
         up, public, private = map(bytes.fromhex, keys)
@@ -58,4 +64,8 @@ class Invitation:
 
 
 def _shape(words: list[str]) -> str:
-    return "nothing" if not words else f"{len(words)} words of {', '.join(str(len(word)) for word in words[:4])} signs"
+    return (
+        "nothing"
+        if not words
+        else (f"{len(words)} words of {', '.join(str(len(word)) for word in words[:4])} signs")
+    )

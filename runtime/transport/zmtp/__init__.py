@@ -1,4 +1,5 @@
-"""What ZeroMQ's sockets need around them: an event loop that reads them, and a door that lets in few strangers.
+"""What ZeroMQ's sockets need around them: an event loop that reads them, and a door that lets in
+few strangers.
 
 watched     a socket whose messages the event loop reads, a few in each turn
 strangers   the connections of a process that have proven nothing yet, and how many they may be

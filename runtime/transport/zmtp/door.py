@@ -1,5 +1,5 @@
-"""Where strangers connect to a listener of ZeroMQ's: it hears of each connection, and accepts the next if there is a
-place for it."""
+"""Where strangers connect to a listener of ZeroMQ's: it hears of each connection, and accepts the
+next if there is a place for it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from runtime.transport.zmtp.strangers import PROVEN_AFTER, Strangers
 from runtime.transport.zmtp.turnstile import Turnstile
 
 OF_PROCESS = Strangers()
-# The system would let 4 MB wait, which leave the caches before they are sent: 1 MB arrays are 1.3 times as fast so.
-# A link of 10 Gbit/s is still full at round trips up to 0.4 ms.
+# The system would let 4 MB wait, which leave the caches before they are sent: 1 MB arrays are 1.3
+# times as fast so. A link of 10 Gbit/s is still full at round trips up to 0.4 ms.
 SEND_BUFFER = 512 << 10
 RETRY_SECONDS = 1.0  # until a connection is accepted that could not be
 _LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Door:
-    """At HOST:PORT, see `Turnstile`. `bind(descriptor)` gives a listening socket to ZeroMQ; `on_refused(who, why)`
-    hears of connections that cannot be accepted. To be closed before ZeroMQ's socket is. OSError if it cannot listen.
+    """At HOST:PORT, see `Turnstile`. `bind(descriptor)` gives a listening socket to ZeroMQ;
+    `on_refused(who, why)` hears of connections that cannot be accepted. To be closed before
+    ZeroMQ's socket is. OSError if it cannot listen.
     """
 
     def __init__(
@@ -33,7 +34,8 @@ class Door:
     ) -> None:
         self._turnstile = Turnstile(address, SEND_BUFFER)
         self._turnstile.hand_over(bind)
-        self._on_refused, self._strangers = on_refused, strangers
+        self._on_refused = on_refused
+        self._strangers = strangers
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._open = True
@@ -80,8 +82,11 @@ class Door:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Look again when the oldest stranger must have left or proven itself, as long as doors wait for that."""
+        """Look again when the oldest stranger must have left or proven itself, as long as doors
+        wait for that."""
         if self._timer is not None:
             self._timer.cancel()
         seconds = self._strangers.tidy(self._loop.time())
-        self._timer = self._loop.call_later(min(seconds, PROVEN_AFTER), self._tidy) if seconds > 0 else None
+        self._timer = (
+            self._loop.call_later(min(seconds, PROVEN_AFTER), self._tidy) if seconds > 0 else None
+        )

@@ -1,7 +1,9 @@
-"""A socket whose messages the event loop reads from its own watch of a descriptor, a few in each turn.
+"""A socket whose messages the event loop reads from its own watch of a descriptor, a few in each
+turn.
 
-A busy socket never starves the loop: 60 000 ready messages on a zmq.asyncio socket left a 5 ms timer no turn for 0.7 s.
-A wake-up reads one message, which its actor then handles before anybody asks whether there are more.
+A busy socket never starves the loop: 60 000 ready messages on a zmq.asyncio socket left a 5 ms
+timer no turn for 0.7 s. A wake-up reads one message, which its actor then handles before anybody
+asks whether there are more.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from abc import ABC, abstractmethod
 
 
 class Watched(ABC):
-    """`descriptor` says that there may be messages, at most once until all were read. Of these `batch` are read in a
-    turn of the loop, or fewer that have `turn_bytes`."""
+    """`descriptor` says that there may be messages, at most once until all were read. Of these
+    `batch` are read in a turn of the loop, or fewer that have `turn_bytes`."""
 
     def __init__(self, descriptor: int, batch: int, turn_bytes: int) -> None:
-        self._descriptor, self._batch, self._turn_bytes = descriptor, batch, turn_bytes
+        self._descriptor = descriptor
+        self._batch = batch
+        self._turn_bytes = turn_bytes
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._closed = False
@@ -37,7 +41,8 @@ class Watched(ABC):
             self._loop.remove_reader(self._descriptor)
 
     def look_later(self) -> None:
-        """See in the loop's next turn whether there are messages: once, however often it is called until then."""
+        """See in the loop's next turn whether there are messages: once, however often it is called
+        until then."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self._look)

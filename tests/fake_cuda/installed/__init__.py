@@ -1,7 +1,9 @@
-"""Puts the stand-in in front of CuPy: `cupy_backends/__init__.py` imports this before it asks for CUDA.
+"""Puts the stand-in in front of CuPy: `cupy_backends/__init__.py` imports this before it asks for
+CUDA.
 
-`counts()` tells what this process has done on its devices so far. FAKE_CUDA_SANITIZE=1 compiles kernels that are not
-CuPy's with the sanitizers; `import fake_cuda.unpooled` gives every array a block of its own, whose ends they know.
+`counts()` tells what this process has done on its devices so far. FAKE_CUDA_SANITIZE=1 compiles
+kernels that are not CuPy's with the sanitizers; `import fake_cuda.unpooled` gives every array a
+block of its own, whose ends they know.
 """
 
 import ctypes
@@ -9,8 +11,16 @@ import os
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LIBRARIES = ("libcudart.so.13", "libcuda.so.1", "libnvrtc.so.13", "libcublas.so.13", "libcublasLt.so.13")
-SANITIZED = "-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+LIBRARIES = (
+    "libcudart.so.13",
+    "libcuda.so.1",
+    "libnvrtc.so.13",
+    "libcublas.so.13",
+    "libcublasLt.so.13",
+)
+SANITIZED = (
+    "-O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+)
 
 
 def _load():
@@ -31,7 +41,8 @@ _library = _load()
 
 
 def counts() -> dict[str, int]:
-    """Launches, compilations, copies and their bytes, synchronisations, allocations, products, forks so far."""
+    """Launches, compilations, copies and their bytes, synchronisations, allocations, products,
+    forks so far."""
     values = (ctypes.c_long * 32)()
     names = _library.fake_counts(values).decode().split()
     return dict(zip(names, values, strict=False))

@@ -1,4 +1,5 @@
-"""In place of cupy.cuda.thrust, which has a CUDA runtime of its own inside: NumPy sorts the device's memory."""
+"""In place of cupy.cuda.thrust, which has a CUDA runtime of its own inside: NumPy sorts the
+device's memory."""
 
 import ctypes
 
@@ -12,7 +13,8 @@ def get_build_version():
 
 
 def _view(pointer, dtype, shape):
-    dtype, shape = np.dtype(dtype), tuple(shape)
+    dtype = np.dtype(dtype)
+    shape = tuple(shape)
     size = int(np.prod(shape)) * dtype.itemsize
     return np.frombuffer((ctypes.c_char * size).from_address(pointer), dtype).reshape(shape)
 

@@ -1,7 +1,9 @@
-"""The contract of an array backend as a table: for every operation its inputs, a call, and plain float64 loops.
+"""The contract of an array backend as a table: for every operation its inputs, a call, and plain
+float64 loops.
 
-A forward pass is compared with the loops, a backward pass with finite differences of the forward pass. The table is
-run by tests/contracts/test_backends.py for every backend, dtype and memory layout.
+A forward pass is compared with the loops, a backward pass with finite differences of the forward
+pass. The table is run by tests/contracts/test_backends.py for every backend, dtype and memory
+layout.
 """
 
 from __future__ import annotations

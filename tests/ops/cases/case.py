@@ -25,7 +25,8 @@ class Outs(dict[int, Array]):
 @dataclass(frozen=True)
 class Case:
     """forward(backend, arrays, outs) -> results, as reference(arrays) says; backward(backend, arrays, dy, outs) ->
-    one gradient per name in `wrt`, of result 0. A result that is a float makes dy an array of one element."""
+    one gradient per name in `wrt`, of result 0. A result that is a float makes dy an array of one
+    element."""
 
     name: str
     arrays: Callable[[Random], Arrays]
@@ -43,7 +44,10 @@ class Case:
 
 def normal(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:
     """Normal x of this shape, and further arrays by name."""
-    return lambda r: {"x": r.standard_normal(shape), **{name: r.standard_normal(s) for name, s in more.items()}}
+    return lambda r: {
+        "x": r.standard_normal(shape),
+        **{name: r.standard_normal(s) for name, s in more.items()},
+    }
 
 
 def away(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:

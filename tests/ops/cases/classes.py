@@ -1,4 +1,5 @@
-"""Losses that read labels as class numbers: softmax, infogain, multinomial logistic, hinge; and accuracy."""
+"""Losses that read labels as class numbers: softmax, infogain, multinomial logistic, hinge; and
+accuracy."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ SHAPES = [(1, 2), (13, 10), (3, 4, 2, 5)]
 def examples(scores, labels):
     """(position, class scores, label) per label."""
     for at in np.ndindex(labels.shape):
-        yield at, [float(scores[(at[0], c, *at[1:])]) for c in range(scores.shape[1])], int(labels[at])
+        yield (
+            at,
+            [float(scores[(at[0], c, *at[1:])]) for c in range(scores.shape[1])],
+            int(labels[at]),
+        )
 
 
 def softmax(row):
@@ -24,13 +29,19 @@ def softmax(row):
 
 def divisor(labels, ignore, normalization) -> float:
     counted = sum(int(v) != ignore for v in labels.flat)
-    return {"VALID": max(counted, 1), "FULL": labels.size, "BATCH_SIZE": len(labels), "NONE": 1}[normalization]
+    return {"VALID": max(counted, 1), "FULL": labels.size, "BATCH_SIZE": len(labels), "NONE": 1}[
+        normalization
+    ]
 
 
 def labelled(shape, dtype=np.int64):
     def arrays(r):
         labels = r.integers(0, shape[1], (shape[0], *shape[2:])).astype(dtype)
-        return {"x": 3 * r.standard_normal(shape), "labels": labels, "h": r.random((shape[1], shape[1]))}
+        return {
+            "x": 3 * r.standard_normal(shape),
+            "labels": labels,
+            "h": r.random((shape[1], shape[1])),
+        }
 
     return arrays
 
@@ -39,7 +50,8 @@ def softmax_loss(shape, ignore, normalization) -> Case:
     options = {"ignore_label": ignore, "normalization": normalization}
 
     def reference(a):
-        total, prob = 0.0, np.zeros(shape)
+        total = 0.0
+        prob = np.zeros(shape)
         for at, row, label in examples(a["x"], a["labels"]):
             p = softmax(row)
             prob[(at[0], slice(None), *at[1:])] = p
@@ -51,31 +63,42 @@ def softmax_loss(shape, ignore, normalization) -> Case:
         return (b.softmax_loss_backward(prob, a["labels"], loss_weight=dy, **options, out=o[0]),)
 
     return Case(
-        f"softmax loss {shape} {options}", labelled(shape, np.float64),
-        lambda b, a, o: b.softmax_loss_forward(a["x"], a["labels"], **options, out=o[1]), reference, backward,
-    )  # fmt: skip
+        f"softmax loss {shape} {options}",
+        labelled(shape, np.float64),
+        lambda b, a, o: b.softmax_loss_forward(a["x"], a["labels"], **options, out=o[1]),
+        reference,
+        backward,
+    )
 
 
 def infogain(shape, ignore, normalization) -> Case:
     options = {"ignore_label": ignore, "normalization": normalization}
 
     def reference(a):
-        total, prob = 0.0, np.zeros(shape)
+        total = 0.0
+        prob = np.zeros(shape)
         for at, row, label in examples(a["x"], a["labels"]):
             p = softmax(row)
             prob[(at[0], slice(None), *at[1:])] = p
             if label != ignore:
-                total -= sum(float(a["h"][label, c]) * math.log(max(v, 1e-20)) for c, v in enumerate(p))
+                total -= sum(
+                    float(a["h"][label, c]) * math.log(max(v, 1e-20)) for c, v in enumerate(p)
+                )
         return total / divisor(a["labels"], ignore, normalization), prob
 
     def backward(b, a, dy, o):
         prob = b.softmax_forward(a["x"])
-        return (b.infogain_backward(prob, a["labels"], a["h"], loss_weight=dy, **options, out=o[0]),)
+        return (
+            b.infogain_backward(prob, a["labels"], a["h"], loss_weight=dy, **options, out=o[0]),
+        )
 
     return Case(
-        f"infogain {shape} {options}", labelled(shape),
-        lambda b, a, o: b.infogain_forward(a["x"], a["labels"], a["h"], **options, out=o[1]), reference, backward,
-    )  # fmt: skip
+        f"infogain {shape} {options}",
+        labelled(shape),
+        lambda b, a, o: b.infogain_forward(a["x"], a["labels"], a["h"], **options, out=o[1]),
+        reference,
+        backward,
+    )
 
 
 def multinomial(shape) -> Case:
@@ -83,11 +106,16 @@ def multinomial(shape) -> Case:
         return {**labelled(shape)(r), "x": r.random(shape) + 0.05}
 
     return Case(
-        f"multinomial logistic {shape}", arrays,
+        f"multinomial logistic {shape}",
+        arrays,
         lambda b, a, o: (b.multinomial_logistic_forward(a["x"], a["labels"]),),
-        lambda a: (-sum(math.log(row[k]) for _, row, k in examples(a["x"], a["labels"])) / shape[0],),
-        lambda b, a, dy, o: (b.multinomial_logistic_backward(a["x"], a["labels"], loss_weight=dy, out=o[0]),),
-    )  # fmt: skip
+        lambda a: (
+            -sum(math.log(row[k]) for _, row, k in examples(a["x"], a["labels"])) / shape[0],
+        ),
+        lambda b, a, dy, o: (
+            b.multinomial_logistic_backward(a["x"], a["labels"], loss_weight=dy, out=o[0]),
+        ),
+    )
 
 
 def hinge(shape, norm) -> Case:
@@ -103,9 +131,12 @@ def hinge(shape, norm) -> Case:
         return (b.hinge_backward(margins, a["labels"], norm=norm, loss_weight=dy, out=o[0]),)
 
     return Case(
-        f"hinge {shape} {norm}", labelled(shape),
-        lambda b, a, o: b.hinge_forward(a["x"], a["labels"], norm=norm, out=o[1]), reference, backward,
-    )  # fmt: skip
+        f"hinge {shape} {norm}",
+        labelled(shape),
+        lambda b, a, o: b.hinge_forward(a["x"], a["labels"], norm=norm, out=o[1]),
+        reference,
+        backward,
+    )
 
 
 def accuracy(shape, ignore, top_k) -> Case:
@@ -119,14 +150,21 @@ def accuracy(shape, ignore, top_k) -> Case:
         return (sum(sum(s >= row[k] for s in row) - 1 < top_k for row, k in rows) / len(rows),)
 
     return Case(
-        f"accuracy {shape} top {top_k} ignoring {ignore}", arrays,
-        lambda b, a, o: (b.accuracy(a["x"], a["labels"], top_k=top_k, ignore_label=ignore),), reference,
-    )  # fmt: skip
+        f"accuracy {shape} top {top_k} ignoring {ignore}",
+        arrays,
+        lambda b, a, o: (b.accuracy(a["x"], a["labels"], top_k=top_k, ignore_label=ignore),),
+        reference,
+    )
 
 
 NORMALIZATIONS = [(None, "VALID"), (1, "VALID"), (1, "FULL"), (1, "BATCH_SIZE"), (0, "NONE")]
 CASES = [
-    *(make(s, ignore, norm) for make in (softmax_loss, infogain) for s in SHAPES for ignore, norm in NORMALIZATIONS),
+    *(
+        make(s, ignore, norm)
+        for make in (softmax_loss, infogain)
+        for s in SHAPES
+        for ignore, norm in NORMALIZATIONS
+    ),
     softmax_loss((13, 10, 1), 1, "VALID"),
     softmax_loss((13, 97), None, "VALID"),
     *map(multinomial, SHAPES),

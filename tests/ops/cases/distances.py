@@ -15,23 +15,38 @@ def cross_entropy(ignore, normalization) -> Case:
     options = {"ignore_label": ignore, "normalization": normalization}
 
     def arrays(r):
-        targets = np.where(r.random(SHAPE) < 0.3, -1.0, r.random(SHAPE)) if ignore == -1 else r.random(SHAPE)
+        targets = (
+            np.where(r.random(SHAPE) < 0.3, -1.0, r.random(SHAPE))
+            if ignore == -1
+            else r.random(SHAPE)
+        )
         return {"x": 3 * r.standard_normal(SHAPE), "t": targets}
 
     def reference(a):
-        counted = [(sigmoid(float(x)), float(t)) for x, t in zip(a["x"].flat, a["t"].flat, strict=True) if t != ignore]
+        counted = [
+            (sigmoid(float(x)), float(t))
+            for x, t in zip(a["x"].flat, a["t"].flat, strict=True)
+            if t != ignore
+        ]
         total = -sum(t * math.log(p) + (1 - t) * math.log(1 - p) for p, t in counted)
-        size = {"VALID": len(counted), "FULL": a["x"].size, "BATCH_SIZE": SHAPE[0], "NONE": 1}[normalization]
+        size = {"VALID": len(counted), "FULL": a["x"].size, "BATCH_SIZE": SHAPE[0], "NONE": 1}[
+            normalization
+        ]
         return total / size, each(sigmoid, a["x"])
 
     def backward(b, a, dy, o):
         prob = b.sigmoid_cross_entropy_forward(a["x"], a["t"], **options)[1]
-        return (b.sigmoid_cross_entropy_backward(prob, a["t"], loss_weight=dy, **options, out=o[0]),)
+        return (
+            b.sigmoid_cross_entropy_backward(prob, a["t"], loss_weight=dy, **options, out=o[0]),
+        )
 
     return Case(
-        f"sigmoid cross-entropy {options}", arrays,
-        lambda b, a, o: b.sigmoid_cross_entropy_forward(a["x"], a["t"], **options, out=o[1]), reference, backward,
-    )  # fmt: skip
+        f"sigmoid cross-entropy {options}",
+        arrays,
+        lambda b, a, o: b.sigmoid_cross_entropy_forward(a["x"], a["t"], **options, out=o[1]),
+        reference,
+        backward,
+    )
 
 
 def euclidean() -> Case:
@@ -43,19 +58,28 @@ def euclidean() -> Case:
         )
 
     return Case(
-        "euclidean", normal(*SHAPE, p=SHAPE),
+        "euclidean",
+        normal(*SHAPE, p=SHAPE),
         lambda b, a, o: b.euclidean_forward(a["x"], a["p"], out=o[1]),
-        lambda a: (sum((float(u) - float(v)) ** 2 for u, v in zip(a["x"].flat, a["p"].flat, strict=True)) / 14,
-                   a["x"] - a["p"]),
-        backward, ("x", "p"),
-    )  # fmt: skip
+        lambda a: (
+            sum((float(u) - float(v)) ** 2 for u, v in zip(a["x"].flat, a["p"].flat, strict=True))
+            / 14,
+            a["x"] - a["p"],
+        ),
+        backward,
+        ("x", "p"),
+    )
 
 
 def contrastive(legacy: bool) -> Case:
     options = {"margin": 2.5, "legacy": legacy}
 
     def arrays(r):
-        return {"x": r.standard_normal((13, 3)), "p": r.standard_normal((13, 3)), "same": r.integers(0, 2, 13)}
+        return {
+            "x": r.standard_normal((13, 3)),
+            "p": r.standard_normal((13, 3)),
+            "same": r.integers(0, 2, 13),
+        }
 
     def reference(a):
         total = 0.0
@@ -75,14 +99,21 @@ def contrastive(legacy: bool) -> Case:
         )
 
     return Case(
-        f"contrastive {options}", arrays,
-        lambda b, a, o: b.contrastive_forward(a["x"], a["p"], a["same"], **options, out=o[1]), reference,
-        backward if legacy else None, ("x", "p"),  # the other gradient is Caffe's, with 1e-4 in it: its own test
-    )  # fmt: skip
+        f"contrastive {options}",
+        arrays,
+        lambda b, a, o: b.contrastive_forward(a["x"], a["p"], a["same"], **options, out=o[1]),
+        reference,
+        # the other gradient is Caffe's, with 1e-4 in it: its own test
+        backward if legacy else None,
+        ("x", "p"),
+    )
 
 
 CASES = [
-    *(cross_entropy(*p) for p in ((None, "VALID"), (-1, "VALID"), (-1, "FULL"), (None, "BATCH_SIZE"), (-1, "NONE"))),
+    *(
+        cross_entropy(*p)
+        for p in ((None, "VALID"), (-1, "VALID"), (-1, "FULL"), (None, "BATCH_SIZE"), (-1, "NONE"))
+    ),
     euclidean(),
     contrastive(False),
     contrastive(True),

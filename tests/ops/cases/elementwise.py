@@ -19,7 +19,8 @@ def single(name, function, forward, backward=None, arrays=None, **options) -> Ca
         arrays or away(*SHAPE),
         lambda b, a, o: (forward(b)(a["x"], **options, out=o[0]),),
         lambda a: (each(function, a["x"]),),
-        backward and (lambda b, a, dy, o: (backward(b, dy, a["x"], forward(b)(a["x"], **options), o[0]),)),
+        backward
+        and (lambda b, a, dy, o: (backward(b, dy, a["x"], forward(b)(a["x"], **options), o[0]),)),
     )
 
 
@@ -77,9 +78,13 @@ def prelu(slope_shape: tuple[int, ...]) -> Case:
         return (each(lambda v, s: v if v > 0 else s * v, a["x"], slope),)
 
     return Case(
-        f"prelu with slopes {slope_shape}", away(*SHAPE, slope=slope_shape),
-        lambda b, a, o: (b.prelu_forward(a["x"], a["slope"], out=o[0]),), reference, backward, ("x", "slope"),
-    )  # fmt: skip
+        f"prelu with slopes {slope_shape}",
+        away(*SHAPE, slope=slope_shape),
+        lambda b, a, o: (b.prelu_forward(a["x"], a["slope"], out=o[0]),),
+        reference,
+        backward,
+        ("x", "slope"),
+    )
 
 
 def dropout(shape: tuple[int, ...], first: int) -> Case:
@@ -94,7 +99,11 @@ def dropout(shape: tuple[int, ...], first: int) -> Case:
 
     def reference(a):
         x = a["x"]
-        return (np.array([x[at] / 0.7 if kept(*at) else 0.0 for at in np.ndindex(shape)]).reshape(shape),)
+        return (
+            np.array([x[at] / 0.7 if kept(*at) else 0.0 for at in np.ndindex(shape)]).reshape(
+                shape
+            ),
+        )
 
     return Case(
         f"dropout of {shape}, row 0 is {first}",
@@ -117,14 +126,19 @@ def scale(shape: tuple[int, ...], axis: int) -> Case:
     start = axis % len(SHAPE)
 
     def backward(b, a, dy, o):
-        dg, db = b.scale_backward_weights(a["x"], dy, shape, axis, bias=True, out_gamma=o[1], out_beta=o[2])
+        dg, db = b.scale_backward_weights(
+            a["x"], dy, shape, axis, bias=True, out_gamma=o[1], out_beta=o[2]
+        )
         return b.scale_backward_data(dy, a["g"], axis, out=o[0]), dg, db
 
     return Case(
-        f"scale {shape} from axis {axis}", normal(*SHAPE, g=shape, c=shape),
+        f"scale {shape} from axis {axis}",
+        normal(*SHAPE, g=shape, c=shape),
         lambda b, a, o: (b.scale_forward(a["x"], a["g"], a["c"], axis, out=o[0]),),
-        lambda a: (a["x"] * lined_up(a["g"], start) + lined_up(a["c"], start),), backward, ("x", "g", "c"),
-    )  # fmt: skip
+        lambda a: (a["x"] * lined_up(a["g"], start) + lined_up(a["c"], start),),
+        backward,
+        ("x", "g", "c"),
+    )
 
 
 def bias(shape: tuple[int, ...], axis: int) -> Case:
@@ -171,7 +185,9 @@ def eltwise(operation: str, coeffs=None, tied: bool = False) -> Case:
     def backward(b, a, dy, o):
         inputs = [a[n] for n in names]
         which = b.eltwise_forward(inputs, **options)[1]
-        return tuple(b.eltwise_backward(dy, inputs, **options, which=which, outs=[o[0], o[1], o[2]]))
+        return tuple(
+            b.eltwise_backward(dy, inputs, **options, which=which, outs=[o[0], o[1], o[2]])
+        )
 
     name = f"eltwise {operation} {coeffs or ''}{' with ties' if tied else ''}"
     return Case(name, arrays, forward, reference, None if tied else backward, names)
@@ -189,20 +205,54 @@ CASES = [
     *map(prelu, ((3,), (1,), ())),
     *map(elu, (1.0, 0.3)),
     single("threshold", lambda v: float(v > 0.4), lambda b: b.threshold_forward, threshold=0.4),
-    single("sigmoid", sigmoid, lambda b: b.sigmoid_forward, lambda b, dy, x, y, o: b.sigmoid_backward(dy, y, out=o)),
-    single("tanh", math.tanh, lambda b: b.tanh_forward, lambda b, dy, x, y, o: b.tanh_backward(dy, y, out=o)),
     single(
-        "bnll", lambda v: math.log1p(math.exp(v)), lambda b: b.bnll_forward,
+        "sigmoid",
+        sigmoid,
+        lambda b: b.sigmoid_forward,
+        lambda b, dy, x, y, o: b.sigmoid_backward(dy, y, out=o),
+    ),
+    single(
+        "tanh",
+        math.tanh,
+        lambda b: b.tanh_forward,
+        lambda b, dy, x, y, o: b.tanh_backward(dy, y, out=o),
+    ),
+    single(
+        "bnll",
+        lambda v: math.log1p(math.exp(v)),
+        lambda b: b.bnll_forward,
         lambda b, dy, x, y, o: b.bnll_backward(dy, x, out=o),
     ),
-    single("absolute", abs, lambda b: b.absolute_forward, lambda b, dy, x, y, o: b.absolute_backward(dy, x, out=o)),
-    *(power(*p) for p in ((1.0, 2.0, 0.5), (2.0, -1.0, 0.3), (-0.75, 0.5, 1.0), (3.0, 1.0, 0.0), (0.0, 2.0, 1.0),
-                          (0.5, 0.0, 4.0))),
+    single(
+        "absolute",
+        abs,
+        lambda b: b.absolute_forward,
+        lambda b, dy, x, y, o: b.absolute_backward(dy, x, out=o),
+    ),
+    *(
+        power(*p)
+        for p in (
+            (1.0, 2.0, 0.5),
+            (2.0, -1.0, 0.3),
+            (-0.75, 0.5, 1.0),
+            (3.0, 1.0, 0.0),
+            (0.0, 2.0, 1.0),
+            (0.5, 0.0, 4.0),
+        )
+    ),
     *(exponential(*p) for p in ((-1.0, 1.0, 0.0), (2.0, 0.5, 1.0), (0.3, -1.0, 0.2))),
     *(logarithm(*p) for p in ((-1.0, 1.0, 0.0), (10.0, 3.0, 1.0), (0.5, 1.0, 0.1))),
-    dropout(SHAPE, 0), dropout((3, 8, 2, 2), 5), dropout((4, 13), 1), dropout((2, 16), 2**31), dropout((3, 2, 5), 4),
+    dropout(SHAPE, 0),
+    dropout((3, 8, 2, 2), 5),
+    dropout((4, 13), 1),
+    dropout((2, 16), 2**31),
+    dropout((3, 2, 5), 4),
     *(scale(*p) for p in (((3,), 1), ((3, 2), 1), ((), 0), (SHAPE, 0), ((2, 5), -2), ((7,), 0))),
     *(bias(*p) for p in (((3,), 1), ((2, 5), 2), ((), 1))),
-    eltwise("SUM"), eltwise("SUM", (1.0, -2.0, 0.5)), eltwise("PROD"), eltwise("MAX"), eltwise("MAX", tied=True),
+    eltwise("SUM"),
+    eltwise("SUM", (1.0, -2.0, 0.5)),
+    eltwise("PROD"),
+    eltwise("MAX"),
+    eltwise("MAX", tied=True),
     add(),
-]  # fmt: skip
+]

@@ -12,23 +12,38 @@ from tests.ops.cases.case import Case, sigmoid
 
 def embed(shape, rows: int, outputs: int) -> Case:
     def backward(b, a, dy, o):
-        return b.embed_backward_weights(a["index"], dy, (rows, outputs), bias=True, out_w=o[0], out_b=o[1])
+        return b.embed_backward_weights(
+            a["index"], dy, (rows, outputs), bias=True, out_w=o[0], out_b=o[1]
+        )
 
     def reference(a):
         y = np.zeros((*shape, outputs))
         for at in np.ndindex(shape):
-            y[at] = [float(v) + float(c) for v, c in zip(a["w"][int(a["index"][at])], a["b"], strict=True)]
+            y[at] = [
+                float(v) + float(c)
+                for v, c in zip(a["w"][int(a["index"][at])], a["b"], strict=True)
+            ]
         return (y,)
 
     return Case(
         f"embed {shape} of {rows}x{outputs}",
-        lambda r: {"index": r.integers(0, rows, shape), "w": r.standard_normal((rows, outputs)),
-                   "b": r.standard_normal(outputs)},
-        lambda b, a, o: (b.embed_forward(a["index"], a["w"], a["b"], out=o[0]),), reference, backward, ("w", "b"),
-    )  # fmt: skip
+        lambda r: {
+            "index": r.integers(0, rows, shape),
+            "w": r.standard_normal((rows, outputs)),
+            "b": r.standard_normal(outputs),
+        },
+        lambda b, a, o: (b.embed_forward(a["index"], a["w"], a["b"], out=o[0]),),
+        reference,
+        backward,
+        ("w", "b"),
+    )
 
 
-STEPS, IMAGES, FEATURES, UNITS, OUTPUTS = 5, 3, 4, 2, 3
+STEPS = 5
+IMAGES = 3
+FEATURES = 4
+UNITS = 2
+OUTPUTS = 3
 
 
 def sequence(gates: int):
@@ -56,11 +71,16 @@ def gate_input(a, t: int, n: int, unit: int, h) -> float:
 
 
 def lstm_by_hand(a):
-    hs, cs = np.zeros((STEPS, IMAGES, UNITS)), np.zeros((STEPS, IMAGES, UNITS))
+    hs = np.zeros((STEPS, IMAGES, UNITS))
+    cs = np.zeros((STEPS, IMAGES, UNITS))
     for n in range(IMAGES):
-        h, c = list(a["h0"][n]), list(a["c0"][n])
+        h = list(a["h0"][n])
+        c = list(a["c0"][n])
         for t in range(STEPS):
-            inputs = [[gate_input(a, t, n, kind * UNITS + u, h) for u in range(UNITS)] for kind in range(4)]
+            inputs = [
+                [gate_input(a, t, n, kind * UNITS + u, h) for u in range(UNITS)]
+                for kind in range(4)
+            ]
             i, f, o = ([sigmoid(v) for v in inputs[kind]] for kind in range(3))
             g = [math.tanh(v) for v in inputs[3]]
             c = [float(a["cont"][t, n]) * f[u] * c[u] + i[u] * g[u] for u in range(UNITS)]
@@ -83,8 +103,14 @@ def lstm() -> Case:
         )  # fmt: skip
 
     return Case(
-        "LSTM", sequence(4), lambda b, a, o: tape(b, a, o[0])[:2], lstm_by_hand, backward, names, no_out=(1,)
-    )  # fmt: skip
+        "LSTM",
+        sequence(4),
+        lambda b, a, o: tape(b, a, o[0])[:2],
+        lstm_by_hand,
+        backward,
+        names,
+        no_out=(1,),
+    )
 
 
 def lstm_from_zero() -> Case:
@@ -97,7 +123,9 @@ def lstm_from_zero() -> Case:
 
     def backward(b, a, dy, o):
         last = {"dh_last": 2 * dy[-1], "dc_last": None}
-        gradients = b.lstm_backward(0 * dy, tape(b, a), a["x"], a["cont"], a["w_x"], a["w_h"], **last)
+        gradients = b.lstm_backward(
+            0 * dy, tape(b, a), a["x"], a["cont"], a["w_x"], a["w_h"], **last
+        )
         plain = b.lstm_backward(dy, tape(b, a), a["x"], a["cont"], a["w_x"], a["w_h"])
         tail = b.zeros(dy.shape, dy.dtype)
         tail[-1] = 2 * dy[-1]
@@ -107,9 +135,14 @@ def lstm_from_zero() -> Case:
         return plain.x, plain.w_x, plain.w_h
 
     return Case(
-        "LSTM from a zero state without bias", sequence(4), lambda b, a, o: tape(b, a, o[0])[:1], reference, backward,
-        ("x", "w_x", "w_h"), no_out_back=(0, 1, 2),
-    )  # fmt: skip
+        "LSTM from a zero state without bias",
+        sequence(4),
+        lambda b, a, o: tape(b, a, o[0])[:1],
+        reference,
+        backward,
+        ("x", "w_x", "w_h"),
+        no_out_back=(0, 1, 2),
+    )
 
 
 def rnn() -> Case:
@@ -120,13 +153,16 @@ def rnn() -> Case:
         return b.rnn_forward(a["x"], a["cont"], *weights, h0=a["h0"], extra=a["extra"], out=out)
 
     def reference(a):
-        outs, hs = np.zeros((STEPS, IMAGES, OUTPUTS)), np.zeros((STEPS, IMAGES, UNITS))
+        outs = np.zeros((STEPS, IMAGES, OUTPUTS))
+        hs = np.zeros((STEPS, IMAGES, UNITS))
         for n in range(IMAGES):
             h = list(a["h0"][n])
             for t in range(STEPS):
                 h = [math.tanh(gate_input(a, t, n, u, h)) for u in range(UNITS)]
                 hs[t, n] = h
-                outs[t, n] = [math.tanh(inner(a["w_o"][k], h) + float(a["b_o"][k])) for k in range(OUTPUTS)]
+                outs[t, n] = [
+                    math.tanh(inner(a["w_o"][k], h) + float(a["b_o"][k])) for k in range(OUTPUTS)
+                ]
         return outs, hs
 
     def backward(b, a, dy, o):
@@ -136,7 +172,22 @@ def rnn() -> Case:
             out=RnnGradients(*(o[k] for k in range(8))),
         )  # fmt: skip
 
-    return Case("RNN", sequence(1), lambda b, a, o: forward(b, a, o[0]), reference, backward, names, no_out=(1,))
+    return Case(
+        "RNN",
+        sequence(1),
+        lambda b, a, o: forward(b, a, o[0]),
+        reference,
+        backward,
+        names,
+        no_out=(1,),
+    )
 
 
-CASES = [embed((7,), 5, 3), embed((3, 4), 50, 1), embed((13, 1), 2, 20), lstm(), lstm_from_zero(), rnn()]
+CASES = [
+    embed((7,), 5, 3),
+    embed((3, 4), 50, 1),
+    embed((13, 1), 2, 20),
+    lstm(),
+    lstm_from_zero(),
+    rnn(),
+]

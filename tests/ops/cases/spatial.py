@@ -25,7 +25,9 @@ def conv(n: int, c: int, k: int, h: int, w: int, g: ConvGeometry) -> Case:
     shape = g.output_shape((n, c, h, w), k)
 
     def backward(b, a, dy, o):
-        dw, db = b.conv_backward_weights(a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2])
+        dw, db = b.conv_backward_weights(
+            a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2]
+        )
         return b.conv_backward_data(dy, a["w"], g, a["x"].shape, out=o[0]), dw, db
 
     return Case(
@@ -48,14 +50,19 @@ DECONV = [
 
 def deconvolved(a: Arrays, g: ConvGeometry) -> np.ndarray:
     """Every input pixel adds its weights to the output, stride apart: the definition."""
-    x, w = a["x"], a["w"]
+    x = a["x"]
+    w = a["w"]
     (n, c, high, wide), (kh, kw) = x.shape, g.kernel
     k = w.shape[1] * g.groups
-    sizes = [(s - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 for i, s in enumerate((high, wide))]
+    sizes = [
+        (s - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1
+        for i, s in enumerate((high, wide))
+    ]
     padded = np.zeros((n, k, *sizes))
     per = c // g.groups
     for ci, ko, p, q, i, j in np.ndindex(c, w.shape[1], high, wide, kh, kw):
-        row, column = p * g.stride[0] + i * g.dilation[0], q * g.stride[1] + j * g.dilation[1]
+        row = p * g.stride[0] + i * g.dilation[0]
+        column = q * g.stride[1] + j * g.dilation[1]
         padded[:, ci // per * w.shape[1] + ko, row, column] += x[:, ci, p, q] * w[ci, ko, i, j]
     inner = padded[:, :, g.pad[0] : sizes[0] - g.pad[0], g.pad[1] : sizes[1] - g.pad[1]]
     return inner + a["b"][:, None, None]
@@ -63,7 +70,9 @@ def deconvolved(a: Arrays, g: ConvGeometry) -> np.ndarray:
 
 def deconv(n: int, c: int, k: int, h: int, w: int, g: ConvGeometry) -> Case:
     def backward(b, a, dy, o):
-        dw, db = b.deconv_backward_weights(a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2])
+        dw, db = b.deconv_backward_weights(
+            a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2]
+        )
         return b.deconv_backward_data(dy, a["w"], g, a["x"].shape, out=o[0]), dw, db
 
     return Case(
@@ -92,7 +101,9 @@ WINDOWS = [  # height, width, kernel, stride, pad
 
 def unequal(n: int, c: int, h: int, w: int):
     """Whole numbers, none twice: far from ties."""
-    return lambda r: {"x": r.permutation(n * c * h * w).reshape(n, c, h, w) * (9.0 / (n * c * h * w)) + 0.1}
+    return lambda r: {
+        "x": r.permutation(n * c * h * w).reshape(n, c, h, w) * (9.0 / (n * c * h * w)) + 0.1
+    }
 
 
 def ties(n: int, c: int, h: int, w: int):
@@ -100,7 +111,8 @@ def ties(n: int, c: int, h: int, w: int):
 
 
 def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
-    n, c = 3, 4
+    n = 3
+    c = 4
 
     def backward(b, a, dy, o):
         return (b.pool_backward(dy, g, a["x"].shape, b.pool_forward(a["x"], g)[1], out=o[0]),)
@@ -119,13 +131,22 @@ def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
 
     def rectified_reference(a):
         y, place = naive.pool(a["x"], g)
-        return (np.maximum(y, 0), np.where(y > 0, place, -1)) if g.mode == "MAX" else (np.maximum(y, 0),)
+        return (
+            (np.maximum(y, 0), np.where(y > 0, place, -1))
+            if g.mode == "MAX"
+            else (np.maximum(y, 0),)
+        )
 
     def backward_rectified(b, a, dy, o):
-        return (b.pool_backward(dy, g, a["x"].shape, b.pool_forward(a["x"], g, rectify=True)[1], out=o[0]),)
+        return (
+            b.pool_backward(
+                dy, g, a["x"].shape, b.pool_forward(a["x"], g, rectify=True)[1], out=o[0]
+            ),
+        )
 
     def around_zero(r):
-        return {"x": unequal(n, c, h, w)(r)["x"] - 7.001}  # some windows have no positive pixel, and none has 0
+        # some windows have no positive pixel, and none has 0
+        return {"x": unequal(n, c, h, w)(r)["x"] - 7.001}
 
     name = f"pooling {h}x{w}, {g}"
     back = backward_rectified if g.mode == "MAX" else None
@@ -145,11 +166,14 @@ def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
         )  # fmt: skip
         cases.append(
             Case(
-                f"{name}, rectified, without places", ties(n, c, h, w),
-                lambda b, a, o: (b.pool_forward(a["x"], g, out=o[0], argmax=False, rectify=True)[0],),
+                f"{name}, rectified, without places",
+                ties(n, c, h, w),
+                lambda b, a, o: (
+                    b.pool_forward(a["x"], g, out=o[0], argmax=False, rectify=True)[0],
+                ),
                 lambda a: (np.maximum(naive.pool(a["x"], g)[0], 0),),
             )
-        )  # fmt: skip
+        )
     return cases
 
 
@@ -158,12 +182,15 @@ def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
     out_shape = g.output_shape(shape)
 
     def arrays(r: Random) -> Arrays:
-        x = np.maximum(r.integers(-2, 4, shape), 0).astype(np.float64)  # as after a ReLU, windows of zeros among them
-        return {"x": x, "u": r.integers(0, 16, out_shape) / 16}  # exact sums, and ties with the goal
+        # as after a ReLU, windows of zeros among them
+        x = np.maximum(r.integers(-2, 4, shape), 0).astype(np.float64)
+        # exact sums, and ties with the goal
+        return {"x": x, "u": r.integers(0, 16, out_shape) / 16}
 
     def windows(x):
         for at in np.ndindex(out_shape):
-            top, left = at[2] * g.stride[0], at[3] * g.stride[1]
+            top = at[2] * g.stride[0]
+            left = at[3] * g.stride[1]
             plane = x[at[0], at[1]]
             yield at, top, left, plane[top : top + g.kernel[0], left : left + g.kernel[1]]
 
@@ -174,9 +201,11 @@ def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
         return (y,)
 
     def sampled(a):
-        y, place = np.zeros(out_shape), np.zeros(out_shape, np.int32)
+        y = np.zeros(out_shape)
+        place = np.zeros(out_shape, np.int32)
         for at, top, left, window in windows(a["x"]):
-            goal, running = a["u"][at] * window.sum(), 0.0
+            goal = a["u"][at] * window.sum()
+            running = 0.0
             for i, j in np.ndindex(window.shape):
                 running += window[i, j]
                 if running >= goal:
@@ -192,25 +221,41 @@ def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
         return b.pool_forward(a["x"], g, out=o[0], argmax=o[1], uniforms=a["u"])
 
     return [
-        Case(f"{g} in the test phase", arrays, lambda b, a, o: b.pool_forward(a["x"], g, out=o[0])[:1], averaged),
+        Case(
+            f"{g} in the test phase",
+            arrays,
+            lambda b, a, o: b.pool_forward(a["x"], g, out=o[0])[:1],
+            averaged,
+        ),
         Case(f"{g} in training", arrays, sample, sampled),
-        Case(f"{g} gradient", lambda r: {**unequal(*shape)(r), "u": r.random(out_shape)}, sample, sampled, backward),
+        Case(
+            f"{g} gradient",
+            lambda r: {**unequal(*shape)(r), "u": r.random(out_shape)},
+            sample,
+            sampled,
+            backward,
+        ),
     ]
 
 
 def lrn(shape: tuple[int, ...], **options) -> Case:
-    size, region = options["size"], options["region"]
+    size = options["size"]
+    region = options["region"]
     back = {name: value for name, value in options.items() if name != "k"}
 
     def reference(a):
-        x, r = a["x"], size // 2
+        x = a["x"]
+        r = size // 2
         scale = np.zeros(shape)
         for n, c, h, w in np.ndindex(shape):
             if region == "ACROSS_CHANNELS":
-                window, share, k = x[n, max(0, c - r) : c + r + 1, h, w], options["alpha"] / size, options["k"]
+                window = x[n, max(0, c - r) : c + r + 1, h, w]
+                share = options["alpha"] / size
+                k = options["k"]
             else:
                 window = x[n, c, max(0, h - r) : h + r + 1, max(0, w - r) : w + r + 1]
-                share, k = options["alpha"] / size**2, 1.0
+                share = options["alpha"] / size**2
+                k = 1.0
             scale[n, c, h, w] = k + share * sum(float(v) ** 2 for v in window.flat)
         return x / scale ** options["beta"], scale
 
@@ -241,9 +286,12 @@ def flatten(*shape: int) -> Case:
         return (y,)
 
     return Case(
-        f"flatten {shape}", normal(*shape), lambda b, a, o: (b.flatten(a["x"], out=o[0]),), reference,
+        f"flatten {shape}",
+        normal(*shape),
+        lambda b, a, o: (b.flatten(a["x"], out=o[0]),),
+        reference,
         lambda b, a, dy, o: (b.unflatten(dy, shape, out=o[0]),),
-    )  # fmt: skip
+    )
 
 
 def copy(*shape: int) -> Case:
@@ -268,7 +316,10 @@ def dense(n: int, d: int, k: int) -> Case:
     def reference(a):
         return (
             [
-                [sum(p * q for p, q in zip(r, s, strict=True)) + t for s, t in zip(a["w"], a["b"], strict=True)]
+                [
+                    sum(p * q for p, q in zip(r, s, strict=True)) + t
+                    for s, t in zip(a["w"], a["b"], strict=True)
+                ]
                 for r in a["x"]
             ],
         )
@@ -286,7 +337,12 @@ def dense(n: int, d: int, k: int) -> Case:
 CASES = [
     *(conv(*case) for case in CONV),
     *(deconv(*case) for case in DECONV),
-    *(c for h, w, k, s, p in WINDOWS for mode in ("MAX", "AVE") for c in pool(h, w, PoolGeometry(k, s, p, mode))),
+    *(
+        c
+        for h, w, k, s, p in WINDOWS
+        for mode in ("MAX", "AVE")
+        for c in pool(h, w, PoolGeometry(k, s, p, mode))
+    ),
     *(
         c
         for k, s in (((2, 2), (2, 2)), ((3, 2), (2, 1)))
@@ -296,7 +352,10 @@ CASES = [
     lrn((1, 3, 4, 1), size=9, alpha=1.0, beta=0.5, k=2.0, region="ACROSS_CHANNELS"),
     lrn((2, 3, 7, 5), size=3, alpha=0.7, beta=0.75, k=5.0, region="WITHIN_CHANNEL"),
     lrn((1, 1, 2, 9), size=5, alpha=0.7, beta=0.6, k=1.0, region="WITHIN_CHANNEL"),
-    *(flatten(*s) for s in ((7, 3, 4, 5), (2, 50, 4, 4), (3, 17, 6, 6), (1, 97, 1, 1), (13, 5), (2, 16, 4, 8))),
+    *(
+        flatten(*s)
+        for s in ((7, 3, 4, 5), (2, 50, 4, 4), (3, 17, 6, 6), (1, 97, 1, 1), (13, 5), (2, 16, 4, 8))
+    ),
     *(copy(*s) for s in ((7, 3, 4, 5), (1, 20, 3, 3), (13, 7))),
     *(dense(*case) for case in ((1, 50, 3), (13, 7, 20), (7, 1, 1))),
 ]

@@ -10,7 +10,8 @@ from tests.ops.cases.case import Case, Outs, away, normal
 
 
 def rows(x, group):
-    """Index lists of the elements that share statistics: group(at) names the set an element is in."""
+    """Index lists of the elements that share statistics: group(at) names the set an element is
+    in."""
     sets = {}
     for at in np.ndindex(x.shape):
         sets.setdefault(group(at), []).append(at)
@@ -21,7 +22,10 @@ def batch_norm(*shape: int) -> list[Case]:
     eps = 0.01
 
     def reference(a):
-        x, y, mean, variance = a["x"], np.zeros(shape), np.zeros(shape[1]), np.zeros(shape[1])
+        x = a["x"]
+        y = np.zeros(shape)
+        mean = np.zeros(shape[1])
+        variance = np.zeros(shape[1])
         for c, members in rows(x, lambda at: at[1]).items():
             values = [float(x[at]) for at in members]
             mean[c] = math.fsum(values) / len(values)
@@ -42,22 +46,40 @@ def batch_norm(*shape: int) -> list[Case]:
         return ((a["x"] - a["m"].reshape(column)) / np.sqrt(a["v"].reshape(column) + eps),)
 
     def known_backward(b, a, dy, o):
-        return (b.batch_norm_backward(dy, given(b, a, {0: None})[0], a["v"], eps=eps, fixed=True, out=o[0]),)
+        return (
+            b.batch_norm_backward(
+                dy, given(b, a, {0: None})[0], a["v"], eps=eps, fixed=True, out=o[0]
+            ),
+        )
 
     def with_statistics(r):
         return {**normal(*shape, m=shape[1:2])(r), "v": r.random(shape[1]) + 0.1}
 
     return [
-        Case(f"batch norm {shape}", normal(*shape),
-             lambda b, a, o: b.batch_norm_forward(a["x"], eps=eps, out=o[0], mean=o[1], variance=o[2]),
-             reference, backward),
-        Case(f"batch norm {shape} with given statistics", with_statistics, given, known, known_backward),
-    ]  # fmt: skip
+        Case(
+            f"batch norm {shape}",
+            normal(*shape),
+            lambda b, a, o: b.batch_norm_forward(
+                a["x"], eps=eps, out=o[0], mean=o[1], variance=o[2]
+            ),
+            reference,
+            backward,
+        ),
+        Case(
+            (f"batch norm {shape} with given statistics"),
+            with_statistics,
+            given,
+            known,
+            known_backward,
+        ),
+    ]
 
 
 def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]:
-    """Batch norm, scale and bias, perhaps an addend and a rectifier, of the batch's statistics and of given ones."""
-    eps, column = 0.01, (-1,) + (1,) * (len(shape) - 2)
+    """Batch norm, scale and bias, perhaps an addend and a rectifier, of the batch's statistics and
+    of given ones."""
+    eps = 0.01
+    column = (-1,) + (1,) * (len(shape) - 2)
 
     def arrays(r):
         part = {name: r.standard_normal(shape[1]) for name in ("g", "c", "m")}
@@ -69,7 +91,8 @@ def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]
         return np.where(y < 0, 0, y) if rectify else y
 
     def reference(a):
-        mean, variance = np.zeros(shape[1]), np.zeros(shape[1])
+        mean = np.zeros(shape[1])
+        variance = np.zeros(shape[1])
         for k, members in rows(a["x"], lambda at: at[1]).items():
             values = [float(a["x"][at]) for at in members]
             mean[k] = math.fsum(values) / len(values)
@@ -78,10 +101,14 @@ def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]
 
     def forward(b, a, o, **given):
         addend = a["p"] if added else None
-        return b.norm_scale_forward(a["x"], a["g"], a["c"], eps=eps, rectify=rectify, addend=addend, out=o[0], **given)
+        return b.norm_scale_forward(
+            a["x"], a["g"], a["c"], eps=eps, rectify=rectify, addend=addend, out=o[0], **given
+        )
 
     def backward(b, a, dy, o, fixed=False):
-        y, mean, variance = forward(b, a, Outs(), **({"statistics": (a["m"], a["v"])} if fixed else {}))
+        y, mean, variance = forward(
+            b, a, Outs(), **({"statistics": (a["m"], a["v"])} if fixed else {})
+        )
         known = {"eps": eps, "fixed": fixed, "rectify": rectify and not added}
         dp = b.relu_backward(dy, y) if rectify and added else dy
         outs = {"out": o[0], "out_gamma": o[1], "out_beta": o[2]}
@@ -89,20 +116,41 @@ def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]
 
     name = f"norm, scale{', add' if added else ''}{', rectify' if rectify else ''} {shape}"
     return [
-        Case(name, arrays, lambda b, a, o: forward(b, a, o, mean=o[1], variance=o[2]), reference, backward,
-             ("x", "g", "c"), tolerance=1e-4),
-        Case(f"{name} with given statistics", arrays,
-             lambda b, a, o: forward(b, a, o, statistics=(a["m"], a["v"]))[:1], lambda a: (result(a, a["m"], a["v"]),),
-             lambda b, a, dy, o: backward(b, a, dy, o, fixed=True), ("x", "g", "c"), tolerance=1e-4),
-    ]  # fmt: skip
+        Case(
+            name,
+            arrays,
+            lambda b, a, o: forward(b, a, o, mean=o[1], variance=o[2]),
+            reference,
+            backward,
+            ("x", "g", "c"),
+            tolerance=1e-4,
+        ),
+        Case(
+            f"{name} with given statistics",
+            arrays,
+            lambda b, a, o: forward(b, a, o, statistics=(a["m"], a["v"]))[:1],
+            lambda a: (result(a, a["m"], a["v"]),),
+            lambda b, a, dy, o: backward(b, a, dy, o, fixed=True),
+            ("x", "g", "c"),
+            tolerance=1e-4,
+        ),
+    ]
 
 
 def channel_sums(*shape: int) -> Case:
     def reference(a):
-        return ([math.fsum(float(v) for v in np.moveaxis(a["x"], 1, 0)[k].flat) for k in range(shape[1])],)
+        return (
+            [
+                math.fsum(float(v) for v in np.moveaxis(a["x"], 1, 0)[k].flat)
+                for k in range(shape[1])
+            ],
+        )
 
     return Case(
-        f"sums per channel {shape}", normal(*shape), lambda b, a, o: (b.channel_sums(a["x"], out=o[0]),), reference
+        f"sums per channel {shape}",
+        normal(*shape),
+        lambda b, a, o: (b.channel_sums(a["x"], out=o[0]),),
+        reference,
     )
 
 
@@ -110,7 +158,8 @@ def mvn(shape: tuple[int, ...], across: bool, variance: bool) -> Case:
     options = {"across_channels": across, "normalize_variance": variance, "eps": 1e-9}
 
     def reference(a):
-        x, y = a["x"], np.zeros(shape)
+        x = a["x"]
+        y = np.zeros(shape)
         for members in rows(x, lambda at: at[:1] if across else at[:2]).values():
             values = [float(x[at]) for at in members]
             mean = math.fsum(values) / len(values)
@@ -135,7 +184,12 @@ SHAPE = (3, 4, 5)
 def reduction(operation: str, axis: int) -> Case:
     options = {"operation": operation, "axis": axis, "coeff": -1.5}
     start = axis % len(SHAPE)
-    term = {"SUM": lambda v: v, "ASUM": abs, "SUMSQ": lambda v: v * v, "MEAN": lambda v: v / math.prod(SHAPE[start:])}
+    term = {
+        "SUM": lambda v: v,
+        "ASUM": abs,
+        "SUMSQ": lambda v: v * v,
+        "MEAN": lambda v: v / math.prod(SHAPE[start:]),
+    }
 
     def reference(a):
         y = np.zeros(SHAPE[:start])
@@ -152,15 +206,22 @@ def reduction(operation: str, axis: int) -> Case:
 
 def arg_max(top_k: int, values: bool, axis: int | None) -> Case:
     def best(row):
-        return sorted(((float(v), k) for k, v in enumerate(row)), reverse=True)[:top_k]  # pairs, as Caffe sorts them
+        # pairs, as Caffe sorts them
+        return sorted(((float(v), k) for k, v in enumerate(row)), reverse=True)[:top_k]
 
     def reference(a):
         x = a["x"]
         if axis is None:
             tops = [best(row) for row in x.reshape(len(x), -1)]
             places = np.array([[k for _, k in top] for top in tops])
-            return (np.stack([places, np.array([[v for v, _ in top] for top in tops])][: 1 + values], axis=1),)
-        return (np.apply_along_axis(lambda row: [v if values else k for v, k in best(row)], axis, x),)
+            return (
+                np.stack(
+                    [places, np.array([[v for v, _ in top] for top in tops])][: 1 + values], axis=1
+                ),
+            )
+        return (
+            np.apply_along_axis(lambda row: [v if values else k for v, k in best(row)], axis, x),
+        )
 
     return Case(
         f"arg max of {top_k}, values {values}, axis {axis}",
@@ -179,21 +240,50 @@ def softmax(axis: int) -> Case:
         return (np.apply_along_axis(probabilities, axis, a["x"]),)
 
     return Case(
-        f"softmax along axis {axis}", normal(3, 4, 2, 5),
-        lambda b, a, o: (b.softmax_forward(a["x"], axis, out=o[0]),), reference,
-        lambda b, a, dy, o: (b.softmax_backward(dy, b.softmax_forward(a["x"], axis), axis, out=o[0]),),
-    )  # fmt: skip
+        f"softmax along axis {axis}",
+        normal(3, 4, 2, 5),
+        lambda b, a, o: (b.softmax_forward(a["x"], axis, out=o[0]),),
+        reference,
+        lambda b, a, dy, o: (
+            b.softmax_backward(dy, b.softmax_forward(a["x"], axis), axis, out=o[0]),
+        ),
+    )
 
 
 CASES = [
-    *batch_norm(7, 3, 4, 5), *batch_norm(13, 2), *batch_norm(1, 50, 2, 1),
-    *(c for s in ((7, 3, 4, 5), (13, 20)) for r in (False, True) for p in (False, True) for c in norm_scale(s, r, p)),
+    *batch_norm(7, 3, 4, 5),
+    *batch_norm(13, 2),
+    *batch_norm(1, 50, 2, 1),
+    *(
+        c
+        for s in ((7, 3, 4, 5), (13, 20))
+        for r in (False, True)
+        for p in (False, True)
+        for c in norm_scale(s, r, p)
+    ),
     *(channel_sums(*s) for s in ((7, 3, 4, 5), (13, 50), (1, 1, 1, 2))),
-    *(mvn(s, across, variance) for s in ((7, 3, 4, 5), (1, 1, 9, 1)) for across in (False, True)
-      for variance in (False, True)),
-    *(reduction(operation, axis) for operation in ("SUM", "ASUM", "SUMSQ", "MEAN") for axis in (0, 1, -1)),
-    *(arg_max(k, values, axis) for k in (1, 3) for values in (False, True) for axis in (None, 0, 2, -2)),
+    *(
+        mvn(s, across, variance)
+        for s in ((7, 3, 4, 5), (1, 1, 9, 1))
+        for across in (False, True)
+        for variance in (False, True)
+    ),
+    *(
+        reduction(operation, axis)
+        for operation in ("SUM", "ASUM", "SUMSQ", "MEAN")
+        for axis in (0, 1, -1)
+    ),
+    *(
+        arg_max(k, values, axis)
+        for k in (1, 3)
+        for values in (False, True)
+        for axis in (None, 0, 2, -2)
+    ),
     *map(softmax, (0, 1, -1)),
-    Case("l2 norm", normal(7, 3, 50), lambda b, a, o: (b.l2_norm_squared(a["x"]),),
-         lambda a: (math.fsum(float(v) ** 2 for v in a["x"].flat),)),
-]  # fmt: skip
+    Case(
+        "l2 norm",
+        normal(7, 3, 50),
+        lambda b, a, o: (b.l2_norm_squared(a["x"]),),
+        lambda a: (math.fsum(float(v) ** 2 for v in a["x"].flat),),
+    ),
+]

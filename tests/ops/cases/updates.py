@@ -7,13 +7,22 @@ import math
 from tests.ops.cases.case import Case, each
 
 SHAPE = (5, 3, 2, 2)
-RATE, MOMENTUM, DECAY, DELTA, RMS, MOMENTUM2, STEP = 0.1, 0.9, 0.05, 1e-3, 0.98, 0.99, 3
+RATE = 0.1
+MOMENTUM = 0.9
+DECAY = 0.05
+DELTA = 1e-3
+RMS = 0.98
+MOMENTUM2 = 0.99
+STEP = 3
 
 
 def arrays(r):
     return {
-        "x": r.standard_normal(SHAPE), "g": r.standard_normal(SHAPE), "h": r.random(SHAPE), "u": r.random(SHAPE),
-    }  # fmt: skip
+        "x": r.standard_normal(SHAPE),
+        "g": r.standard_normal(SHAPE),
+        "h": r.random(SHAPE),
+        "u": r.random(SHAPE),
+    }
 
 
 def update(name, results, call, formula, regularization="L2") -> Case:
@@ -43,10 +52,13 @@ OUTS = {
     "adadelta": ("out_h", "out_u"), "adam": ("out_m", "out_s"),
 }  # fmt: skip
 OPTIONS = {
-    "sgd": {"momentum": MOMENTUM}, "nesterov": {"momentum": MOMENTUM}, "adagrad": {"delta": DELTA},
-    "rmsprop": {"rms_decay": RMS, "delta": DELTA}, "adadelta": {"momentum": MOMENTUM, "delta": DELTA},
+    "sgd": {"momentum": MOMENTUM},
+    "nesterov": {"momentum": MOMENTUM},
+    "adagrad": {"delta": DELTA},
+    "rmsprop": {"rms_decay": RMS, "delta": DELTA},
+    "adadelta": {"momentum": MOMENTUM, "delta": DELTA},
     "adam": {"momentum": MOMENTUM, "momentum2": MOMENTUM2, "delta": DELTA, "step": STEP},
-}  # fmt: skip
+}
 
 
 def sgd(w, g, h, u):
@@ -76,7 +88,8 @@ def adadelta(w, g, h, u):
 
 
 def adam(w, g, h, u):
-    m, s = MOMENTUM * h + (1 - MOMENTUM) * g, MOMENTUM2 * u + (1 - MOMENTUM2) * g * g
+    m = MOMENTUM * h + (1 - MOMENTUM) * g
+    s = MOMENTUM2 * u + (1 - MOMENTUM2) * g * g
     correction = math.sqrt(1 - MOMENTUM2**STEP) / (1 - MOMENTUM**STEP)
     return w - RATE * correction * m / (math.sqrt(s) + DELTA), m, s
 

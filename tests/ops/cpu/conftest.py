@@ -1,4 +1,5 @@
-"""Fixtures of the CPU backend's tests: the backend with one thread and with two, and the reference beside it."""
+"""Fixtures of the CPU backend's tests: the backend with one thread and with two, and the reference
+beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Convolution by its definition, in float64 loops, and the layouts that its operands may have in memory."""
+"""Convolution by its definition, in float64 loops, and the layouts that its operands may have in
+memory."""
 
 from __future__ import annotations
 
@@ -49,12 +50,20 @@ class Case:
 def case(shape: ConvShape) -> Case:
     random = np.random.default_rng(5)
     sizes = shape.in_shape, shape.weight_shape, (shape.outputs,), shape.out_shape
-    x, w, b, dy = (random.standard_normal(size, dtype=np.float32).astype(np.float64) for size in sizes)
+    x, w, b, dy = (
+        random.standard_normal(size, dtype=np.float32).astype(np.float64) for size in sizes
+    )
     g = shape.geometry
-    y, dx, dw = np.zeros(dy.shape) + b[None, :, None, None], np.zeros(x.shape), np.zeros(w.shape)
-    k_each, c_each = shape.outputs // g.groups, w.shape[1]
+    y = np.zeros(dy.shape) + b[None, :, None, None]
+    dx = np.zeros(x.shape)
+    dw = np.zeros(w.shape)
+    k_each = shape.outputs // g.groups
+    c_each = w.shape[1]
     for group, p, q, i, j in np.ndindex(g.groups, *dy.shape[2:], *g.kernel):
-        r, s = (at * g.stride[a] - g.pad[a] + tap * g.dilation[a] for a, at, tap in ((0, p, i), (1, q, j)))
+        r, s = (
+            at * g.stride[a] - g.pad[a] + tap * g.dilation[a]
+            for a, at, tap in ((0, p, i), (1, q, j))
+        )
         if 0 <= r < x.shape[2] and 0 <= s < x.shape[3]:
             k, c = (slice(group * each, (group + 1) * each) for each in (k_each, c_each))
             y[:, k, p, q] += x[:, c, r, s] @ w[k, :, i, j].T

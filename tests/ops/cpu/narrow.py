@@ -1,4 +1,5 @@
-"""Running tests of this folder again with narrower vectors, in another process: kernels are made for one width."""
+"""Running tests of this folder again with narrower vectors, in another process: kernels are made
+for one width."""
 
 from __future__ import annotations
 
@@ -11,8 +12,20 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def passes_with_narrow_vectors(path: str, select: str, bits: int = 256) -> None:
-    """The tests of the file that pytest's -k selects pass with vectors of so many bits, and some are selected."""
-    command = [sys.executable, "-m", "pytest", path, "-k", f"({select}) and not bits", "-x", "--color=no"]
+    """The tests of the file that pytest's -k selects pass with vectors of so many bits, and some
+    are selected."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        path,
+        "-k",
+        f"({select}) and not bits",
+        "-x",
+        "--color=no",
+    ]
     environment = {**os.environ, "CONVOY_VECTOR_BITS": str(bits)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -19,7 +19,9 @@ PASSES = (FORWARD, DATA, WEIGHTS)
 
 def square(n: int, c: int, side: int, k: int, r: int, **windows: int) -> ConvShape:
     pairs = {name: (value, value) for name, value in windows.items() if name != "groups"}
-    return ConvShape((n, c, side, side), k, ConvGeometry((r, r), **pairs, groups=windows.get("groups", 1)))
+    return ConvShape(
+        (n, c, side, side), k, ConvGeometry((r, r), **pairs, groups=windows.get("groups", 1))
+    )
 
 
 def names(shape: ConvShape, precision: str) -> list[str]:
@@ -39,7 +41,8 @@ def names(shape: ConvShape, precision: str) -> list[str]:
         (square(8, 128, 56, 128, 3, pad=1, stride=2), "Direct", "Direct"),
         (square(8, 128, 28, 128, 3, pad=2, dilation=2), "Direct", "Direct"),
         (square(8, 128, 28, 128, 7, pad=3), "Direct", "Direct"),
-        (square(16, 4, 30, 4, 3, pad=1), "Direct", "Direct"),  # transforms would take longer than the products
+        # transforms would take longer than the products
+        (square(16, 4, 30, 4, 3, pad=1), "Direct", "Direct"),
     ],
     ids=str,
 )
@@ -61,7 +64,12 @@ def test_a_few_tiles_do_not_pay_for_transformed_weights() -> None:
 @pytest.mark.parametrize("precision", PRICES)
 @pytest.mark.parametrize("direction", PASSES)
 def test_the_cheapest_is_chosen(precision, direction) -> None:
-    for n, c, side, k, r in ((1, 16, 5, 16, 3), (2, 64, 9, 20, 3), (16, 8, 8, 8, 5), (3, 100, 31, 6, 5)):
+    for n, c, side, k, r in (
+        (1, 16, 5, 16, 3),
+        (2, 64, 9, 20, 3),
+        (16, 8, 8, 8, 5),
+        (3, 100, 31, 6, 5),
+    ):
         shape = square(n, c, side, k, r, pad=r // 2)
         costs = {"Direct": direct_cost(shape, direction)}
         for mode, price in PRICES[precision].items():
@@ -71,7 +79,8 @@ def test_the_cheapest_is_chosen(precision, direction) -> None:
 
 
 def test_an_algorithm_is_made_once_and_shared_by_the_passes_that_chose_it() -> None:
-    chooser, shape = Chooser(Team(1), Workspace(), "fast"), square(8, 32, 28, 32, 3, pad=1)
+    chooser = Chooser(Team(1), Workspace(), "fast")
+    shape = square(8, 32, 28, 32, 3, pad=1)
     assert len({id(chooser(shape, direction)) for direction in (*PASSES, *PASSES)}) == 1
     first = square(2, 3, 12, 8, 5)
     assert isinstance(chooser(first, FORWARD), FirstLayer)
@@ -88,11 +97,15 @@ def test_an_algorithm_is_made_once_and_shared_by_the_passes_that_chose_it() -> N
     ids=str,
 )  # fmt: skip
 def test_errors_stay_below_the_bound_of_the_precision(shape, precision, bound) -> None:
-    rng, g = np.random.default_rng(1), shape.geometry
+    rng = np.random.default_rng(1)
+    g = shape.geometry
     ops = get_backend("cpu", precision=precision)
     plain = get_backend("numpy")
-    x, w, dy = (rng.standard_normal(size) for size in (shape.in_shape, shape.weight_shape, shape.out_shape))
-    near_x, near_dy = ops.empty(x.shape), ops.empty(dy.shape)
+    x, w, dy = (
+        rng.standard_normal(size) for size in (shape.in_shape, shape.weight_shape, shape.out_shape)
+    )
+    near_x = ops.empty(x.shape)
+    near_dy = ops.empty(dy.shape)
     near_x[...], near_dy[...], near_w = x, dy, w.astype(np.float32)
     x, w, dy = (array.astype(np.float64) for array in (near_x, near_w, near_dy))
     pairs = [

@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-# A run may have mapped many gigabytes when it loads a kernel. Here a single page is free, and the next is 8 GiB below.
+# A run may have mapped many gigabytes when it loads a kernel. Here a single page is free, and the
+# next is 8 GiB below.
 FAR_APART = """
 import ctypes
 import mmap
@@ -56,6 +57,10 @@ print(found[0])
 def test_a_kernel_is_loaded_where_free_places_are_gigabytes_apart(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CONVOY_KERNEL_CACHE": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", FAR_APART], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", FAR_APART],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "5.0\n", "")

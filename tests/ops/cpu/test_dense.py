@@ -1,4 +1,5 @@
-"""Dense layers of the CPU backend against products in float64: odd shapes, layouts, destinations full of NaN."""
+"""Dense layers of the CPU backend against products in float64: odd shapes, layouts, destinations
+full of NaN."""
 
 from __future__ import annotations
 
@@ -16,7 +17,16 @@ from tests.ops.cpu.narrow import passes_with_narrow_vectors
 from tests.ops.cpu.test_gemm import close, columns_first, rows_first
 
 # images, inputs, outputs
-SIZES = [(1, 3, 20), (7, 50, 97), (13, 97, 1), (1, 1, 1), (13, 20, 3), (64, 800, 10), (100, 20, 500), (8, 3000, 130)]
+SIZES = [
+    (1, 3, 20),
+    (7, 50, 97),
+    (13, 97, 1),
+    (1, 1, 1),
+    (13, 20, 3),
+    (64, 800, 10),
+    (100, 20, 500),
+    (8, 3000, 130),
+]
 
 
 def operands(random, sizes: tuple[int, int, int]) -> list[Array]:
@@ -41,7 +51,8 @@ def test_all_three_products_of_a_layer_agree_with_float64(fast, random, sizes) -
             plain = x64 @ w64.T + (0 if bias is None else b64)
             close(y, np.maximum(plain, 0) if rectify else plain)
         close(fast.dense_backward_data(dy, w, out=nans(x.shape, "f")), dy64 @ w64)
-        into, into_b = layout(nans(w.shape, "f")), nans(b.shape, "f")
+        into = layout(nans(w.shape, "f"))
+        into_b = nans(b.shape, "f")
         for _ in range(2):  # the second call skips the checks
             dw, db = fast.dense_backward_weights(x, dy, bias=True, out_w=into, out_b=into_b)
             assert dw is into and db is into_b
@@ -50,7 +61,9 @@ def test_all_three_products_of_a_layer_agree_with_float64(fast, random, sizes) -
             into[...], into_b[...] = np.nan, np.nan
 
 
-def test_results_are_allocated_where_none_are_given_and_without_bias_there_is_no_gradient_of_it(fast, random) -> None:
+def test_results_are_allocated_where_none_are_given_and_without_bias_there_is_no_gradient_of_it(
+    fast, random
+) -> None:
     x, w, _, dy = operands(random, (5, 7, 3))
     for _ in range(2):
         close(fast.dense_forward(x, w, None), x.astype("d") @ w.T)
@@ -66,16 +79,22 @@ def test_float64_and_every_other_layout_go_to_the_reference(fast, random) -> Non
     y = fast.dense_forward(*exact(x, w, b), rectify=True)
     assert y.dtype == np.float64
     np.testing.assert_allclose(y, np.maximum(expected, 0))
-    spread = {name: np.zeros((*a.shape[:-1], 2 * a.shape[-1]), "f")[..., ::2] for name, a in (("x", x), ("b", b))}
+    spread = {
+        name: np.zeros((*a.shape[:-1], 2 * a.shape[-1]), "f")[..., ::2]
+        for name, a in (("x", x), ("b", b))
+    }
     spread["x"][...], spread["b"][...] = x, b
     close(fast.dense_forward(spread["x"], w, b), expected)
     close(fast.dense_forward(x, w, spread["b"]), expected)
     close(fast.dense_backward_weights(spread["x"], dy, bias=True)[0], dy.astype("d").T @ x)
 
 
-def test_operands_may_be_parts_of_larger_arrays_and_nothing_around_a_result_is_written(fast, random) -> None:
+def test_operands_may_be_parts_of_larger_arrays_and_nothing_around_a_result_is_written(
+    fast, random
+) -> None:
     x, w, b, _ = operands(random, (7, 20, 50))
-    block, wide = np.full((9, 60), 77, "f"), np.full((7, 30), 77, "f")
+    block = np.full((9, 60), 77, "f")
+    wide = np.full((7, 30), 77, "f")
     wide[:, 4:24] = x
     fast.dense_forward(wide[:, 4:24], w, b, out=block[1:8, 5:55])
     close(block[1:8, 5:55], x.astype("d") @ w.T + b)
@@ -84,14 +103,18 @@ def test_operands_may_be_parts_of_larger_arrays_and_nothing_around_a_result_is_w
 
 
 def test_a_nan_is_not_lost_where_the_result_is_rectified(fast) -> None:
-    x, w = np.array([[np.nan, 1.0], [1.0, 1.0]], "f"), -np.ones((3, 2), "f")
+    x = np.array([[np.nan, 1.0], [1.0, 1.0]], "f")
+    w = -np.ones((3, 2), "f")
     y = fast.dense_forward(x, w, None, rectify=True)
     assert np.isnan(y[0]).all() and (y[1] == 0).all()
 
 
 def test_results_repeat_to_the_last_bit(fast, random) -> None:
     x, w, _, dy = operands(random, (64, 900, 300))
-    first = [fast.dense_forward(x, w, None).copy(), fast.dense_backward_weights(x, dy, bias=True)[0].copy()]
+    first = [
+        fast.dense_forward(x, w, None).copy(),
+        fast.dense_backward_weights(x, dy, bias=True)[0].copy(),
+    ]
     for _ in range(3):
         again = [fast.dense_forward(x, w, None), fast.dense_backward_weights(x, dy, bias=True)[0]]
         assert all((one == other).all() for one, other in zip(first, again, strict=True))
@@ -99,7 +122,11 @@ def test_results_repeat_to_the_last_bit(fast, random) -> None:
 
 def test_passes_into_given_arrays_allocate_none(random, fast) -> None:
     x, w, b, dy = operands(random, (64, 300, 100))
-    y, dx, dw, db, label = dy.copy(), x.copy(), w.copy(), b.copy(), np.ones(64, "f")
+    y = dy.copy()
+    dx = x.copy()
+    dw = w.copy()
+    db = b.copy()
+    label = np.ones(64, "f")
 
     def passes() -> None:
         fast.dense_forward(x, w, b, out=y, rectify=True)
@@ -120,7 +147,9 @@ def test_passes_into_given_arrays_allocate_none(random, fast) -> None:
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("sizes", [(7, 50, 97), (64, 300, 10), (8, 3000, 130), (1, 97, 3)], ids=str)
-def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch, sizes, bias, turned) -> None:
+def test_the_scratch_memory_is_known_beforehand_to_the_byte(
+    random, monkeypatch, sizes, bias, turned
+) -> None:
     backend = cpu(2)
     x, w, b, dy = operands(random, sizes)
     w = columns_first(w) if turned else w
@@ -129,7 +158,9 @@ def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch,
         backend.dense_forward(x, w, b if bias else None)
         if training:
             backend.dense_backward_data(dy, w)
-            backend.dense_backward_weights(x, dy, bias=bias, out_w=np.empty_like(w), out_b=np.empty_like(b))
+            backend.dense_backward_weights(
+                x, dy, bias=bias, out_w=np.empty_like(w), out_b=np.empty_like(b)
+            )
         told = backend.dense_scratch(*sizes, training=training, bias=bias, turned=turned)
         assert backend.workspace.size == told
 
@@ -139,10 +170,16 @@ def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch,
     [
         (lambda b, x, w: b.dense_forward(x[:, :3], w, None), "x has 3 columns, expected 4"),
         (lambda b, x, w: b.dense_forward(x[0], w, None), "x has shape (4,)"),
-        (lambda b, x, w: b.dense_forward(x, w, None, out=x), "out has shape (3, 4), expected (3, 2)"),
+        (
+            lambda b, x, w: b.dense_forward(x, w, None, out=x),
+            "out has shape (3, 4), expected (3, 2)",
+        ),
         (lambda b, x, w: b.dense_forward(x, w.astype("d"), None), "w is float64 but x is float32"),
         (lambda b, x, w: b.dense_backward_data(x[:, :1], w), "dy has 1 columns, expected 2"),
-        (lambda b, x, w: b.dense_backward_weights(x, x[:2, :2], bias=True), "dy has shape (2, 2), expected (3, 2)"),
+        (
+            lambda b, x, w: b.dense_backward_weights(x, x[:2, :2], bias=True),
+            "dy has shape (2, 2), expected (3, 2)",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_the_reference_backend_s_words(call, words) -> None:
@@ -152,7 +189,9 @@ def test_what_does_not_fit_is_refused_in_the_reference_backend_s_words(call, wor
 
 
 def test_a_destination_that_became_read_only_is_refused_although_its_shape_is_known(fast) -> None:
-    x, w, y = np.zeros((3, 4), "f"), np.zeros((2, 4), "f"), np.zeros((3, 2), "f")
+    x = np.zeros((3, 4), "f")
+    w = np.zeros((2, 4), "f")
+    y = np.zeros((3, 2), "f")
     fast.dense_forward(x, w, None, out=y)
     y.flags.writeable = False
     with pytest.raises(OpsError, match="read-only"):
@@ -171,14 +210,17 @@ def test_a_head_s_softmax_loss_agrees_with_float64(fast, random, shape, labels) 
     loss, prob = fast.softmax_loss_forward(scores, label.astype(labels), out=nans(shape, "f"))
     assert loss == pytest.approx(-np.log(share[rows, label.reshape(-1)]).mean(), rel=1e-6)
     close(prob.reshape(shape[:2]), share)
-    dx = fast.softmax_loss_backward(prob, label.astype(labels), loss_weight=0.5, out=nans(shape, "f"))
+    dx = fast.softmax_loss_backward(
+        prob, label.astype(labels), loss_weight=0.5, out=nans(shape, "f")
+    )
     share[rows, label.reshape(-1)] -= 1
     close(dx.reshape(shape[:2]), 0.5 * share / shape[0])
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 3.0, 0.5, np.nan, np.inf, 1e30])
 def test_a_float_label_that_is_no_class_is_refused_even_where_one_is_ignored(fast, wrong) -> None:
-    scores, labels = np.zeros((2, 3), "f"), np.array([1, wrong], "f")
+    scores = np.zeros((2, 3), "f")
+    labels = np.array([1, wrong], "f")
     with pytest.raises(OpsError, match="a label is"):
         fast.softmax_loss_forward(scores, labels, ignore_label=2)
 

@@ -1,4 +1,5 @@
-"""Direct convolution against plain float64 loops, from NaN-filled destinations, in shapes and layouts of every kind."""
+"""Direct convolution against plain float64 loops, from NaN-filled destinations, in shapes and
+layouts of every kind."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ NARROW = "256"
 def plain(n: int, c: int, size: tuple[int, int], k: int, kernel: int, **windows: int) -> ConvShape:
     """A convolution with square windows; `windows`: stride, pad, dilation, groups."""
     pairs = {name: (value, value) for name, value in windows.items() if name != "groups"}
-    return ConvShape((n, c, *size), k, ConvGeometry((kernel, kernel), **pairs, groups=windows.get("groups", 1)))
+    return ConvShape(
+        (n, c, *size), k, ConvGeometry((kernel, kernel), **pairs, groups=windows.get("groups", 1))
+    )
 
 
 SHAPES = [
@@ -46,11 +49,14 @@ SHAPES = [
     plain(3, 4, (23, 21), 7, 7, pad=3, stride=2),
     plain(8, 180, (5, 5), 33, 5, pad=2),  # channels are summed block by block
     ConvShape((7, 5, 8, 11), 18, ConvGeometry((1, 3), (2, 1), (0, 2), (1, 2))),
-    ConvShape((1, 5, 3, 30), 18, ConvGeometry((3, 2), (1, 2), (4, 0))),  # some rows see nothing but padding
+    # some rows see nothing but padding
+    ConvShape((1, 5, 3, 30), 18, ConvGeometry((3, 2), (1, 2), (4, 0))),
     ConvShape((40, 8, 2, 3), 65, ConvGeometry((2, 3), (1, 1), (1, 1))),
-    plain(33, 9, (6, 7), 16, 3, pad=1),  # in a gradient of weights, dy is one panel: it is read where it lies
+    # in a gradient of weights, dy is one panel: it is read where it lies
+    plain(33, 9, (6, 7), 16, 3, pad=1),
     plain(64, 48, (20, 18), 48, 1),  # results go past the caches
-    plain(16, 42, (14, 13), 26, 1, groups=2),  # threads share the pixels that gradients of weights are summed over
+    # threads share the pixels that gradients of weights are summed over
+    plain(16, 42, (14, 13), 26, 1, groups=2),
 ]
 FIRST = [
     plain(20, 3, (18, 17), 32, 5, pad=2),
@@ -70,15 +76,24 @@ def operand(x: Array, layout: Callable[[Array], Array]) -> Array:
 
 
 def close(found: Array, expected: Array) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max())))
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max()))
+    )
 
 
-def results(shape: ConvShape, threads: int, layout: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
+def results(
+    shape: ConvShape, threads: int, layout: Callable[[Array], Array]
+) -> tuple[Array, Array, Array]:
     """y, dx and dw."""
-    given, made = case(shape), Direct(shape, TEAMS[threads], Workspace())
-    x, dy = operand(given.x, layout), operand(given.dy, layout)
-    w, b = given.w.astype(np.float32), given.b.astype(np.float32)
-    y, dx, dw = nothing(given.y, layout), nothing(given.x, layout), np.full(w.shape, np.nan, np.float32)
+    given = case(shape)
+    made = Direct(shape, TEAMS[threads], Workspace())
+    x = operand(given.x, layout)
+    dy = operand(given.dy, layout)
+    w = given.w.astype(np.float32)
+    b = given.b.astype(np.float32)
+    y = nothing(given.y, layout)
+    dx = nothing(given.x, layout)
+    dw = np.full(w.shape, np.nan, np.float32)
     made.forward(x, w, b, y)
     made.backward_data(dy, w, dx)
     made.backward_weights(x, dy, dw)
@@ -90,7 +105,9 @@ def results(shape: ConvShape, threads: int, layout: Callable[[Array], Array]) ->
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_pass_is_the_sum_of_its_definition(shape, layout, threads) -> None:
     given = case(shape)
-    for found, expected in zip(results(shape, threads, layout), (given.y, given.dx, given.dw), strict=True):
+    for found, expected in zip(
+        results(shape, threads, layout), (given.y, given.dx, given.dw), strict=True
+    ):
         close(found, expected)
 
 
@@ -98,8 +115,10 @@ def test_every_pass_is_the_sum_of_its_definition(shape, layout, threads) -> None
 @pytest.mark.parametrize("layout", [*LAYOUTS, np.ascontiguousarray])
 @pytest.mark.parametrize("shape", FIRST, ids=str)
 def test_the_layer_that_reads_the_data_takes_images_in_any_order(shape, layout, threads) -> None:
-    given, made = case(shape), FirstLayer(shape, TEAMS[threads], Workspace())
-    y, dw = nothing(given.y, in_memory), np.full(given.w.shape, np.nan, np.float32)
+    given = case(shape)
+    made = FirstLayer(shape, TEAMS[threads], Workspace())
+    y = nothing(given.y, in_memory)
+    dw = np.full(given.w.shape, np.nan, np.float32)
     x = operand(given.x, layout)
     made.forward(x, given.w.astype(np.float32), given.b.astype(np.float32), y)
     made.backward_weights(x, operand(given.dy, in_memory), dw)
@@ -109,8 +128,10 @@ def test_the_layer_that_reads_the_data_takes_images_in_any_order(shape, layout, 
 
 @pytest.mark.parametrize("shape", SHAPES[:8], ids=str)
 def test_outputs_are_rectified_on_request_and_nan_is_not_hidden(shape) -> None:
-    given, made = case(shape), Direct(shape, TEAMS[1], Workspace())
-    x, w = operand(given.x, in_memory), given.w.astype(np.float32)
+    given = case(shape)
+    made = Direct(shape, TEAMS[1], Workspace())
+    x = operand(given.x, in_memory)
+    w = given.w.astype(np.float32)
     y = nothing(given.y, in_memory)
     made.forward(x, w, None, y, 0.0)
     close(y, np.maximum(given.y - given.b[None, :, None, None], 0))
@@ -124,7 +145,9 @@ def test_outputs_are_rectified_on_request_and_nan_is_not_hidden(shape) -> None:
 @pytest.mark.parametrize("threads", TEAMS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_results_repeat_to_the_last_bit(shape, threads) -> None:
-    for once, again in zip(results(shape, threads, in_memory), results(shape, threads, in_memory), strict=True):
+    for once, again in zip(
+        results(shape, threads, in_memory), results(shape, threads, in_memory), strict=True
+    ):
         np.testing.assert_array_equal(once, again)
 
 
@@ -137,21 +160,29 @@ def test_only_rounding_depends_on_the_number_of_threads(shape) -> None:
 @pytest.mark.parametrize("shape", [*SHAPES, *FIRST], ids=str)
 @pytest.mark.parametrize("threads", TEAMS)
 def test_no_pass_takes_more_scratch_than_announced(shape, threads) -> None:
-    given, place = case(shape), Workspace()
+    given = case(shape)
+    place = Workspace()
     made = FirstLayer(shape, TEAMS[threads], place)
     for layout in (*LAYOUTS, np.ascontiguousarray):
-        x, dy = operand(given.x, layout), operand(given.dy, in_memory)
+        x = operand(given.x, layout)
+        dy = operand(given.dy, in_memory)
         made.forward(x, given.w.astype(np.float32), None, nothing(given.y, in_memory))
         made.backward_weights(x, dy, np.empty(given.w.shape, np.float32))
         made.backward_data(dy, given.w.astype(np.float32), nothing(given.x, in_memory))
     assert place.size <= made.workspace_bytes
 
 
-@pytest.mark.parametrize("shape", [plain(16, 32, (14, 14), 48, 3, pad=1), plain(16, 64, (14, 14), 48, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [plain(16, 32, (14, 14), 48, 3, pad=1), plain(16, 64, (14, 14), 48, 1)], ids=str
+)
 def test_nothing_is_allocated_once_a_pass_has_run(shape) -> None:
-    given, made = case(shape), Direct(shape, TEAMS[2], Workspace())
-    x, dy = operand(given.x, in_memory), operand(given.dy, in_memory)
-    w, y, dx = given.w.astype(np.float32), nothing(given.y, in_memory), nothing(given.x, in_memory)
+    given = case(shape)
+    made = Direct(shape, TEAMS[2], Workspace())
+    x = operand(given.x, in_memory)
+    dy = operand(given.dy, in_memory)
+    w = given.w.astype(np.float32)
+    y = nothing(given.y, in_memory)
+    dx = nothing(given.x, in_memory)
     dw = np.empty_like(w)
 
     def step() -> None:
@@ -170,7 +201,8 @@ def test_nothing_is_allocated_once_a_pass_has_run(shape) -> None:
 
 def test_a_channel_beside_the_images_is_not_touched() -> None:
     shape = SHAPES[1]
-    given, made = case(shape), Direct(shape, TEAMS[2], Workspace())
+    given = case(shape)
+    made = Direct(shape, TEAMS[2], Workspace())
     n, k, high, wide = shape.out_shape
     block = np.full((high, wide, n, k + 8), 77, np.float32)
     y = block[..., 5 : 5 + k].transpose(2, 3, 0, 1)
@@ -183,8 +215,20 @@ def test_a_channel_beside_the_images_is_not_touched() -> None:
 @pytest.mark.skipif(host().bits <= int(NARROW), reason="this run has narrow vectors itself")
 def test_narrow_vectors_give_the_same_results() -> None:
     root = Path(__file__).parents[3]
-    command = [sys.executable, "-m", "pytest", str(Path(__file__).relative_to(root)), "-k", "definition or any_order"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(Path(__file__).relative_to(root)),
+        "-k",
+        "definition or any_order",
+    ]
     ran = subprocess.run(
-        command, cwd=root, env={**os.environ, VARIABLE: NARROW}, capture_output=True, text=True, check=False
+        command,
+        cwd=root,
+        env={**os.environ, VARIABLE: NARROW},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout[-3000:]

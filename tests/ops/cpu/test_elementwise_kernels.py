@@ -1,4 +1,5 @@
-"""The CPU backend's loops over elements, pixels and channels at awkward sizes, against the reference in float64."""
+"""The CPU backend's loops over elements, pixels and channels at awkward sizes, against the
+reference in float64."""
 
 from __future__ import annotations
 
@@ -8,14 +9,20 @@ import numpy as np
 import pytest
 
 from ops import PoolGeometry
-from ops.cpu.team.images import empty_aligned
+from ops.cpu.team.image_layout import empty_aligned
 from ops.cpu.team.operands import Rows, address, as_rows
 
 SHAPES = [(1, 1, 3, 2), (7, 3, 5, 4), (13, 20, 3, 3), (1, 50, 4, 4), (7, 97, 2, 3), (100, 16, 1, 2)]
 POOLS = [
     PoolGeometry(*window, mode=mode)
     for mode in ("MAX", "AVE")
-    for window in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((3, 3), (1, 1), (1, 1)), ((5, 4), (3, 3), (2, 1)), ((7, 9),))
+    for window in (
+        ((2, 2), (2, 2)),
+        ((3, 3), (2, 2)),
+        ((3, 3), (1, 1), (1, 1)),
+        ((5, 4), (3, 3), (2, 1)),
+        ((7, 9),),
+    )
 ]
 
 
@@ -51,12 +58,17 @@ def wide(*arrays):
 
 
 def close(mine, right, tolerance=1e-5):
-    np.testing.assert_allclose(mine, right, rtol=0, atol=tolerance * max(1.0, float(np.abs(right).max(initial=0))))
+    np.testing.assert_allclose(
+        mine, right, rtol=0, atol=tolerance * max(1.0, float(np.abs(right).max(initial=0)))
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(shape, fast, reference):
-    x, y = drawn(fast, shape), drawn(fast, shape, 4)
+def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(
+    shape, fast, reference
+):
+    x = drawn(fast, shape)
+    y = drawn(fast, shape, 4)
     for sliced in (False, True):
         out, block = slice_of(fast, shape) if sliced else (blank(fast, shape), None)
         for call in (
@@ -67,7 +79,9 @@ def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(sh
             lambda b, x, y, out: b.add(x, y, out=out),
             lambda b, x, y, out: b.add_all([x, y, x, y, x], out=out),
             lambda b, x, y, out: b.copy(x, np.empty_like(x) if out is None else out),
-            lambda b, x, y, out: b.eltwise_forward([x, y, x, y, x, y], coeffs=[1, 2, 3, 4, 5, 6], out=out)[0],
+            lambda b, x, y, out: b.eltwise_forward(
+                [x, y, x, y, x, y], coeffs=[1, 2, 3, 4, 5, 6], out=out
+            )[0],
             lambda b, x, y, out: b.eltwise_backward(x, [y], coeffs=[2.5], outs=[out])[0],
             lambda b, x, y, out: b.dropout(x, 0.3, 2**63 + 1, 3, out=out),
         ):
@@ -77,16 +91,25 @@ def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(sh
 
 
 @pytest.mark.parametrize("count", range(2, 10))
-def test_many_arrays_are_added_up_in_the_order_of_the_reference_to_the_last_bit(count, fast, reference):
+def test_many_arrays_are_added_up_in_the_order_of_the_reference_to_the_last_bit(
+    count, fast, reference
+):
     rng = np.random.default_rng(count)
-    arrays = [(rng.standard_normal(1003) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for _ in range(count)]
+    arrays = [
+        (rng.standard_normal(1003) * 10.0 ** rng.integers(-3, 4)).astype(np.float32)
+        for _ in range(count)
+    ]
     assert fast.add_all(arrays).tobytes() == reference.add_all(arrays).tobytes()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_channel_results_are_those_of_the_reference(shape, fast, reference):
-    x, dy, out = drawn(fast, shape), drawn(fast, shape, 4), blank(fast, shape)
-    gamma, beta, mean, variance = (np.random.default_rng(k).random(shape[1], np.float32) + 0.1 for k in range(4))
+    x = drawn(fast, shape)
+    dy = drawn(fast, shape, 4)
+    out = blank(fast, shape)
+    gamma, beta, mean, variance = (
+        np.random.default_rng(k).random(shape[1], np.float32) + 0.1 for k in range(4)
+    )
     place = [np.full(shape[1], np.nan, np.float32) for _ in range(2)]
     for call in (
         lambda b, x, dy, *p, out=None: b.scale_forward(x, p[0], p[1], out=out),
@@ -94,7 +117,9 @@ def test_channel_results_are_those_of_the_reference(shape, fast, reference):
         lambda b, x, dy, *p, out=None: b.batch_norm_forward(x, statistics=(p[2], p[3]), out=out)[0],
         lambda b, x, dy, *p, out=None: b.batch_norm_backward(dy, x, p[3], out=out),
         lambda b, x, dy, *p, out=None: b.batch_norm_backward(dy, x, p[3], fixed=True, out=out),
-        lambda b, x, dy, *p, out=None: b.norm_scale_forward(x, p[0], p[1], statistics=p[2:], rectify=True, out=out)[0],
+        lambda b, x, dy, *p, out=None: b.norm_scale_forward(
+            x, p[0], p[1], statistics=p[2:], rectify=True, out=out
+        )[0],
         lambda b, x, dy, *p, out=None: b.norm_scale_backward(dy, x, *p, rectify=True, out=out)[0],
     ):
         right = call(reference, *wide(x, dy, gamma, beta, mean, variance))
@@ -110,18 +135,25 @@ def test_channel_results_are_those_of_the_reference(shape, fast, reference):
 def test_pooling_is_that_of_the_reference(shape, geometry, fast, reference):
     if geometry.kernel == (7, 9):
         geometry = PoolGeometry(shape[2:], mode=geometry.mode)  # global
-    elif shape[2] + 2 * geometry.pad[0] < geometry.kernel[0] or shape[3] + 2 * geometry.pad[1] < geometry.kernel[1]:
+    elif (
+        shape[2] + 2 * geometry.pad[0] < geometry.kernel[0]
+        or shape[3] + 2 * geometry.pad[1] < geometry.kernel[1]
+    ):
         shape = (*shape[:2], 9, 8)
     small = geometry.output_shape(shape)
     for x in (drawn(fast, shape), slice_of(fast, shape)[0], image_by_image(drawn(fast, shape))):
-        y, place = fast.pool_forward(x, geometry, out=blank(fast, small), argmax=blank(fast, small, np.int32))
+        y, place = fast.pool_forward(
+            x, geometry, out=blank(fast, small), argmax=blank(fast, small, np.int32)
+        )
         right, right_place = reference.pool_forward(x.astype(np.float64), geometry)
         close(y, right)
         dy = drawn(fast, small, 5)
         dx = fast.pool_backward(dy, geometry, shape, argmax=place, out=blank(fast, shape))
         if geometry.mode == "MAX":
             np.testing.assert_array_equal(place, right_place)
-        close(dx, reference.pool_backward(dy.astype(np.float64), geometry, shape, argmax=right_place))
+        close(
+            dx, reference.pool_backward(dy.astype(np.float64), geometry, shape, argmax=right_place)
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -129,8 +161,11 @@ def test_pooling_is_that_of_the_reference(shape, geometry, fast, reference):
 @pytest.mark.parametrize("size", [1, 3, 5, 35])
 def test_lrn_is_that_of_the_reference(shape, size, beta, fast, reference):
     options = {"size": size, "alpha": 0.5, "beta": beta}
-    x, dy = 3 * drawn(fast, shape), drawn(fast, shape, 4)
-    y, scale = fast.lrn_forward(x, **options, k=2.0, out=blank(fast, shape), scale=blank(fast, shape))
+    x = 3 * drawn(fast, shape)
+    dy = drawn(fast, shape, 4)
+    y, scale = fast.lrn_forward(
+        x, **options, k=2.0, out=blank(fast, shape), scale=blank(fast, shape)
+    )
     right, right_scale = reference.lrn_forward(x.astype(np.float64), **options, k=2.0)
     close(y, right)
     close(scale, right_scale)
@@ -174,10 +209,14 @@ def test_updates_of_any_length_are_those_of_the_reference(size, fast, reference)
     common = {"rate": 0.1, "decay": 0.05}
     for call in (
         lambda b, w, g, h, s: b.sgd_update(w, g, h, momentum=0.9, **common),
-        lambda b, w, g, h, s: b.nesterov_update(w, g, h, momentum=0.9, **common, regularization="L1"),
+        lambda b, w, g, h, s: b.nesterov_update(
+            w, g, h, momentum=0.9, **common, regularization="L1"
+        ),
         lambda b, w, g, h, s: b.adam_update(w, g, h, s, step=3, **common),
     ):
-        for mine, right in zip(call(fast, w, g, h, s), call(reference, *wide(w, g, h, s)), strict=True):
+        for mine, right in zip(
+            call(fast, w, g, h, s), call(reference, *wide(w, g, h, s)), strict=True
+        ):
             close(mine, right, 1e-6)
     new_w, new_h = fast.sgd_update(w, g, h, momentum=0.9, **common)
     fast.sgd_update(w, g, h, momentum=0.9, **common, out_w=w, out_h=h)
@@ -186,12 +225,19 @@ def test_updates_of_any_length_are_those_of_the_reference(size, fast, reference)
 
 
 def test_with_destinations_given_nothing_is_allocated(fast):
-    shape, geometry = (8, 20, 16, 16), PoolGeometry((3, 3), (2, 2))
+    shape = (8, 20, 16, 16)
+    geometry = PoolGeometry((3, 3), (2, 2))
     small = geometry.output_shape(shape)
-    x, y, dy, scale, p, q, dp = *(drawn(fast, shape) for _ in range(4)), *(drawn(fast, small) for _ in range(3))
-    place, rows, vectors = fast.empty(small, np.int32), fast.empty((8, 20 * 256)), [np.ones(20, np.float32)] * 6
+    x, y, dy, scale, p, q, dp = (
+        *(drawn(fast, shape) for _ in range(4)),
+        *(drawn(fast, small) for _ in range(3)),
+    )
+    place = fast.empty(small, np.int32)
+    rows = fast.empty((8, 20 * 256))
+    vectors = [np.ones(20, np.float32)] * 6
     g, b, m, v, dg, db = vectors
-    labels, scores = np.zeros(8, np.float32), fast.empty((8, 5120))
+    labels = np.zeros(8, np.float32)
+    scores = fast.empty((8, 5120))
 
     def everything():
         fast.relu_forward(x, out=y)
@@ -227,8 +273,10 @@ def test_with_destinations_given_nothing_is_allocated(fast):
 
 
 def test_rows_are_as_long_as_they_can_be():
-    """Strides in bytes: dense in one order, a channel slice, and two that have no rows in common."""
-    dense, other = (4, 80, 160), (4, 80, 320)
+    """Strides in bytes: dense in one order, a channel slice, and two that have no rows in
+    common."""
+    dense = (4, 80, 160)
+    other = (4, 80, 320)
     assert as_rows((20, 2, 7), [4, 4], [dense, dense]) == Rows(1, 280, (0, 0))
     assert as_rows((20, 2, 7), [4, 4], [dense, dense], kept=0) == Rows(14, 20, (80, 80))
     assert as_rows((20, 2, 7), [4, 4], [dense, other]) == Rows(7, 40, (160, 320))

@@ -1,4 +1,5 @@
-"""The contract once more where the CPU backend must not fall back: the reference's functions are out of order.
+"""The contract once more where the CPU backend must not fall back: the reference's functions are
+out of order.
 
 Also with every result written past the caches, as only large ones are.
 """
@@ -24,7 +25,14 @@ from ops.reference import (
     reduction,
     update,
 )
-from tests.contracts.test_backends import compare, destinations, placed, prepared, tolerance, upstream
+from tests.contracts.test_backends import (
+    compare,
+    destinations,
+    placed,
+    prepared,
+    tolerance,
+    upstream,
+)
 from tests.ops.cases import CASES
 from tests.ops.cases.case import Outs
 from tests.ops.conftest import channels_last
@@ -32,7 +40,10 @@ from tests.ops.cpu.conftest import cpu
 
 REPLACED = [
     (activation, "relu_forward relu_backward"),
-    (broadcast, "scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward"),
+    (
+        broadcast,
+        ("scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward"),
+    ),
     (eltwise, "forward backward"),
     (fused, "norm_scale_forward norm_scale_backward"),
     (loss, "softmax_forward loss_forward loss_backward"),
@@ -45,12 +56,34 @@ REPLACED = [
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
-    "relu", "dropout", "eltwise SUM", "add", "scale (3,) from axis 1", "bias (3,) from axis 1", "norm, scale",
-    "batch norm", "pooling", "flatten (7, 3", "flatten (2", "flatten (3", "flatten (1, 97",
-    "sums per channel (7", "sgd", "nesterov", "adagrad", "rmsprop", "adam", "softmax loss (1,", "softmax loss (13",
-)  # fmt: skip
+    "relu",
+    "dropout",
+    "eltwise SUM",
+    "add",
+    "scale (3,) from axis 1",
+    "bias (3,) from axis 1",
+    "norm, scale",
+    "batch norm",
+    "pooling",
+    "flatten (7, 3",
+    "flatten (2",
+    "flatten (3",
+    "flatten (1, 97",
+    "sums per channel (7",
+    "sgd",
+    "nesterov",
+    "adagrad",
+    "rmsprop",
+    "adam",
+    "softmax loss (1,",
+    "softmax loss (13",
+)
 UPDATES = ("sgd", "nesterov", "adagrad", "rmsprop", "adam")  # they write to their histories
-CHOSEN = [c for c in CASES if c.name.startswith(BEGINNINGS) or (c.name.startswith("LRN") and "ACROSS" in c.name)]
+CHOSEN = [
+    c
+    for c in CASES
+    if c.name.startswith(BEGINNINGS) or (c.name.startswith("LRN") and "ACROSS" in c.name)
+]
 
 
 @pytest.fixture
@@ -87,7 +120,9 @@ def contract_in_place(case, backend, layout) -> None:
         dy = upstream(case, results[0], np.float32)
         dy = dy if isinstance(dy, float) else placed(backend, dy, layout)
         gradients = case.backward(backend, arrays, dy, Outs())
-        given = case.backward(backend, arrays, dy, destinations(backend, tuple(gradients), layout, case.no_out_back))
+        given = case.backward(
+            backend, arrays, dy, destinations(backend, tuple(gradients), layout, case.no_out_back)
+        )
         compare(backend, tuple(given), tuple(gradients), 1e-6)
 
 

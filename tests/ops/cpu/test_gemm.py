@@ -1,4 +1,5 @@
-"""Products of matrices on the CPU backend against NumPy in float64, from NaN-filled destinations."""
+"""Products of matrices on the CPU backend against NumPy in float64, from NaN-filled
+destinations."""
 
 from __future__ import annotations
 
@@ -18,9 +19,18 @@ from tests.ops.cpu.conftest import cpu
 TEAMS = {size: Team(size) for size in (1, 2)}
 # odd sizes; more rows, columns or depth than one block holds
 SHAPES = [
-    (1, 1, 1), (7, 13, 5), (13, 100, 97), (100, 13, 50), (3, 1000, 700), (1000, 3, 700), (33, 257, 1030), (130, 1, 9),
-    (1, 300, 4), (35, 1700, 60), (20, 70, 2000),
-]  # fmt: skip
+    (1, 1, 1),
+    (7, 13, 5),
+    (13, 100, 97),
+    (100, 13, 50),
+    (3, 1000, 700),
+    (1000, 3, 700),
+    (33, 257, 1030),
+    (130, 1, 9),
+    (1, 300, 4),
+    (35, 1700, 60),
+    (20, 70, 2000),
+]
 
 
 def rows_first(x: Array) -> Array:
@@ -42,19 +52,34 @@ LAYOUTS = (rows_first, columns_first, part)
 
 
 def close(found: Array, expected: Array) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max())))
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-5 * max(1.0, float(np.abs(expected).max()))
+    )
 
 
 @pytest.mark.parametrize("threads", TEAMS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_a_product_is_right_in_every_layout_with_bias_floor_and_accumulated(random, shape, threads) -> None:
+def test_a_product_is_right_in_every_layout_with_bias_floor_and_accumulated(
+    random, shape, threads
+) -> None:
     m, n, k = shape
     a, b, c, bias = (random.standard_normal(s).astype("f") for s in ((m, k), (k, n), (m, n), n))
-    plain, workspace = a.astype("d") @ b.astype("d"), Workspace()
+    plain = a.astype("d") @ b.astype("d")
+    workspace = Workspace()
     for of_a, of_b, of_c in itertools.product(LAYOUTS, repeat=3):
-        left, right = of_a(a), of_b(b)
-        for with_bias, floor, add in ((0, -math.inf, 0), (1, -math.inf, 0), (1, 0.0, 0), (0, -math.inf, 1)):
-            into = of_c(c if add else nans(c.shape, "f")).copy("K") if of_c is not part else part(c if add else 0 * c)
+        left = of_a(a)
+        right = of_b(b)
+        for with_bias, floor, add in (
+            (0, -math.inf, 0),
+            (1, -math.inf, 0),
+            (1, 0.0, 0),
+            (0, -math.inf, 1),
+        ):
+            into = (
+                of_c(c if add else nans(c.shape, "f")).copy("K")
+                if of_c is not part
+                else part(c if add else 0 * c)
+            )
             plan = planned(
                 TEAMS[threads], (m, n, k), left.strides, right.strides, into.strides,
                 bias=bool(with_bias), accumulate=bool(add),
@@ -67,7 +92,8 @@ def test_a_product_is_right_in_every_layout_with_bias_floor_and_accumulated(rand
 
 
 def test_nothing_is_written_beyond_the_result(random) -> None:
-    a, b = random.standard_normal((9, 30)).astype("f"), random.standard_normal((30, 37)).astype("f")
+    a = random.standard_normal((9, 30)).astype("f")
+    b = random.standard_normal((30, 37)).astype("f")
     block = np.full((11, 45), 77, "f")
     cpu(2).matmul(a, b, out=block[1:10, 3:40])
     close(block[1:10, 3:40], a.astype("d") @ b.astype("d"))
@@ -76,7 +102,8 @@ def test_nothing_is_written_beyond_the_result(random) -> None:
 
 
 def test_a_layout_without_neighbours_is_left_to_numpy(random) -> None:
-    a, b = random.standard_normal((8, 10)).astype("f"), random.standard_normal((10, 12)).astype("f")
+    a = random.standard_normal((8, 10)).astype("f")
+    b = random.standard_normal((10, 12)).astype("f")
     wide = np.empty((8, 2, 12, 2), "f")
     assert planned(TEAMS[1], (4, 6, 10), (40, 4), (48, 4), (96, 8)) is None
     found = cpu(1).matmul(a, b, out=wide[:, 0, :, 0])

@@ -1,4 +1,5 @@
-"""Convolution of the CPU backend with a `b_p`: any number of images at once on any number of threads gives the same."""
+"""Convolution of the CPU backend with a `b_p`: any number of images at once on any number of
+threads gives the same."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_passes_agree_with_float64(random, case, threads, b_p) -> None:
     geometry, in_shape, outputs = case
-    backend, reference = get_backend("cpu", b_p=b_p, threads=threads), get_backend("numpy")
+    backend = get_backend("cpu", b_p=b_p, threads=threads)
+    reference = get_backend("numpy")
     w_shape = (outputs, in_shape[1] // geometry.groups, *geometry.kernel)
     x, w, b = (random.standard_normal(shape) for shape in (in_shape, w_shape, (outputs,)))
     y = reference.conv_forward(x, w, b, geometry, rectify=True)
@@ -37,13 +39,21 @@ def test_all_passes_agree_with_float64(random, case, threads, b_p) -> None:
         dx = backend.conv_backward_data(dy32, w32, geometry, in_shape, back)
         close(dx, reference.conv_backward_data(dy, w, geometry, in_shape))
         found = backend.conv_backward_weights(x32, dy32, geometry, w_shape, bias=True, **sums)
-        for one, other in zip(found, reference.conv_backward_weights(x, dy, geometry, w_shape, bias=True), strict=True):
+        for one, other in zip(
+            found, reference.conv_backward_weights(x, dy, geometry, w_shape, bias=True), strict=True
+        ):
             close(one, other)
 
 
-@pytest.mark.parametrize(("b_p", "threads", "parts"), [(1, 2, [7]), (2, 2, [3, 4]), (5, 3, [2, 2, 3]), (9, 9, [1] * 7)])
-def test_each_thread_has_its_images_and_b_p_1_leaves_the_lowering_to_one(monkeypatch, b_p, threads, parts) -> None:
-    backend, geometry, lowered = get_backend("cpu", b_p=b_p, threads=threads), ConvGeometry((2, 2)), {}
+@pytest.mark.parametrize(
+    ("b_p", "threads", "parts"), [(1, 2, [7]), (2, 2, [3, 4]), (5, 3, [2, 2, 3]), (9, 9, [1] * 7)]
+)
+def test_each_thread_has_its_images_and_b_p_1_leaves_the_lowering_to_one(
+    monkeypatch, b_p, threads, parts
+) -> None:
+    backend = get_backend("cpu", b_p=b_p, threads=threads)
+    geometry = ConvGeometry((2, 2))
+    lowered = {}
     multiply = Lane.matmul
 
     def counted(lane, a, b, out=None):

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def scipy_here(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process that finds a SciPy, which says when it is imported, and no compiled kernel."""
+    """The environment of a process that finds a SciPy, which says when it is imported, and no
+    compiled kernel."""
     package = tmp_path / "scipy"
     package.mkdir()
     (package / "__init__.py").write_text("__version__ = '1.17.1'\nprint('imported')\n")
@@ -24,12 +25,16 @@ def scipy_here(tmp_path: Path) -> dict[str, str]:
 
 
 def said(program: str, **options: Any) -> str:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, **options)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, **options
+    )
     assert done.stderr == ""
     return done.stdout
 
 
-def test_preloading_imports_no_scipy_and_hides_it_from_nobody_afterwards(scipy_here: dict[str, str]) -> None:
+def test_preloading_imports_no_scipy_and_hides_it_from_nobody_afterwards(
+    scipy_here: dict[str, str],
+) -> None:
     program = """
 import ops
 ops.preload()
@@ -40,7 +45,9 @@ import scipy
     assert said(program, env=scipy_here) == "preloaded, BLAS is True\nimported\n"
 
 
-def test_an_extension_of_numba_that_needs_scipy_finds_it(tmp_path: Path, scipy_here: dict[str, str]) -> None:
+def test_an_extension_of_numba_that_needs_scipy_finds_it(
+    tmp_path: Path, scipy_here: dict[str, str]
+) -> None:
     info = tmp_path / "extension-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extension\nVersion: 1.0\n")

@@ -1,4 +1,5 @@
-"""LSTM, RNN and tables of the CPU backend against plain loops in float64, and the functions of their gates."""
+"""LSTM, RNN and tables of the CPU backend against plain loops in float64, and the functions of
+their gates."""
 
 from __future__ import annotations
 
@@ -18,23 +19,43 @@ from tests.ops.cpu.conftest import cpu
 from tests.ops.cpu.narrow import passes_with_narrow_vectors
 
 # steps, images, features, hidden
-SIZES = [(5, 3, 4, 2), (1, 1, 1, 1), (7, 13, 20, 97), (3, 32, 50, 64), (4, 100, 3, 20), (2, 7, 65, 200)]
+SIZES = [
+    (5, 3, 4, 2),
+    (1, 1, 1, 1),
+    (7, 13, 20, 97),
+    (3, 32, 50, 64),
+    (4, 100, 3, 20),
+    (2, 7, 65, 200),
+]
 
 
 def close(found: Array, expected: Array) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * max(1e-3, float(np.abs(expected).max())))
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=2e-5 * max(1e-3, float(np.abs(expected).max()))
+    )
 
 
 def case(random, sizes, gates: int) -> dict[str, Array]:
     steps, images, features, hidden = sizes
     shapes = {
-        "x": (steps, images, features), "w_x": (gates * hidden, features), "b": (gates * hidden,),
-        "w_h": (gates * hidden, hidden), "h0": (images, hidden), "c0": (images, hidden),
-        "extra": (images, gates * hidden), "w_o": (5, hidden), "b_o": (5,), "dh": (steps, images, hidden),
-        "do": (steps, images, 5), "dh_last": (images, hidden), "dc_last": (images, hidden),
-    }  # fmt: skip
+        "x": (steps, images, features),
+        "w_x": (gates * hidden, features),
+        "b": (gates * hidden,),
+        "w_h": (gates * hidden, hidden),
+        "h0": (images, hidden),
+        "c0": (images, hidden),
+        "extra": (images, gates * hidden),
+        "w_o": (5, hidden),
+        "b_o": (5,),
+        "dh": (steps, images, hidden),
+        "do": (steps, images, 5),
+        "dh_last": (images, hidden),
+        "dc_last": (images, hidden),
+    }
     scale = {"w_x": 0.3, "w_h": 0.3}
-    arrays = {name: scale.get(name, 1.0) * random.standard_normal(shape) for name, shape in shapes.items()}
+    arrays = {
+        name: scale.get(name, 1.0) * random.standard_normal(shape) for name, shape in shapes.items()
+    }
     return {**arrays, "cont": (random.random((steps, images)) > 0.3).astype("d")}
 
 
@@ -48,9 +69,14 @@ def sigmoid(x: Array) -> Array:
 
 def lstm_loops(a: dict[str, Array]) -> tuple[Array, Array]:
     """h and c, step by step, as Caffe's LSTMUnit has them."""
-    h, c, hs, cs = a["h0"], a["c0"], [], []
+    h = a["h0"]
+    c = a["c0"]
+    hs = []
+    cs = []
     for x, cont in zip(a["x"], a["cont"][..., None], strict=True):
-        i, f, o, g = np.split(x @ a["w_x"].T + a["b"] + a["extra"] + (cont * h) @ a["w_h"].T, 4, axis=1)
+        i, f, o, g = np.split(
+            x @ a["w_x"].T + a["b"] + a["extra"] + (cont * h) @ a["w_h"].T, 4, axis=1
+        )
         c = cont * sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         hs.append(h)
@@ -60,7 +86,8 @@ def lstm_loops(a: dict[str, Array]) -> tuple[Array, Array]:
 
 def rnn_loops(a: dict[str, Array]) -> tuple[Array, Array]:
     """o and h, step by step."""
-    h, hs = a["h0"], []
+    h = a["h0"]
+    hs = []
     for x, cont in zip(a["x"], a["cont"][..., None], strict=True):
         h = np.tanh(x @ a["w_x"].T + a["b"] + a["extra"] + (cont * h) @ a["w_h"].T)
         hs.append(h)
@@ -72,8 +99,12 @@ def lstm(backend, a, whole: bool, tape=None, out=None):
     start = {name: a[name] for name in ("h0", "c0")} if whole else {}
     last = {name: a[name] for name in ("dh_last", "dc_last")} if whole else {}
     extra, b = (a["extra"], a["b"]) if whole else (None, None)
-    tape = backend.lstm_forward(a["x"], a["cont"], a["w_x"], b, a["w_h"], **start, extra=extra, tape=tape)
-    found = backend.lstm_backward(a["dh"], tape, a["x"], a["cont"], a["w_x"], a["w_h"], **start, **last, out=out)
+    tape = backend.lstm_forward(
+        a["x"], a["cont"], a["w_x"], b, a["w_h"], **start, extra=extra, tape=tape
+    )
+    found = backend.lstm_backward(
+        a["dh"], tape, a["x"], a["cont"], a["w_x"], a["w_h"], **start, **last, out=out
+    )
     return tape, found
 
 
@@ -95,7 +126,9 @@ named = pytest.mark.parametrize(("kind", "loops", "gates", "kept"), KINDS, ids=[
 @named
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("whole", [True, False])
-def test_states_and_all_gradients_agree_with_float64(random, fast, kind, loops, gates, kept, whole, sizes) -> None:
+def test_states_and_all_gradients_agree_with_float64(
+    random, fast, kind, loops, gates, kept, whole, sizes
+) -> None:
     a = case(random, sizes, gates)
     states, gradients = kind(get_backend("numpy"), a, whole)
     out = kept(*(nans(gradient.shape, "f") for gradient in gradients))
@@ -111,7 +144,9 @@ def test_states_and_all_gradients_agree_with_float64(random, fast, kind, loops, 
 
 @named
 @pytest.mark.parametrize("sizes", [(5, 3, 4, 2), (3, 7, 20, 50)], ids=str)
-def test_each_gradient_agrees_with_the_difference_of_plain_loops(random, fast, kind, loops, gates, kept, sizes) -> None:
+def test_each_gradient_agrees_with_the_difference_of_plain_loops(
+    random, fast, kind, loops, gates, kept, sizes
+) -> None:
     """In float64 along a direction: what the loops' results change by is what the gradient says."""
     a = case(random, sizes, gates)
     a["dh_last"], a["dc_last"] = np.zeros_like(a["dh_last"]), np.zeros_like(a["dc_last"])
@@ -121,7 +156,9 @@ def test_each_gradient_agrees_with_the_difference_of_plain_loops(random, fast, k
         direction = random.standard_normal(a[name].shape)
         results = [loops({**a, name: a[name] + step * direction})[0] for step in (1e-4, -1e-4)]
         change = float(((results[0] - results[1]) * upstream).sum()) / 2e-4
-        assert float((gradient * direction).sum()) == pytest.approx(change, rel=1e-3, abs=1e-3), name
+        assert float((gradient * direction).sum()) == pytest.approx(change, rel=1e-3, abs=1e-3), (
+            name
+        )
 
 
 def test_the_arrays_of_the_last_pass_are_used_again(random, fast) -> None:
@@ -135,7 +172,9 @@ def test_the_arrays_of_the_last_pass_are_used_again(random, fast) -> None:
 
 
 @pytest.mark.parametrize("backend", [get_backend("numpy"), cpu(1)], ids=str)
-def test_gradients_that_nobody_wants_are_left_out_and_the_others_are_the_same(random, backend) -> None:
+def test_gradients_that_nobody_wants_are_left_out_and_the_others_are_the_same(
+    random, backend
+) -> None:
     a = single(case(random, (3, 8, 5, 6), 4))
     tape, whole = lstm(backend, a, False)
     arguments = (a["dh"], tape, a["x"], a["cont"], a["w_x"], a["w_h"])
@@ -176,7 +215,8 @@ def test_a_pass_into_given_arrays_allocates_none(random, fast) -> None:
 
 @pytest.mark.parametrize("gates", [4, 1])
 def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch, gates) -> None:
-    backend, sizes = cpu(2), (3, 13, 20, 50)
+    backend = cpu(2)
+    sizes = (3, 13, 20, 50)
     a = single(case(random, sizes, gates))
     monkeypatch.setattr(backend, "workspace", Workspace())
     monkeypatch.setattr(backend, "_recurrences", {})
@@ -186,7 +226,13 @@ def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch,
 
 @pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
 def test_gate_functions_are_within_1e_6_and_keep_infinities_and_nan(kind) -> None:
-    x = np.concatenate([np.linspace(-100, 100, 40001), np.geomspace(1e-30, 1e4, 999), [0.0, np.inf, -np.inf, np.nan]])
+    x = np.concatenate(
+        [
+            np.linspace(-100, 100, 40001),
+            np.geomspace(1e-30, 1e4, 999),
+            [0.0, np.inf, -np.inf, np.nan],
+        ]
+    )
     found = squashed(x.astype("f"), kind)
     exact = x.astype("f").astype("d")
     with np.errstate(over="ignore"):
@@ -198,11 +244,14 @@ def test_gate_functions_are_within_1e_6_and_keep_infinities_and_nan(kind) -> Non
 
 def squashed(x: Array, kind: str) -> Array:
     """tanh by the RNN's unit; the sigmoid as the LSTM's gate i."""
-    f, count = np.float32, x.size
+    f = np.float32
+    count = x.size
     lstm_unit = kind == "sigmoid"
     gates = np.zeros((4, count), f)
     gates[0] = x
-    c, h, carried = np.zeros(count, f), np.zeros(count, f), np.zeros(count, f)
+    c = np.zeros(count, f)
+    h = np.zeros(count, f)
+    carried = np.zeros(count, f)
     address = units().lstm_forward if lstm_unit else units().rnn_forward
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 6, ctypes.c_float, ctypes.c_float)(address)
     zero = np.zeros(count, f)
@@ -219,16 +268,24 @@ def test_results_repeat_to_the_last_bit_for_any_number_of_threads(random) -> Non
         np.testing.assert_array_equal(found.h0, gradients.h0)
 
 
-@pytest.mark.parametrize(("count", "rows", "width"), [(1, 1, 1), (7, 3, 20), (13, 50, 97), (300, 65, 64), (5, 9, 33)])
+@pytest.mark.parametrize(
+    ("count", "rows", "width"), [(1, 1, 1), (7, 3, 20), (13, 50, 97), (300, 65, 64), (5, 9, 33)]
+)
 def test_a_table_s_gradient_agrees_with_a_loop_and_leaves_zero_where_no_row_was_read(
     random, fast, count, rows, width
 ) -> None:
-    index, dy = random.integers(0, rows, count), random.standard_normal((count, width)).astype("f")
+    index = random.integers(0, rows, count)
+    dy = random.standard_normal((count, width)).astype("f")
     expected = np.zeros((rows, width))
     for at, value in zip(index, dy, strict=True):
         expected[at] += value
     dw, db = fast.embed_backward_weights(
-        index.astype("f"), dy, (rows, width), bias=True, out_w=nans((rows, width), "f"), out_b=nans((width,), "f")
+        index.astype("f"),
+        dy,
+        (rows, width),
+        bias=True,
+        out_w=nans((rows, width), "f"),
+        out_b=nans((width,), "f"),
     )
     close(dw, expected)
     close(db, dy.astype("d").sum(0))

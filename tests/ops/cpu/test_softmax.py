@@ -57,4 +57,6 @@ def test_ignored_labels_need_not_be_classes(fast):
     found, prob = fast.softmax_loss_forward(x, labels, ignore_label=-1)
     assert found == pytest.approx(loss_of(x[1::2], labels[1::2]) / 4, rel=1e-6)
     gradient = fast.softmax_loss_backward(prob, labels, ignore_label=-1)
-    assert (gradient[::2] == 0).all() and gradient[1::2].sum(axis=1) == pytest.approx(np.zeros(4), abs=1e-6)
+    assert (gradient[::2] == 0).all() and gradient[1::2].sum(axis=1) == pytest.approx(
+        np.zeros(4), abs=1e-6
+    )

@@ -1,5 +1,5 @@
-"""Where kernels are kept: code of this user only, in a folder that nobody else can replace, and nothing of others is
-removed. What prevents that is told; no run ends for it."""
+"""Where kernels are kept: code of this user only, in a folder that nobody else can replace, and
+nothing of others is removed. What prevents that is told; no run ends for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Machine:
     """The folders of one user, and what was told."""
 
     def __init__(self, folder: Path, told: pytest.LogCaptureFixture) -> None:
-        self.home, self.temporary, self._told = folder / "home", folder / "tmp", told
+        self.home = folder / "home"
+        self.temporary = folder / "tmp"
+        self._told = told
         self.home.mkdir(mode=0o755)
         self.temporary.mkdir(mode=0o700)
 
@@ -52,11 +54,17 @@ class Machine:
 
     @property
     def told(self) -> list[str]:
-        return [record.getMessage() for record in self._told.records if record.levelno == logging.WARNING]
+        return [
+            record.getMessage()
+            for record in self._told.records
+            if record.levelno == logging.WARNING
+        ]
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[Machine]:
+def machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[Machine]:
     """Nothing is kept yet, and no place is decided on."""
     before = os.umask(0o022)
     made = Machine(tmp_path, caplog)
@@ -89,7 +97,9 @@ def old(folder: Path) -> Path:
     return folder
 
 
-def test_kernels_are_kept_at_home_for_their_owner_alone_whatever_the_umask_is(machine: Machine) -> None:
+def test_kernels_are_kept_at_home_for_their_owner_alone_whatever_the_umask_is(
+    machine: Machine,
+) -> None:
     os.umask(0)
     assert keep("a", b"code") is None
     assert keep("a", b"other") == b"code"
@@ -110,7 +120,8 @@ def test_only_marked_folders_of_versions_that_nobody_uses_are_swept(
     left, held, fresh = (old(top / (letter * 16)) for letter in "abc")
     os.utime(fresh)
     private = old(top / "convoy-sockets-1-x")  # marked, but no folder of kernels
-    unmarked, thesis = top / ("d" * 16), top / "thesis"
+    unmarked = top / ("d" * 16)
+    thesis = top / "thesis"
     for mine in (unmarked, thesis):
         mine.mkdir(mode=0o700)
         (mine / "chapter").touch()
@@ -122,7 +133,9 @@ def test_only_marked_folders_of_versions_that_nobody_uses_are_swept(
     assert keep("a", b"code") is None
     hold.release()
     assert not left.exists()
-    assert all(path.exists() for path in (held, fresh, private, unmarked / "chapter", thesis / "chapter"))
+    assert all(
+        path.exists() for path in (held, fresh, private, unmarked / "chapter", thesis / "chapter")
+    )
     assert machine.told == []
 
 
@@ -143,7 +156,9 @@ def test_without_a_home_kernels_are_kept_in_the_temporary_folder_and_nothing_is_
     machine: Machine, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if home == "unknown":
-        monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home directory")))
+        monkeypatch.setattr(
+            Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home directory"))
+        )
     elif home == "a file":
         machine.home.rmdir()
         machine.home.touch()
@@ -183,7 +198,9 @@ def test_code_of_another_user_is_neither_loaded_nor_replaced(machine: Machine, w
     assert keep("a", b"code") is None
     folder = place().folder
     assert folder is not None
-    theirs = {"folder": folder, "link": folder, "parent": machine.kernels, "code": folder / "a.o"}[whose]
+    theirs = {"folder": folder, "link": folder, "parent": machine.kernels, "code": folder / "a.o"}[
+        whose
+    ]
     if whose == "link":
         folder.rename(machine.kernels / "elsewhere")
         folder.symlink_to("elsewhere")
@@ -313,8 +330,13 @@ def test_kernels_in_no_folder_have_a_short_name() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["no home", "removed again and again"])
-def test_kernels_are_compiled_and_run_whatever_becomes_of_their_folder(tmp_path: Path, harm: str) -> None:
-    variables = environment() | {"CONVOY_KERNEL_CACHE": str(tmp_path / "kernels"), "TMPDIR": str(tmp_path)}
+def test_kernels_are_compiled_and_run_whatever_becomes_of_their_folder(
+    tmp_path: Path, harm: str
+) -> None:
+    variables = environment() | {
+        "CONVOY_KERNEL_CACHE": str(tmp_path / "kernels"),
+        "TMPDIR": str(tmp_path),
+    }
     before: list[str] = []
     if harm == "no home":
         del variables["CONVOY_KERNEL_CACHE"]
@@ -325,7 +347,10 @@ def test_kernels_are_compiled_and_run_whatever_becomes_of_their_folder(tmp_path:
             pytest.skip("no user namespaces here")
     command = [*before, sys.executable, "-c", COMPUTES]
     pipe = subprocess.PIPE
-    running = [subprocess.Popen(command, cwd=ROOT, env=variables, stdout=pipe, stderr=pipe, text=True) for _ in "ab"]
+    running = [
+        subprocess.Popen(command, cwd=ROOT, env=variables, stdout=pipe, stderr=pipe, text=True)
+        for _ in "ab"
+    ]
     if harm != "no home":
         while any(process.poll() is None for process in running):
             shutil.rmtree(tmp_path / "kernels", ignore_errors=True)

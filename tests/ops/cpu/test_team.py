@@ -46,7 +46,9 @@ def test_a_backend_that_has_computed_leaves_no_thread_behind() -> None:
     assert not any(thread.is_alive() for thread in made)
 
 
-@pytest.mark.skipif(teams._core is None, reason="no calls to ask for a thread's core or to choose it")
+@pytest.mark.skipif(
+    teams._core is None, reason=("no calls to ask for a thread's core or to choose it")
+)
 def test_a_woken_thread_leaves_the_core_of_the_thread_that_woke_it() -> None:
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
@@ -69,7 +71,9 @@ def test_a_woken_thread_leaves_the_core_of_the_thread_that_woke_it() -> None:
     assert apart != 0
 
 
-def test_a_thread_that_may_not_choose_its_core_goes_on_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_may_not_choose_its_core_goes_on_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[set[int]] = []
 
     def forbidden(pid: int, cores: set[int]) -> None:

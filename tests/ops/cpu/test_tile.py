@@ -1,4 +1,5 @@
-"""The micro-kernel's machine code. Its numbers are those of whoever calls it: see the tests of products."""
+"""The micro-kernel's machine code. Its numbers are those of whoever calls it: see the tests of
+products."""
 
 from __future__ import annotations
 
@@ -17,12 +18,16 @@ ON_THE_STACK = re.compile(r"\(%rsp\), %[xyz]mm|%[xyz]mm\d+, -?\d*\(%rsp\)")
 
 @pytest.mark.parametrize("dense", ["", "B", "AB"])
 @pytest.mark.parametrize(("vectors", "rows"), shapes(long=True).items())
-def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(vectors: int, rows: int, dense: str) -> None:
+def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(
+    vectors: int, rows: int, dense: str
+) -> None:
     def build(module: ir.Module) -> None:
         build_tile(module, "tile", rows, vectors, host().lanes, ahead=True, dense=dense)
 
     listing = machine().emit_assembly(optimised(build, tidy=tidy(dense)))
-    loops = [block for block in re.split(r"^\S+:", listing, flags=re.MULTILINE) if "vfmadd" in block]
+    loops = [
+        block for block in re.split(r"^\S+:", listing, flags=re.MULTILINE) if "vfmadd" in block
+    ]
     if host().registers < 32:  # they do not hold 4 x 3 sums, a row and a mask of lanes
         loops = [block for block in loops if "vmaskmov" not in block]
     if not loops:

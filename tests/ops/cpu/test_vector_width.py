@@ -1,4 +1,5 @@
-"""Narrow vectors on a machine with wide ones: the same numbers, and machine code that keeps to them."""
+"""Narrow vectors on a machine with wide ones: the same numbers, and machine code that keeps to
+them."""
 
 from __future__ import annotations
 
@@ -59,7 +60,13 @@ print(json.dumps(max(errors)))
 def told(program: str, bits: int) -> str:
     """What a program prints whose vectors have so many bits."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: str(bits)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

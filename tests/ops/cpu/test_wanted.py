@@ -1,4 +1,5 @@
-"""Kernels are compiled before the first one runs, each by one process, and whoever waits hears how far it is."""
+"""Kernels are compiled before the first one runs, each by one process, and whoever waits hears how
+far it is."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ class Piece:
     """Stands for a kernel; `taken` says how often another process is at it."""
 
     def __init__(self, name: str, log: list[str], taken: int = 0) -> None:
-        self.kept_as, self._log, self._taken = name, log, taken
+        self.kept_as = name
+        self._log = log
+        self._taken = taken
 
     def load(self, wait: bool) -> bool:
         if self._taken and not wait:
@@ -77,7 +80,9 @@ def test_a_kernel_that_cannot_be_compiled_stays_wanted() -> None:
     assert wanted.wanted == [broken]
 
 
-def test_how_far_compiling_is_is_told_with_the_number_of_all(caplog: pytest.LogCaptureFixture) -> None:
+def test_how_far_compiling_is_is_told_with_the_number_of_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "ops.kernels")
     for name in "abc":
         wanted.want(Piece(name, []))
@@ -87,7 +92,9 @@ def test_how_far_compiling_is_is_told_with_the_number_of_all(caplog: pytest.LogC
     assert told[-1] == {"done": 3, "total": 3, "what": "compiling kernels"}
 
 
-def test_nothing_is_told_where_everything_is_compiled_already(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_told_where_everything_is_compiled_already(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "ops.kernels")
     with alone("a"):
         pass

@@ -1,4 +1,5 @@
-"""Winograd convolution against float64 loops, from NaN-filled destinations, for shapes and layouts of every kind."""
+"""Winograd convolution against float64 loops, from NaN-filled destinations, for shapes and layouts
+of every kind."""
 
 from __future__ import annotations
 
@@ -23,21 +24,29 @@ from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory
 
 TEAMS = {size: Team(size) for size in (1, 2)}
 NARROW = "256"
-# The largest error relative to the largest value, forward and backward by data; gradients of weights are sums over a
-# few tiles here and stay within the same bounds.
+# The largest error relative to the largest value, forward and backward by data; gradients of
+# weights are sums over a few tiles here and stay within the same bounds.
 BOUNDS = {
-    "F(2x2,3x3)": 2e-6, "F(4x4,3x3)": 1e-5, "F(5x5,3x3)": 5e-5, "F(6x6,3x3)": 5e-5, "F(2x2,5x5)": 1e-5,
+    "F(2x2,3x3)": 2e-6,
+    "F(4x4,3x3)": 1e-5,
+    "F(5x5,3x3)": 5e-5,
+    "F(6x6,3x3)": 5e-5,
+    "F(2x2,5x5)": 1e-5,
     "F(4x4,5x5)": 5e-5,
-}  # fmt: skip
+}
 ALIKE = 5e-5  # where all numbers are the same, so are their rounding errors, and they add up
 
 
-def plain(n: int, c: int, size: tuple[int, int], k: int, pad: int, groups: int = 1) -> Callable[[int], ConvShape]:
+def plain(
+    n: int, c: int, size: tuple[int, int], k: int, pad: int, groups: int = 1
+) -> Callable[[int], ConvShape]:
     """All but the kernel."""
     return functools.partial(_shape, n, c, size, k, pad, groups)
 
 
-def _shape(n: int, c: int, size: tuple[int, int], k: int, pad: int, groups: int, r: int) -> ConvShape:
+def _shape(
+    n: int, c: int, size: tuple[int, int], k: int, pad: int, groups: int, r: int
+) -> ConvShape:
     return ConvShape((n, c, *size), k, ConvGeometry((r, r), pad=(pad, pad), groups=groups))
 
 
@@ -62,12 +71,17 @@ def shape_of(name: str, mode: str) -> ConvShape:
     return shape
 
 
-def results(name: str, mode: str, threads: int, layout: Callable[[Array], Array], floor: float) -> list[Array]:
+def results(
+    name: str, mode: str, threads: int, layout: Callable[[Array], Array], floor: float
+) -> list[Array]:
     """y, dx and dw."""
     shape = shape_of(name, mode)
-    given, made = case(shape), Winograd(shape, TEAMS[threads], Workspace(), mode=mode)
-    x, dy = layout(given.x.astype(np.float32)), layout(given.dy.astype(np.float32))
-    w, b = given.w.astype(np.float32), given.b.astype(np.float32)
+    given = case(shape)
+    made = Winograd(shape, TEAMS[threads], Workspace(), mode=mode)
+    x = layout(given.x.astype(np.float32))
+    dy = layout(given.dy.astype(np.float32))
+    w = given.w.astype(np.float32)
+    b = given.b.astype(np.float32)
     y, dx = (layout(np.full(like.shape, np.nan, np.float32)) for like in (given.y, given.x))
     dw = np.full(w.shape, np.nan, np.float32)
     made.forward(x, w, b, y, floor)
@@ -83,7 +97,9 @@ def close(found: Array, expected: Array, bound: float) -> None:
 @pytest.mark.parametrize("threads", TEAMS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("name", "mode"), CASES)
-def test_every_pass_is_the_sum_of_its_definition_within_the_bound_of_its_mode(name, mode, layout, threads) -> None:
+def test_every_pass_is_the_sum_of_its_definition_within_the_bound_of_its_mode(
+    name, mode, layout, threads
+) -> None:
     given = case(shape_of(name, mode))
     found = results(name, mode, threads, layout, float("-inf"))
     for one, expected in zip(found, (given.y, given.dx, given.dw), strict=True):
@@ -101,8 +117,10 @@ def test_results_repeat_to_the_last_bit(name, mode, threads) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_outputs_are_rectified_on_request_and_nan_is_not_hidden(mode) -> None:
     shape = shape_of("padded", mode)
-    given, made = case(shape), Winograd(shape, TEAMS[1], Workspace(), mode=mode)
-    x, w = in_memory(given.x.astype(np.float32)), given.w.astype(np.float32)
+    given = case(shape)
+    made = Winograd(shape, TEAMS[1], Workspace(), mode=mode)
+    x = in_memory(given.x.astype(np.float32))
+    w = given.w.astype(np.float32)
     y = in_memory(np.full(given.y.shape, np.nan, np.float32))
     made.forward(x, w, given.b.astype(np.float32), y, 0.0)
     close(y, np.maximum(given.y, 0), BOUNDS[mode])
@@ -122,7 +140,9 @@ def test_sums_over_many_blocks_of_tiles_and_of_channels_are_whole(size, mode, th
     made = Winograd(shape, TEAMS[threads], Workspace(), mode=mode)
     x, dy = (in_memory(np.ones(size, np.float32)) for size in (shape.in_shape, shape.out_shape))
     w = np.ones(shape.weight_shape, np.float32)
-    y, dx = (in_memory(np.full(size, np.nan, np.float32)) for size in (shape.out_shape, shape.in_shape))
+    y, dx = (
+        in_memory(np.full(size, np.nan, np.float32)) for size in (shape.out_shape, shape.in_shape)
+    )
     dw = np.full(w.shape, np.nan, np.float32)
     made.forward(x, w, None, y)
     made.backward_data(dy, w, dx)
@@ -131,14 +151,16 @@ def test_sums_over_many_blocks_of_tiles_and_of_channels_are_whole(size, mode, th
     taps = np.outer(inside, inside)
     close(y, np.broadcast_to(c * taps, y.shape), ALIKE)
     close(dx, np.broadcast_to(k * taps, dx.shape), ALIKE)
-    reach = np.array([side - abs(tap - r // 2) for tap in range(r)])  # pixels that a tap meets, along one axis
+    # pixels that a tap meets, along one axis
+    reach = np.array([side - abs(tap - r // 2) for tap in range(r)])
     close(dw, np.broadcast_to(n * np.outer(reach, reach), dw.shape), ALIKE)
 
 
 @pytest.mark.parametrize("threads", TEAMS)
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_no_pass_takes_more_scratch_than_announced(name, mode, threads) -> None:
-    shape, place = shape_of(name, mode), Workspace()
+    shape = shape_of(name, mode)
+    place = Workspace()
     made = Winograd(shape, TEAMS[threads], place, mode=mode)
     x, dy = (in_memory(np.zeros(size, np.float32)) for size in (shape.in_shape, shape.out_shape))
     w = np.zeros(shape.weight_shape, np.float32)
@@ -150,7 +172,8 @@ def test_no_pass_takes_more_scratch_than_announced(name, mode, threads) -> None:
 
 def test_channels_beside_the_images_are_not_touched() -> None:
     shape = shape_of("padded", "F(4x4,3x3)")
-    given, made = case(shape), Winograd(shape, TEAMS[2], Workspace(), mode="F(4x4,3x3)")
+    given = case(shape)
+    made = Winograd(shape, TEAMS[2], Workspace(), mode="F(4x4,3x3)")
     n, k, high, wide = shape.out_shape
     block = np.full((high, wide, n, k + 8), 77, np.float32)
     y = block[..., 5 : 5 + k].transpose(2, 3, 0, 1)
@@ -177,6 +200,11 @@ def test_narrow_vectors_give_the_same_results() -> None:
     chosen = "definition and (padded or groups or many) and in_memory"
     command = [sys.executable, "-m", "pytest", str(Path(__file__).relative_to(root)), "-k", chosen]
     ran = subprocess.run(
-        command, cwd=root, env={**os.environ, VARIABLE: NARROW}, capture_output=True, text=True, check=False
+        command,
+        cwd=root,
+        env={**os.environ, VARIABLE: NARROW},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout[-3000:]

@@ -1,4 +1,5 @@
-"""HE(g) in closed form: Omnivore's figures, the event model without spread, and the ways of gradients."""
+"""HE(g) in closed form: Omnivore's figures, the event model without spread, and the ways of
+gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from runtime.queueing.efficiency import (
     penalty,
     saturating_groups,
 )
-from runtime.queueing.events import Delay, Model, Together, Visit
+from runtime.queueing.event_simulation import Delay, Model, Together, Visit
 from runtime.queueing.mean_values import Station, solve
 
 TIMES = st.floats(0.01, 10.0)
@@ -30,7 +31,9 @@ TIMES = st.floats(0.01, 10.0)
 
 @settings(max_examples=60, deadline=None)
 @given(g=st.integers(1, 12), conv=TIMES, fc=TIMES)
-def test_without_spread_the_event_model_takes_exactly_the_time_of_the_formula(g: int, conv: float, fc: float) -> None:
+def test_without_spread_the_event_model_takes_exactly_the_time_of_the_formula(
+    g: int, conv: float, fc: float
+) -> None:
     model = Model()
     server = model.station("fc")
     for _ in range(g):
@@ -44,7 +47,8 @@ def test_without_spread_the_event_model_takes_exactly_the_time_of_the_formula(g:
 def test_spread_only_ever_costs_time(g: int, conv: float, fc: float) -> None:
     solved = solve([Station("conv", servers=None), Station("fc")], {"conv": conv, "fc": fc}, g)
     assert solved.cycle_seconds >= iteration_seconds(g, conv, fc) * (1 - 1e-12)
-    assert solved.cycle_seconds <= (conv + g * fc) / g * (1 + 1e-12)  # everybody waits for everybody
+    # everybody waits for everybody
+    assert solved.cycle_seconds <= (conv + g * fc) / g * (1 + 1e-12)
 
 
 def test_a_pipelined_group_hides_its_fc_phase_and_several_fc_servers_share_the_groups() -> None:
@@ -55,7 +59,8 @@ def test_a_pipelined_group_hides_its_fc_phase_and_several_fc_servers_share_the_g
 
 
 def test_two_jobs_per_group_are_what_pipelining_is() -> None:
-    """The devices of a group are a station then: they compute one batch while the other is in its FC phase."""
+    """The devices of a group are a station then: they compute one batch while the other is in its
+    FC phase."""
     model = Model()
     fc = model.station("fc")
     for _ in range(3):
@@ -63,7 +68,9 @@ def test_two_jobs_per_group_are_what_pipelining_is() -> None:
         for _ in range(2):
             model.job((Visit(devices, 6.0), Visit(fc, 1.0)))
     found = model.run(60, warm=12)
-    assert found.cycle_seconds == pytest.approx(iteration_seconds(3, conv=6.0, fc=1.0, pipelined=True), rel=1e-9)
+    assert found.cycle_seconds == pytest.approx(
+        iteration_seconds(3, conv=6.0, fc=1.0, pipelined=True), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,10 +91,20 @@ def test_how_many_copies_pass_the_busiest_link(copies, at: dict[int, float]) -> 
 
 def test_a_server_is_a_station_that_all_copies_pass() -> None:
     """One group of k workers: pull, compute, push; the link is the bottleneck, as D.4.1 says."""
-    phases, k = Phases(compute=0.8, network=0.2, fc=0.0), 8
+    phases = Phases(compute=0.8, network=0.2, fc=0.0)
+    k = 8
     model = Model()
     link = model.station("link")
-    model.job((Together(tuple((Visit(link, 0.1), Delay(phases.compute / k), Visit(link, 0.1)) for _ in range(k))),))
+    model.job(
+        (
+            Together(
+                tuple(
+                    (Visit(link, 0.1), Delay(phases.compute / k), Visit(link, 0.1))
+                    for _ in range(k)
+                )
+            ),
+        )
+    )
     found = model.run(20, warm=2)
     assert found.cycle_seconds == pytest.approx(conv_seconds(phases, k), rel=0.1)
     assert link.busy / found.seconds == pytest.approx(1.0, rel=0.1)
@@ -107,7 +124,8 @@ def test_an_fc_phase_in_shards_computes_less_and_exchanges_more() -> None:
 
 
 def test_the_fc_phase_of_33_machines_saturates_at_four_groups_as_in_figure_20() -> None:
-    """CaffeNet on 32 + 1 machines (Figures 5 and 20): a single group is bound by the network, four saturate the FC."""
+    """CaffeNet on 32 + 1 machines (Figures 5 and 20): a single group is bound by the network, four
+    saturate the FC."""
     phases = Phases(compute=12.0, network=0.1, fc=0.6)
     choices = [1, 2, 4, 8, 16, 32]
     conv = lambda k: conv_seconds(phases, k)  # noqa: E731
@@ -121,5 +139,7 @@ def test_the_fc_phase_of_33_machines_saturates_at_four_groups_as_in_figure_20() 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
 def test_times_that_are_none_are_refused(wrong: float) -> None:
-    with pytest.raises(ValueError, match=r"network: found .*, expected a finite number of seconds >= 0"):
+    with pytest.raises(
+        ValueError, match=(r"network: found .*, expected a finite number of " r"seconds >= 0")
+    ):
         Phases(compute=1.0, network=wrong, fc=1.0)

@@ -5,17 +5,28 @@ from __future__ import annotations
 import pytest
 
 from runtime.queueing.estimates import batch_means
-from runtime.queueing.events import Delay, Measured, Model, Together, Visit, exponential, gamma
+from runtime.queueing.event_simulation import (
+    Delay,
+    Measured,
+    Model,
+    Together,
+    Visit,
+    exponential,
+    gamma,
+)
 from runtime.queueing.mean_values import Station, solve, solve_classes
 
 
 def groups(seed: int, g: int, k: int, cycles: int) -> Measured:
-    """g groups of k machines that pull over a link of the group, compute, push, and meet at one FC server."""
+    """g groups of k machines that pull over a link of the group, compute, push, and meet at one FC
+    server."""
     model = Model(seed)
     fc = model.station("fc")
     for _ in range(g):
         link = model.station("link")
-        workers = tuple((Visit(link, 0.001), Delay(gamma(1.0, 0.0036)), Visit(link, 0.001)) for _ in range(k))
+        workers = tuple(
+            (Visit(link, 0.001), Delay(gamma(1.0, 0.0036)), Visit(link, 0.001)) for _ in range(k)
+        )
         model.job((Together(workers), Visit(fc, 0.005)))
     return model.run(cycles, warm=g)
 
@@ -28,7 +39,8 @@ def test_one_seed_is_one_run_and_another_is_another() -> None:
 def test_ten_thousand_machines_go_round() -> None:
     found = groups(1, 100, 100, 300)
     assert sorted({*found.jobs}) == list(range(100))
-    # each waits for the slowest of a hundred (6 % of spread), and its link carries a hundred copies before and after
+    # each waits for the slowest of a hundred (6 % of spread), and its link carries a hundred copies
+    # before and after
     assert 1.1 < sum(found.durations) / len(found.durations) < 1.5
 
 
@@ -40,7 +52,8 @@ def test_a_group_waits_for_its_slowest() -> None:
 
 def test_what_is_still_in_service_at_the_end_counts() -> None:
     model = Model()
-    busy, short = model.station("busy"), model.station("short")
+    busy = model.station("busy")
+    short = model.station("short")
     model.job((Visit(busy, 100.0),))
     model.job((Visit(short, 1.0), Delay(1.0)))
     found = model.run(5)
@@ -78,7 +91,11 @@ def test_a_mean_of_few_values_has_no_confidence() -> None:
         ({"a": {"conv": 1.0}}, {"a": 1}, r"found demands at \['conv'\], expected them at \['fc'\]"),
         ({"a": {"fc": 1.0}}, {"a": 0}, "found 0 jobs"),
         ({"a": {"fc": 1.0}}, {}, "every class needs demands and jobs"),
-        ({str(n): {"fc": 1.0} for n in range(24)}, {str(n): 1 for n in range(24)}, "too many combinations"),
+        (
+            {str(n): {"fc": 1.0} for n in range(24)},
+            {str(n): 1 for n in range(24)},
+            "too many combinations",
+        ),
     ],
 )
 def test_networks_that_are_none_are_refused(demands, jobs, said: str) -> None:

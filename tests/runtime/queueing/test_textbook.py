@@ -1,7 +1,7 @@
 """The event model and the mean values agree with textbook results, and with one another.
 
-Sources of the figures: Kleinrock, Queueing Systems I (M/M/1, M/D/1 by Pollaczek and Khinchine, the finite population
-M/M/c//N, the closed cyclic network of two queues).
+Sources of the figures: Kleinrock, Queueing Systems I (M/M/1, M/D/1 by Pollaczek and Khinchine, the
+finite population M/M/c//N, the closed cyclic network of two queues).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import pytest
 
 from runtime.queueing.estimates import Estimate, batch_means
-from runtime.queueing.events import Delay, Draw, Model, Visit, exponential
+from runtime.queueing.event_simulation import Delay, Draw, Model, Visit, exponential
 from runtime.queueing.mean_values import Station, solve, solve_classes
 
 CYCLES = 60_000
@@ -34,7 +34,10 @@ def test_an_open_queue_waits_as_pollaczek_and_khinchine_say(load: float, service
     waiting = load * load * (1 + variation) / (2 * (1 - load))
     assert wider(batch_means(found.durations)).holds(waiting + load)
     assert server.busy / found.seconds == pytest.approx(load, rel=0.02)
-    assert server.queued / found.seconds == pytest.approx(sum(found.durations) / found.seconds, rel=0.01)  # Little
+    # Little
+    assert server.queued / found.seconds == pytest.approx(
+        sum(found.durations) / found.seconds, rel=0.01
+    )
 
 
 def repairman(jobs: int, servers: int, think: float, service: float) -> float:
@@ -43,7 +46,11 @@ def repairman(jobs: int, servers: int, think: float, service: float) -> float:
     weights = [
         math.comb(jobs, n)
         * ratio**n
-        * (1 if n <= servers else math.factorial(n) / (math.factorial(servers) * servers ** (n - servers)))
+        * (
+            1
+            if n <= servers
+            else math.factorial(n) / (math.factorial(servers) * servers ** (n - servers))
+        )
         for n in range(jobs + 1)
     ]
     away = sum((jobs - n) * weight for n, weight in enumerate(weights)) / sum(weights)
@@ -69,15 +76,23 @@ def test_machines_and_their_repairmen(jobs: int, servers: int) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2, 5, 20])
 def test_a_closed_network_of_two_queues(jobs: int) -> None:
-    first, second = 1.0, 0.8
+    first = 1.0
+    second = 0.8
     ratio = second / first
     exact = (1 - ratio**jobs) / (1 - ratio ** (jobs + 1)) / first
     stations = [Station("first"), Station("second")]
-    assert solve(stations, {"first": first, "second": second}, jobs).throughput[""] == pytest.approx(exact, rel=1e-12)
+    assert solve(stations, {"first": first, "second": second}, jobs).throughput[
+        ""
+    ] == pytest.approx(exact, rel=1e-12)
     model = Model(seed=5)
     places = [model.station(name) for name in ("first", "second")]
     for _ in range(jobs):
-        model.job(tuple(Visit(place, exponential(mean)) for place, mean in zip(places, (first, second), strict=True)))
+        model.job(
+            tuple(
+                Visit(place, exponential(mean))
+                for place, mean in zip(places, (first, second), strict=True)
+            )
+        )
     assert wider(batch_means(model.run(CYCLES, warm=1_000).intervals)).holds(1 / exact)
 
 
@@ -85,7 +100,9 @@ def test_equal_classes_are_one_class() -> None:
     stations = [Station("conv", servers=None), Station("link"), Station("fc")]
     demands = {"conv": 3.0, "link": 0.5, "fc": 1.0}
     whole = solve(stations, demands, 6)
-    parts = solve_classes(stations, {"a": demands, "b": demands, "c": demands}, {"a": 1, "b": 2, "c": 3})
+    parts = solve_classes(
+        stations, {"a": demands, "b": demands, "c": demands}, {"a": 1, "b": 2, "c": 3}
+    )
     assert sum(parts.throughput.values()) == pytest.approx(whole.throughput[""], rel=1e-12)
     assert parts.throughput["c"] == pytest.approx(3 * parts.throughput["a"], rel=1e-12)
     for station in stations:
@@ -97,7 +114,9 @@ def test_groups_of_unequal_devices() -> None:
     think = {"fast": 1.0, "slow": 4.0}
     jobs = {"fast": 2, "slow": 3}
     stations = [Station("conv", servers=None), Station("fc")]
-    solved = solve_classes(stations, {name: {"conv": seconds, "fc": 0.5} for name, seconds in think.items()}, jobs)
+    solved = solve_classes(
+        stations, {name: {"conv": seconds, "fc": 0.5} for name, seconds in think.items()}, jobs
+    )
     model = Model(seed=11)
     fc = model.station("fc")
     made = {
@@ -113,8 +132,10 @@ def test_groups_of_unequal_devices() -> None:
 
 
 def test_the_spread_of_an_open_queue_is_what_its_residual_says() -> None:
-    """With many jobs that think long, arrivals are nearly Poisson's: mean values with no spread come near M/D/1."""
-    jobs, load = 400, 0.7
+    """With many jobs that think long, arrivals are nearly Poisson's: mean values with no spread
+    come near M/D/1."""
+    jobs = 400
+    load = 0.7
     stations = [Station("conv", servers=None), Station("fc", variation=0.0)]
     solved = solve(stations, {"conv": jobs / load - 1.0, "fc": 1.0}, jobs)
     waiting = load * load / (2 * (1 - load))

@@ -1,0 +1,95 @@
+"""A net that computes nothing: shapes, stages and parameters of the real one, so that messages have
+their true size.
+
+How long a pass takes is known to whoever runs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data import Batches
+from nets.graph.graph import Net
+from nets.graph.stages import Stage
+from ops import Array
+
+
+class EmulatedNet(Net):
+    """As `Net`, whose arguments it takes, on the backend "emulated". Every score is 0.
+
+    `on_rows` is told how many rows each pass has, as it begins.
+    """
+
+    on_rows: Callable[[int], None] = staticmethod(lambda rows: None)
+
+    def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
+        """See Net.begin; no memory is taken."""
+        super().begin(step, rows, *more)
+        self.on_rows(self._rows)
+
+    def _place(self) -> None:
+        self._placed = True
+
+    def feed(self, name: str, array: Any) -> None:
+        """Take no input."""
+
+    def load(self, layer: str, blobs: Sequence[Array]) -> None:
+        """Take no parameters."""
+
+    def forward(self, stage: Stage) -> None:
+        """Compute nothing."""
+
+    def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> tuple[Array, ...]:
+        """Arrays of the shapes of the stage's gradients, `out` if given."""
+        if stage.layer is None:
+            return ()
+        return tuple(out) if out is not None else self._like(stage.layer)
+
+    def set_grad(self, name: str, array: Any) -> None:
+        """Take no gradient."""
+
+    def blob(self, name: str) -> Array:
+        """An array of the blob's shape."""
+        return self.ops.empty(self.shape(name), self.dtype)
+
+    def grad(self, name: str) -> Array:
+        """An array of the blob's shape."""
+        return self.blob(name)
+
+    def scalars(self) -> dict[str, float]:
+        """The real net's names, all 0."""
+        found = {}
+        losses = 0
+        for node in self.nodes:
+            for place, (i, weight) in enumerate(
+                zip(node.tops, node.layer.loss_weights, strict=True)
+            ):
+                if weight or (place == 0 and node.layer.scores):
+                    found[self._value(i).name] = 0.0
+                    losses += node.layer.differentiable
+        return found | ({"loss": 0.0} if losses else {})
+
+    def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
+        """Arrays of the parameters' shapes."""
+        return {layer: self._like(layer) for layer in (self.params if layers is None else layers)}
+
+    def _like(self, layer: str) -> tuple[Array, ...]:
+        """Parameters lie in Caffe's order: only blobs lie as images do."""
+        params = self.params[layer]
+        return tuple(
+            self.ops.empty((math.prod(p.shape),), self.dtype).reshape(p.shape) for p in params
+        )
+
+
+class NoBatches(Batches):
+    """Batches of the right number of rows for a net that reads none."""
+
+    def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
+        """Zeros without memory, in the shapes of the source's samples."""
+        rows = len(self._positions(low, high))
+        return tuple(np.broadcast_to(np.float32(0), (rows, *shape)) for shape in self.shapes)

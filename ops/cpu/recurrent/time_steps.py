@@ -1,0 +1,259 @@
+"""Recurrent layers step by step, for LSTM and RNN alike: the state's product and the units of one
+step after the other.
+
+The sequences of a batch are shared by the threads, so no step waits for another thread. The state's
+weights are packed into panels first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.cpu.codegen.kernel import arguments, floats, inlined, integers, kernel, layout
+from ops.cpu.gemm.microkernel import MAX_ROWS, call_tile
+from ops.cpu.gemm.turn import call_turn
+from ops.cpu.recurrent.units import call_backward, call_forward
+
+PACK = layout("table rows vectors lanes turn W row packed depth width turned")
+
+
+@kernel(PACK)
+def pack_state(number: int, size: int, at: Any) -> None:
+    """Panels of `depth` rows: of W (depth, width), or of its transpose where W is (width, depth)
+    and `turned`."""
+    a = arguments(at)
+    table = integers(a.table, a.vectors * MAX_ROWS)
+    wide = a.lanes * 4
+    rows = integers(a.rows, a.vectors)[a.vectors - 1]
+    total = (a.width + a.lanes - 1) // a.lanes
+    count = (total + a.vectors - 1) // a.vectors
+    for p in range(count * number // size, count * (number + 1) // size):
+        first = p * a.vectors
+        v = min(a.vectors, total - first)
+        panel = a.packed + first * wide * a.depth
+        if a.turned:
+            for u in range(v):
+                c = (first + u) * a.lanes
+                into = panel + u * wide
+                lanes = min(a.lanes, a.width - c)
+                call_turn(
+                    a.turn, a.W + c * a.row, a.row, into, v * wide, lanes, a.depth, 0, np.float32(0)
+                )
+        else:
+            lanes = min(v * a.lanes, a.width - first * a.lanes)
+            for k in range(0, a.depth, rows):
+                r = min(rows, a.depth - k)
+                tile = table[(v - 1) * MAX_ROWS + r - 1]
+                source = a.W + k * a.row + first * wide
+                into = panel + k * v * wide
+                call_tile(
+                    tile,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    into,
+                    v * wide,
+                    source,
+                    a.row,
+                    0,
+                    0,
+                    lanes,
+                    np.float32(-np.inf),
+                )
+
+
+STEPS = layout(
+    "table rows vectors lanes unit gates d_gates h c cont h0 c0 dh dh_last dc_last d_h0 d_c0 "
+    "before packed carried dc"
+    " zeros steps images hidden width sG sC"
+)
+
+
+@inlined
+def state_product(
+    a: Any,
+    table: Any,
+    rows_of: Any,
+    A: int,
+    sA: int,
+    C: int,
+    sC: int,
+    n0: int,
+    n1: int,
+    k: int,
+    n: int,
+    add: int,
+) -> None:
+    """C (+)= A packed, rows n0 to n1."""
+    wide = a.lanes * 4
+    total = (n + a.lanes - 1) // a.lanes
+    for first in range(0, total, a.vectors):
+        v = min(a.vectors, total - first)
+        rows = rows_of[v - 1]
+        lanes = min(v * a.lanes, n - first * a.lanes)
+        for m in range(n0, n1, rows):
+            r = min(rows, n1 - m)
+            into = C + m * sC + first * wide
+            start, step = (into, sC) if add else (a.zeros, 0)
+            call_tile(
+                table[(v - 1) * MAX_ROWS + r - 1],
+                A + m * sA,
+                sA,
+                4,
+                0,
+                a.packed + first * wide * k,
+                v * wide,
+                0,
+                into,
+                sC,
+                start,
+                step,
+                k,
+                1,
+                lanes,
+                np.float32(-np.inf),
+            )
+
+
+@inlined
+def share(a: Any, rows: int, number: int, size: int) -> Any:
+    """The sequences of this thread, whole tiles of them."""
+    units = (a.images + rows - 1) // rows
+    return units * number // size * rows, min(a.images, units * (number + 1) // size * rows)
+
+
+@inlined
+def scaled_copy(source: int, into: int, count: int, factor: float) -> None:
+    """into = factor * source."""
+    x = floats(source, count)
+    y = floats(into, count)
+    for i in range(count):
+        y[i] = factor * x[i]
+
+
+@kernel(STEPS)
+def run_forward(number: int, size: int, at: Any) -> None:
+    """gates (T, N, width): inputs without the state's part; they become gates, h and c (T, N,
+    hidden) are written."""
+    a = arguments(at)
+    table = integers(a.table, a.vectors * MAX_ROWS)
+    rows_of = integers(a.rows, a.vectors)
+    n0, n1 = share(a, rows_of[a.vectors - 1], number, size)
+    cont = floats(a.cont, a.steps * a.images)
+    row = a.hidden * 4
+    if a.h0:
+        for n in range(n0, n1):
+            scaled_copy(a.h0 + n * row, a.carried + n * a.sC, a.hidden, cont[n])
+    for t in range(a.steps):
+        gates = a.gates + t * a.images * a.sG
+        if t > 0 or a.h0:
+            state_product(
+                a, table, rows_of, a.carried, a.sC, gates, a.sG, n0, n1, a.hidden, a.width, 1
+            )
+        for n in range(n0, n1):
+            this = t * a.images + n
+            c_before = a.c + (this - a.images) * row
+            if t == 0:
+                c_before = a.c0 + n * row if a.c0 else a.zeros
+            following = cont[this + a.images] if t + 1 < a.steps else np.float32(0)
+            call_forward(
+                a.unit,
+                gates + n * a.sG,
+                c_before,
+                a.c + this * row,
+                a.h + this * row,
+                a.carried + n * a.sC,
+                a.hidden,
+                cont[this],
+                following,
+            )
+
+
+@kernel(STEPS)
+def run_backward(number: int, size: int, at: Any) -> None:
+    """dh (T, N, hidden) -> d_gates (T, N, rows sG apart), before = cont h' (T, N, hidden), d_h0, d_c0 (N, hidden)."""
+    a = arguments(at)
+    table = integers(a.table, a.vectors * MAX_ROWS)
+    rows_of = integers(a.rows, a.vectors)
+    n0, n1 = share(a, rows_of[a.vectors - 1], number, size)
+    cont = floats(a.cont, a.steps * a.images)
+    row = a.hidden * 4
+    for n in range(n0, n1):
+        scaled_copy(
+            a.dh_last + n * row if a.dh_last else a.zeros,
+            a.carried + n * a.sC,
+            a.hidden,
+            np.float32(1),
+        )
+        scaled_copy(
+            a.dc_last + n * row if a.dc_last else a.zeros, a.dc + n * row, a.hidden, np.float32(1)
+        )
+    for t in range(a.steps - 1, -1, -1):
+        d_gates = a.d_gates + t * a.images * a.sG
+        for n in range(n0, n1):
+            this = t * a.images + n
+            here = this * row
+            earlier = (this - a.images) * row
+            h_before = a.h + earlier
+            c_before = a.c + earlier
+            if t == 0:
+                h_before = a.h0 + n * row if a.h0 else a.zeros
+                c_before = a.c0 + n * row if a.c0 else a.zeros
+            following = cont[this + a.images] if t + 1 < a.steps else np.float32(1)
+            call_backward(
+                a.unit,
+                a.gates + this * a.width * 4,
+                c_before,
+                a.c + here,
+                a.h + here,
+                h_before,
+                a.dh + here,
+                a.carried + n * a.sC,
+                a.dc + n * row,
+                d_gates + n * a.sG,
+                a.before + here,
+                a.hidden,
+                cont[this],
+                following,
+            )
+        if t > 0 or a.d_h0:
+            state_product(
+                a, table, rows_of, d_gates, a.sG, a.carried, a.sC, n0, n1, a.width, a.hidden, 0
+            )
+    for n in range(n0, n1):
+        if a.d_h0:
+            scaled_copy(a.carried + n * a.sC, a.d_h0 + n * row, a.hidden, cont[n])
+        if a.d_c0:
+            scaled_copy(a.dc + n * row, a.d_c0 + n * row, a.hidden, np.float32(1))
+
+
+ROWS = layout("unit x y dx junk rows count")
+
+
+@kernel(ROWS)
+def squash(number: int, size: int, at: Any) -> None:
+    """y = tanh(y), rows x count numbers: a unit of the RNN without a state."""
+    a = arguments(at)
+    for n in range(a.rows * number // size, a.rows * (number + 1) // size):
+        y = a.y + n * a.count * 4
+        call_forward(a.unit, y, y, y, y, y, a.count, np.float32(1), np.float32(1))
+
+
+@kernel(ROWS)
+def squash_back(number: int, size: int, at: Any) -> None:
+    """dx = x (1 - y^2) where y = tanh(..) and x is its gradient."""
+    a = arguments(at)
+    junk = a.junk + number * a.count * 4
+    for n in range(a.rows * number // size, a.rows * (number + 1) // size):
+        x = a.x + n * a.count * 4
+        y = a.y + n * a.count * 4
+        dx = a.dx + n * a.count * 4
+        call_backward(
+            a.unit, y, y, y, y, y, x, x, y, dx, junk, a.count, np.float32(1), np.float32(0)
+        )

@@ -1,0 +1,42 @@
+"""What every family of fast operations stands on: the threads, the scratch memory, the streams.
+
+A family is a class that overrides some methods of the interface. It computes what its kernels can
+read (float32, channels side by side); the rest, and every complaint about arguments, is
+`super()`'s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ops.cpu.team.image_layout import empty_images
+from ops.cpu.team.operands import F32
+from ops.cpu.team.streams import Streams
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
+from ops.errors import Array, Shape
+from ops.interface.backend import Backend
+
+
+class Fast(Backend):
+    """A backend with a team of threads and a workspace."""
+
+    team: Team
+    workspace: Workspace
+    _streams: Streams | None = None
+
+    @property
+    def streams(self) -> Streams:
+        """The element-by-element kernels on this backend's team."""
+        if self._streams is None:
+            self._streams = Streams(self.team)
+        return self._streams
+
+    def like(self, x: Array, out: Array | None) -> Array:
+        """`out`, or a new array that lies as x does."""
+        return np.empty_like(x) if out is None else out
+
+
+def images_like(shape: Shape, out: Array | None, dtype: np.dtype[np.generic] = F32) -> Array:
+    """`out`, or new images over memory [H][W][N][C]."""
+    return empty_images(shape, dtype) if out is None else out

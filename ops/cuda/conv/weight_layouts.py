@@ -1,0 +1,51 @@
+"""Weights between Caffe's order (K, C/groups, kh, kw) and that of windows,
+[K][kh][kw][C/groups]."""
+
+from __future__ import annotations
+
+import math
+
+from ops.cuda.conv.algorithm import ConvShape
+from ops.cuda.device import OnDevice
+from ops.cuda.launch import divisor
+from ops.errors import Array
+
+
+class WeightOrder:
+    """Of one convolution. Scratch memory is taken where the two orders differ."""
+
+    def __init__(self, shape: ConvShape, ops: OnDevice) -> None:
+        self._ops = ops
+        self._k, self._own, *kernel = shape.weight_shape
+        self._taps = math.prod(kernel)
+        self.matrix = (self._k, self._own * self._taps)
+        self.turns = self._taps > 1 and self._own > 1
+        self.scratch_bytes = math.prod(self.matrix) * shape.dtype.itemsize if self.turns else 0
+
+    def packed(self, w: Array) -> Array:
+        """w in Caffe's order -> (K, kh * kw * C/groups) in that of windows."""
+        if not self.turns:
+            return w.reshape(self.matrix)
+        packed = self._ops.scratch.take("weights", self.matrix, w.dtype)
+        self._turn(w, packed, self._own, self._taps)
+        return packed
+
+    def room(self, dw: Array) -> Array:
+        """Where to write a gradient (K, kh * kw * C/groups) in the order of windows; then
+        `unpack`."""
+        return (
+            self._ops.scratch.take("weights", self.matrix, dw.dtype)
+            if self.turns
+            else dw.reshape(self.matrix)
+        )
+
+    def unpack(self, room: Array, dw: Array) -> None:
+        """What was written in `room` -> dw in Caffe's order."""
+        if self.turns:
+            self._turn(room, dw, self._taps, self._own)
+
+    def _turn(self, source: Array, into: Array, rows: int, columns: int) -> None:
+        """(K, rows, columns) -> (K, columns, rows)."""
+        self._ops.launch(
+            "turn", into.size, into.dtype, source, into, into.size, divisor(rows), divisor(columns)
+        )

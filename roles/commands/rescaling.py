@@ -1,0 +1,24 @@
+"""`scale`: what other workers are for a training."""
+
+from __future__ import annotations
+
+from roles.options import Options
+from roles.planning.strategies import WHY, preset_called
+from runtime.config.file import ClusterConfig
+from runtime.errors import ConfigError
+
+
+def scaled(config: ClusterConfig, options: Options, workers: int, groups: int) -> Options:
+    """The options of a run that goes on with so many workers in so many groups; 0: as many as it
+    has. ConfigError in words if its preset has no choice of them; what else cannot be, the planner
+    says."""
+    strategy = options.train.strategy
+    preset = preset_called(strategy.preset)
+    wanted = {"workers": workers, "groups": groups}
+    for key, said in wanted.items():
+        if said and key not in preset.uses and not (key == "workers" and said == 1):
+            raise ConfigError([f"found {said} {key}, but {WHY[key].format(strategy.preset)}"])
+    changed = strategy.model_copy(update={key: said for key, said in wanted.items() if said})
+    return options.model_copy(
+        update={"train": options.train.model_copy(update={"strategy": changed})}
+    )

@@ -1,0 +1,51 @@
+"""Of which rows the FC phase makes its batches: the three schemes of One weird trick, section 4.
+
+    a   one batch of all members' rows
+    b   a batch for each member, of its rows: done and answered one after the other
+    c   as many batches, each of the same share of every member's rows, so that all send at the same time
+
+Workers and FC shards find the same from a ticket's cuts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+Span = tuple[int, int]  # rows [low, high) of the whole batch
+# rank and rows of each member that is part of an FC batch, in the order of ranks
+Members = list[tuple[int, Span]]
+
+
+def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
+    """The FC batches of a pass whose rows are cut so, in their order; every row is in one, no batch
+    is empty."""
+    spans = list(enumerate(itertools.pairwise(cuts)))
+    if scheme == "a":
+        return [spans]
+    if scheme == "b":
+        return [[member] for member in spans]
+    count = len(spans)
+    found = [
+        [
+            (rank, _share(span, part, count))
+            for rank, span in spans
+            if _size(_share(span, part, count))
+        ]
+        for part in range(count)
+    ]
+    return [members for members in found if members]
+
+
+def rows_in(members: Members) -> int:
+    """The rows of an FC batch."""
+    return sum(_size(span) for _, span in members)
+
+
+def _share(span: Span, part: int, parts: int) -> Span:
+    low, high = span
+    return low + (high - low) * part // parts, low + (high - low) * (part + 1) // parts
+
+
+def _size(span: Span) -> int:
+    return span[1] - span[0]

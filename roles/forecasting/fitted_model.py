@@ -1,0 +1,198 @@
+"""A run that goes on, as a model: its topology, its service times, and what only the run itself
+tells.
+
+On one machine links are shared memory: a message costs nothing but its handling (the interpreter,
+waking a process), of which no service time tells. So it is learnt once, as seconds that a message
+takes, and kept: of other groups it is part of the prediction, not fitted to them. On virtual time
+the network is known, and nothing is learnt.
+
+Processes of one machine also share its processors. An iteration cannot take less than the processor
+time of all processes divided by the processors (the bottleneck law: Lazowska and others,
+Quantitative System Performance, 1984, section 5.2). What of that time is no array work is the
+handling of messages: with other groups, which exchange fewer or more of them in an iteration, it
+changes as their number does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from roles.base.shapes import Shapes
+from roles.forecasting.live_times import Labels
+from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of, shapes_of
+from roles.forecasting.regrouped import regrouped, with_batch
+from roles.forecasting.work_times import Times
+from runtime.config.sections import LOCAL, ClusterConfig
+from runtime.plan.topology import Placement
+
+TRIALS = 3  # predictions that learning what a message takes may cost
+MESSAGES = 4  # that an iteration waits for, one after the other: the first guess
+PROCESSORS = "processors"  # the station that all processes of this machine share
+SLOPE = 0.1  # seconds an iteration for each second a message: with less, none is waited for
+NEAR = 0.01  # of the measured seconds: learnt well enough
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A prediction for a run. Seconds an iteration: `work` is what service times alone explain,
+    `rest` what is neither work nor messages; `processor` is processor time, divided by the
+    processors. `message`: seconds that each takes."""
+
+    found: Prediction
+    work: float
+    rest: float
+    message: float
+    processor: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Predicted, of an iteration; 0 if no role says anything of its work."""
+        return max(self.found.seconds + self.rest, self.processor) if self.found.seconds else 0.0
+
+    @property
+    def use(self) -> dict[str, float]:
+        """Station -> its predicted use."""
+        share = self.found.seconds / self.seconds if self.seconds else 1.0
+        use = {name: use * share for name, use in self.found.use.items()}
+        return use | (
+            {PROCESSORS: self.processor / self.seconds} if self.processor and self.seconds else {}
+        )
+
+
+def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, list[str]]:
+    """The network of [simulation], and what of it is not counted."""
+    wanted = config.simulation
+    if wanted.clock == "real":
+        return Network(), []
+    machines = (
+        {spec.name: spec.machine for spec in placement.processes}
+        if wanted.interfaces == "machine"
+        else {}
+    )
+    unknown = (
+        [(f"simulation.links: their own rates are not counted: {', '.join(wanted.links)}")]
+        if wanted.links
+        else []
+    )
+    if wanted.interfaces == "link" and wanted.bytes_per_second:
+        unknown.append('simulation.interfaces = "link" is counted as an interface of each process')
+    return Network(wanted.latency, wanted.bytes_per_second, machines), unknown
+
+
+def processors_of(config: ClusterConfig) -> int:
+    """How many processors all processes share; 0: it is not known, or they do not."""
+    if config.simulation.clock != "real" or config.launcher.kind != LOCAL:
+        return 0
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+
+
+class Fitted:
+    """The model of one run. `learns`: what messages take is not in the network. Options of the
+    topology are typed."""
+
+    def __init__(
+        self, placement: Placement, network: Network, *, learns: bool, processors: int = 0
+    ) -> None:
+        self._topology = placement.topology
+        self._home = placement.process_of()
+        self._network = network
+        self._learns = learns
+        self._processors = processors
+        self._roles = {actor.name: actor.role for actor in self._topology.actors}
+        self._shapes: Shapes | None = None
+        self._times: Times | None = None
+        self._rows: Rows = {}
+        self._rest: float | None = None  # None: nothing is learnt yet
+        # processor time of a second of array work, and of a message
+        self._computing = self._handling = 0.0
+
+    def __repr__(self) -> str:
+        return f"<model of {len(self._roles)} actors, {self._network.latency:g} s a message>"
+
+    def fit(self, work: Mapping[str, Labels], measured: float, busy: float = 0.0) -> Fit:
+        """From sums of work, while iterations took so many seconds and kept this part of all
+        processors busy; what messages take is learnt if it is not known."""
+        self._rows = self._rows or rows_of(self._topology, self._known())
+        self._times = Times.measured(work, self._roles, self._rows)
+        return self._made(measured, busy)
+
+    def regroup(self, workers: int, groups: int, batch: int) -> bool:
+        """The run has other groups or another batch from now on, or not."""
+        topology = with_batch(regrouped(self._topology, workers, groups), batch)
+        if topology is self._topology:
+            return False
+        self._topology = topology
+        self._rows = {}
+        self._shapes = None
+        return True
+
+    def unmeasured(self) -> Fit | None:
+        """For groups that have not run yet, from the times of those before; None: nothing is known
+        of any."""
+        return None if self._times is None else self._made(None)
+
+    def forget(self) -> None:
+        """What messages take is learnt anew with the next fit."""
+        self._rest = None
+
+    def _made(self, measured: float | None, busy: float = 0.0) -> Fit:
+        if not self._learns:
+            found = self._with(self._network.latency)
+            return Fit(found, found.seconds, 0.0, self._network.latency)
+        alone = self._with(0.0)
+        if measured is not None:
+            self._spend(alone, self._processors * busy * measured)
+        if self._rest is None and alone.seconds and measured is not None:
+            self._learn(alone.seconds, measured)
+        found = self._with(self._network.latency) if self._network.latency else alone
+        return Fit(
+            found, alone.seconds, self._rest or 0.0, self._network.latency, self._processor(alone)
+        )
+
+    def _spend(self, alone: Prediction, seconds: float) -> None:
+        """So much processor time goes into an iteration. Array work that waits for a processor
+        takes less than it lasts; without messages all is its own."""
+        share = seconds / alone.work if alone.work else 0.0
+        self._computing = min(1.0, share) if alone.messages else share
+        self._handling = (
+            (seconds - self._computing * alone.work) / alone.messages if alone.messages else 0.0
+        )
+
+    def _processor(self, alone: Prediction) -> float:
+        seconds = self._computing * alone.work + self._handling * alone.messages
+        return seconds / self._processors if self._processors else 0.0
+
+    def _with(self, latency: float) -> Prediction:
+        assert self._times is not None
+        network = replace(self._network, latency=latency)
+        return predict(self._topology, self._times, network, self._home, self._known())
+
+    def _known(self) -> Shapes:
+        """Of the topology; made when it is first asked for."""
+        if self._shapes is None:
+            self._shapes = shapes_of(self._topology, self._network)
+        return self._shapes
+
+    def _learn(self, alone: float, measured: float) -> None:
+        """What a message takes, by secants: so long that the prediction is what was measured. Where
+        no message is waited for, what is missing is the iteration's own. Neither is ever
+        negative."""
+        before = (0.0, alone)
+        latency = (measured - alone) / MESSAGES
+        self._rest = 0.0
+        self._network = replace(self._network, latency=0.0)
+        if alone >= measured:
+            return
+        for _ in range(TRIALS):
+            seconds = self._with(latency).seconds
+            slope = (seconds - before[1]) / (latency - before[0])
+            if slope < SLOPE:
+                self._rest = measured - alone
+                return
+            before = (latency, seconds)
+            latency = max(0.0, latency + (measured - seconds) / slope)
+            if abs(measured - seconds) < NEAR * measured or latency == before[0]:
+                break
+        self._network = replace(self._network, latency=latency)

@@ -1,0 +1,93 @@
+"""What `plan` shows of a topology of training roles before it runs: memory of each actor, bytes on
+each link."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from roles.base.role import Held, RoleOptions
+from roles.base.shapes import Shapes
+from roles.forecasting.regrouped import at_largest, regrouped
+from roles.forecasting.traffic import traffic_of
+from runtime.plan.forecast import Forecast
+from runtime.plan.topology import ActorSpec, Topology
+
+
+def forecast(topology: Topology) -> Forecast:
+    """Memory, and traffic per training iteration, as far as roles say it of themselves; of the
+    largest batch."""
+    largest = at_largest(topology)
+    shapes = Shapes(largest)
+    step = "iteration"
+    if largest is not topology:
+        step += (
+            f" of the largest batch, {next(iter(shapes.having('job').values())).job.batch} images"
+        )
+    return Forecast(memory=footprint(shapes), traffic=traffic_of(shapes), step=step)
+
+
+def memory(topology: Topology) -> dict[str, int]:
+    """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in the groups in which
+    it holds most of those that a tuner may try: told in a tenth of a second, without the kernels'
+    compiler. Actors that compute elsewhere, on a GPU or an emulated device, are missing."""
+    plain = at_largest(plainly(topology))
+    here = {actor.name for actor in plain.actors if _computes_here(actor)}
+    found: dict[str, int] = {}
+    for tried in (plain, *_in_most_groups(plain)):
+        for name, parts in footprint(Shapes(tried)).items():
+            if name in here:
+                held = sum(size for what, size in parts.items() if what != "scratch")
+                found[name] = max(held, found.get(name, 0))
+    return found
+
+
+def decided(topology: Topology) -> tuple[str, ...]:
+    """Which way sums take from host to host, where there are several."""
+    exchanges = [
+        getattr(getattr(actor.options, "exchange", None), "options", None)
+        for actor in topology.actors
+    ]
+    return tuple(
+        dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", "")))
+    )
+
+
+def _in_most_groups(topology: Topology) -> Iterator[Topology]:
+    """The run as a tuner may make it while it goes on: then every worker has the most rows."""
+    told = [actor.options for actor in topology.actors if isinstance(actor.options, RoleOptions)]
+    if most := max((options.most_groups for options in told), default=0):
+        yield regrouped(topology, most, most)
+
+
+def plainly(topology: Topology) -> Topology:
+    """The same topology without the kernels' compiler: shapes and sizes are the same."""
+    actors = [
+        dataclasses.replace(actor, options=_with_numpy(actor.options)) for actor in topology.actors
+    ]
+    return dataclasses.replace(topology, actors=tuple(actors))
+
+
+def _with_numpy(options: Any) -> Any:
+    job = getattr(options, "job", None)
+    return (
+        options
+        if job is None
+        else dataclasses.replace(options, job=dataclasses.replace(job, kernels="numpy"))
+    )
+
+
+def _computes_here(actor: ActorSpec) -> bool:
+    job = getattr(actor.options, "job", None)
+    return actor.emulated is None and (job is None or job.device == "cpu")
+
+
+def footprint(shapes: Shapes) -> dict[str, Held]:
+    """Actor -> what for -> bytes of arrays; actors that hold next to nothing, or do not say, are missing."""
+    said = {
+        name: options.holds(name, shapes)
+        for name, options in shapes.options.items()
+        if isinstance(options, RoleOptions)
+    }
+    return {name: held for name, held in said.items() if held}

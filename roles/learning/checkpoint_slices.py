@@ -1,0 +1,115 @@
+"""What arrays a checkpoint holds. They are whole parameters: parts are put together on the way in,
+cut on the way out.
+
+So a run that shares out layers can go on from the checkpoint of one that does not, and the other
+way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nets import NetError, ParamSpec, SolverSpec
+from nets.sharding.sharded_net import Shard
+from nets.sharding.slices import Slice
+from ops import Array
+
+
+def slices_of_state(state: Mapping[str, Array], shard: Shard) -> dict[str, Any]:
+    """[axis, low, high, total] of those arrays of a shard's state that are parts."""
+    found = {name: shard.slices[layer][at] for name, layer, at in _places(state, shard)}
+    return {
+        name: [piece.axis, piece.low, piece.high, piece.total]
+        for name, piece in found.items()
+        if piece is not None
+    }
+
+
+def cut_state(state: Mapping[str, Array], shard: Shard) -> dict[str, Array]:
+    """The shard's parts of a checkpoint's whole arrays. NetError names what has another shape."""
+    problems = []
+    found = {}
+    for name, layer, at in _places(state, shard):
+        expected = shard.whole_params[layer][at].shape
+        if tuple(state[name].shape) == expected:
+            found[name] = shard.part_of(layer, at, state[name])
+        else:
+            problems.append(
+                f"checkpoint: '{name}': found {tuple(state[name].shape)}, expected shape {expected}"
+            )
+    if problems:
+        raise NetError(problems)
+    return found
+
+
+def _places(state: Mapping[str, Array], shard: Shard) -> Iterator[tuple[str, str, int]]:
+    """(name, layer, parameter) of the arrays that belong to the shard's layers."""
+    for layer, params in shard.whole_params.items():
+        for at in range(len(params)):
+            own = f"{layer}.{at}"
+            yield from (
+                (name, layer, at)
+                for name in state
+                if name == own or name.startswith(f"{own}.history")
+            )
+
+
+class Assembly:
+    """Whole arrays from their parts, added one after the other."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, Array] = {}
+        self._missing: dict[str, int] = {}  # how much of the cut axis has not come
+
+    def __repr__(self) -> str:
+        return (
+            f"<{len(self._whole)} arrays, {sum(map(bool, self._missing.values()))} of "
+            "them not whole yet>"
+        )
+
+    def add(self, name: str, array: Array, place: Sequence[int]) -> None:
+        """Take a part of an array; `place` is [axis, low, high, total]."""
+        piece = Slice(*place)
+        if name not in self._whole:
+            shape = list(array.shape)
+            shape[piece.axis] = piece.total
+            self._whole[name] = np.empty(shape, array.dtype)
+            self._missing[name] = piece.total
+        piece.of(self._whole[name])[...] = array
+        self._missing[name] -= piece.high - piece.low
+
+    def arrays(self) -> dict[str, Array]:
+        """All of them. NetError names those of which a part is missing."""
+        left = {name: count for name, count in self._missing.items() if count}
+        if left:
+            raise NetError(
+                [
+                    (f"checkpoint: '{name}': {count} units of it did not come")
+                    for name, count in left.items()
+                ]
+            )
+        return self._whole
+
+
+def state_shapes(
+    params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec
+) -> dict[str, tuple[int, ...]]:
+    """The arrays that a checkpoint of these parameters holds: name -> shape."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, specs in params.items():
+        for index, spec in enumerate(specs):
+            histories = solver.histories(spec)
+            found |= dict.fromkeys(
+                (f"{layer}.{index}", *history_names(layer, index, histories)), spec.shape
+            )
+    return found
+
+
+def history_names(layer: str, index: int, count: int) -> list[str]:
+    """What a checkpoint calls the `count` histories of a parameter."""
+    return [
+        f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)
+    ]

@@ -1,0 +1,114 @@
+"""Lays a preset out for the hosts where its actors will live: sums are made on each host before
+they leave it.
+
+Where actors live follows from their names and roles, so a first layout is placed, and a second one
+is told the hosts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from roles.exchange.exchange import TREE, Between
+from roles.exchange.halving import HalvingExchange
+from roles.options import Strategy
+from roles.planning.diagnostics import Diagnostics
+from roles.presets.request import Request
+from runtime.config.file import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.plan.host_map import hosts_of, only_host, several
+from runtime.plan.placement import place
+from runtime.plan.topology import Topology
+from runtime.queueing.all_reduce import ring_from
+
+NO_WAYS = "says nothing: the workers are on one host"
+MISALIGNED = (
+    "sums are not made on each host first: a reproducible run adds up pairs of neighbours by "
+    "rank, and its hosts have "
+    "{} workers; expected 1, 2, 4 or 8 on each"
+)
+NOT_IN_PAIRS = (
+    "found 'ring', but among more than two hosts a ring adds up in an order of "
+    "its own: expected 'halving'"
+)
+NOT_BY_HALVES = "found 'halving' between {} hosts, but {}: expected 'auto', 'tree' or 'ring'"
+
+
+def laid_out(
+    lay: Callable[[Request], Topology],
+    request: Request,
+    config: ClusterConfig,
+    remarks: Diagnostics,
+) -> Topology:
+    """The topology of a request whose hosts are not yet known. Notes what of `between` cannot be,
+    or says nothing."""
+    strategy = request.strategy
+    if not several(config):
+        _warn_of_ways(strategy, remarks)
+        return lay(replace(request, hosts=(only_host(config),)))
+    topology = lay(request)
+    try:
+        hosts = hosts_of(place(topology, config), config)
+    except ConfigError:
+        return topology  # whoever starts it places it next, and is told then
+    homes = {name: host.name for host in hosts for name in host.actors}
+    groups = _groups_of(topology)
+    count = max((len({homes[name] for name in members}) for members in groups), default=0)
+    if count < 2:
+        _warn_of_ways(strategy, remarks)
+    if count > 1 and strategy.reproducible:
+        if wrong := next(
+            (sizes for members in groups if (sizes := _not_in_pairs(members, homes))), None
+        ):
+            remarks.warn(
+                MISALIGNED.format(", ".join(map(str, wrong))), "train", "strategy", "reproducible"
+            )
+            return topology
+        if count > 2 and strategy.between == "ring":
+            remarks.problem(NOT_IN_PAIRS, "train", "strategy", "between")
+    if strategy.between == "halving" and (why := HalvingExchange.refuses(count)):
+        remarks.problem(NOT_BY_HALVES.format(count, why), "train", "strategy", "between")
+        return topology
+    return lay(replace(request, hosts=hosts, between=_between(strategy, count, config)))
+
+
+def _groups_of(topology: Topology) -> Sequence[Sequence[str]]:
+    """The workers of each group by rank, as the lead has them."""
+    lead = next(actor.options for actor in topology.actors if actor.name == topology.lead)
+    found: Sequence[Sequence[str]] = getattr(lead, "groups", ())
+    return found
+
+
+def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]:
+    """How many neighbours by rank are on each host, if adding those up first makes other pairs;
+    none if not."""
+    runs = [
+        (home, len(list(run))) for home, run in itertools.groupby(members, key=homes.__getitem__)
+    ]
+    sizes = [size for _, size in runs]
+    first = runs[0][1]
+    apart = len({home for home, _ in runs}) == len(runs)
+    pairs = (
+        first.bit_count() == 1 and all(size == first for size in sizes[:-1]) and sizes[-1] <= first
+    )
+    return [] if apart and pairs else sizes
+
+
+def _between(strategy: Strategy, hosts: int, config: ClusterConfig) -> Between:
+    """Which way sums take between so many hosts."""
+    if strategy.between != "auto":
+        return ((0, strategy.between),)
+    if not HalvingExchange.refuses(hosts):
+        return ((0, "halving"),)  # never later than a tree or a ring (`all_reduce.halving_seconds`)
+    road = config.simulation if config.simulation.clock == "virtual" else config.links
+    least = ring_from(hosts, road.bytes_per_second, road.latency)
+    if least is None:
+        return TREE
+    return (*TREE, (least, "ring")) if least else ((0, "ring"),)
+
+
+def _warn_of_ways(strategy: Strategy, remarks: Diagnostics) -> None:
+    if strategy.between != "auto":
+        remarks.warn(NO_WAYS, "train", "strategy", "between")

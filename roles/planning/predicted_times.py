@@ -1,0 +1,231 @@
+"""What `plan` tells of time: predicted for the configured run and for what else could be chosen, 1,
+2, 4, ... groups or other presets; with a target, how long it takes until that is reached.
+
+Times come from a profile, or from a kind of machine that one thinks of renting and the FLOPs of the
+layers; iterations to the target from runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from roles.forecasting.plan_forecast import forecast
+from roles.forecasting.prediction import predict
+from roles.forecasting.prediction_inputs import PredictionInputs, basis_of
+from roles.options import Options
+from roles.planning.alternatives import Candidate, by_groups, by_preset, changed
+from roles.planning.auto_settings import BATCH, GROUPS, AutoSettings
+from roles.planning.learnt import Learnt, Target, learnt
+from roles.planning.measured_runs import measured, options_of_run
+from roles.planning.strategies import manner_of, preset_called
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.plan.placement import place
+from runtime.plan.prospects import Needed, Prospect, Prospects, Wanted, hourly
+from runtime.plan.topology import Placement, Topology
+
+HOW = (
+    "How long it takes: `python -m runtime time --profile FILE` writes down how long array "
+    "work takes here, and "
+    "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a "
+    "catalogue"
+)
+BEGINS = "what the tuner makes of it: the run begins as this says, and {} 'auto'"
+SEVERAL = (
+    "that the run of this profile tried several numbers of groups or several batches, and so "
+    "work on different numbers "
+    "of rows: all of it is counted as of those that it began with"
+)
+UNTIMED = "the first iterations, tests and checkpoints"
+NO_TARGET = (
+    "how many iterations a target takes: with more groups gradients are older, and "
+    "it may take more; "
+)
+NO_TARGET += "--target and --learnt tell it from runs"
+SEEDS = (
+    "chance: other first parameters, or another order in which groups come, take more or "
+    "fewer iterations"
+)
+FREE = "what it costs: not every machine has a price_per_hour"
+LINEAR = (
+    "~ lies between the iterations of two runs with fewer and with more groups, linear "
+    "in the logarithm of groups"
+)
+
+
+def prospects(
+    config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted
+) -> Prospects:
+    """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine,
+    a run's files or the target."""
+    chosen_by_tuner = list(_chosen_by_tuner(_tuned(options)))
+    options = _as_begun(options)
+    run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
+    basis = basis_of(
+        config, placement, wanted, None if run is None else _as_run(config, options, run)
+    )
+    if basis is None:
+        return Prospects(notes=(HOW,))
+    strategy = options.train.strategy
+    topology = placement.topology
+    told = {name: value for actor in topology.actors for name, value in vars(actor.options).items()}
+    table = told["timetable"]
+    job = told["job"]
+    target = Target.of(wanted.target) if wanted.target else None
+    seen = None if target is None else learnt(target, wanted.learnt, options, job, table.first)
+    every = list(enumerate(by_preset(strategy, topology), 1)) if wanted.presets else []
+    every = every or [(one.groups, one) for one in by_groups(strategy, topology)]
+    asked = _Asked(config, options, basis, seen, presets=wanted.presets)
+    if run is not None and {GROUPS, BATCH} & {*_tuned(run).keys}:
+        asked.notes[SEVERAL] = None
+    choices = list(asked.choices(every))
+    if not choices:
+        raise ConfigError(asked.refused)
+    groups = "groups" if "groups" in preset_called(strategy.preset).uses else ""
+    return Prospects(
+        basis=basis.name,
+        choices=tuple(
+            sorted(choices, key=lambda choice: choice.seconds) if wanted.presets else choices
+        ),
+        varies="preset" if wanted.presets else groups,
+        chosen=next(number for number, one in every if one.known),
+        step="iteration",
+        items="images",
+        per_step=job.batch,
+        steps=table.last - table.first,
+        prices=basis.prices(placement),
+        notes=(
+            *asked.notes,
+            UNTIMED,
+            *(_of_target(choices) if seen else (NO_TARGET,)),
+            *chosen_by_tuner,
+        ),
+        measured=tuple(measured(wanted.measured, options, job.batch)),
+        kind=wanted.machine,
+        doubled=not wanted.presets,
+        refused=tuple(asked.refused),
+        target="" if target is None else str(target),
+        learnt=() if seen is None else seen.rows,
+    )
+
+
+class _Asked:
+    """Candidates, one after the other. `notes`: what is not known of them, in the order in which it
+    was found."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        options: Options,
+        basis: PredictionInputs,
+        seen: Learnt | None,
+        *,
+        presets: bool,
+    ) -> None:
+        self._config = config
+        self._options = options
+        self._basis = basis
+        self._seen = seen
+        self._presets = presets
+        self._refused: dict[str, list[str]] = {}  # why -> which
+        self.notes = dict.fromkeys(basis.notes)
+
+    def choices(self, candidates: Iterable[tuple[int, Candidate]]) -> Iterator[Prospect]:
+        """All that can be. ConfigError, but for presets, of a basis that does not fit one of
+        them."""
+        for number, one in candidates:
+            try:
+                placed = place(one.topology(self._config, self._options), self._config)
+            except ConfigError as error:
+                self._refuse(one, error)
+                continue
+            try:
+                yield self._choice(number, one, placed)
+            except ConfigError as error:
+                if not self._presets:
+                    raise
+                self._refuse(one, error)
+
+    def _refuse(self, one: Candidate, error: ConfigError) -> None:
+        for problem in error.problems:
+            self._refused.setdefault(problem, []).append(one.name)
+
+    @property
+    def refused(self) -> list[str]:
+        """A line for each reason: those that cannot be, and those of which the basis does not tell
+        enough."""
+        return [f"{'; '.join(names)}: {why}" for why, names in self._refused.items()]
+
+    def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
+        basis = self._basis
+        topology = placed.topology
+        found = predict(topology, basis.times(topology), basis.network(placed), placed.process_of())
+        self.notes |= dict.fromkeys(found.notes)
+        return Prospect(
+            one.name,
+            number,
+            found.seconds,
+            found.use,
+            found.bottleneck,
+            self._needed(one),
+            hourly(basis.prices(placed)),
+            self._memory(placed) if self._presets else None,
+        )
+
+    def _memory(self, placed: Placement) -> int:
+        """Bytes on the machine that holds most."""
+        home = placed.process_of()
+        machines = self._basis.machines(placed)
+        held = Counter[str]()
+        for actor, parts in forecast(placed.topology).memory.items():
+            held[machines[home[actor]]] += sum(parts.values())
+        return max(held.values(), default=0)
+
+    def _needed(self, one: Candidate) -> Needed:
+        """Iterations to the target, and a note on rates with which they were seen, if they are not
+        this plan's."""
+        if self._seen is None:
+            return Needed()
+        manner = manner_of(one.strategy, one.groups)
+        best = self._seen.efficiency.best(manner, one.groups)
+        if best is not None and (best.momentum, best.base_lr) != self._seen.rates:
+            momentum, rate = self._seen.rates
+            text = (
+                f"{one.name}: the iterations are those of a run with momentum "
+                f"{best.momentum:g} and base_lr"
+            )
+            text += f" {best.base_lr:g}; this plan says {momentum:g} and {rate:g}"
+            self.notes.setdefault(text)
+        return self._seen.efficiency.needed(manner, one.groups)
+
+
+def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
+    yield SEEDS
+    if all(choice.hourly is None for choice in choices):
+        yield FREE
+    if any(choice.needed.steps is not None and not choice.needed.seen for choice in choices):
+        yield LINEAR
+
+
+def _chosen_by_tuner(tuned: AutoSettings) -> Iterator[str]:
+    """Of what an iteration's time depends on."""
+    keys = [f"train.{'.'.join(keys)}" for keys in (GROUPS, BATCH) if keys in tuned.keys]
+    if keys:
+        yield BEGINS.format(f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'}")
+
+
+def _as_begun(options: Options) -> Options:
+    """What is "auto" as the run begins with it: what will be chosen, nobody knows yet."""
+    return options.model_copy(update={"train": _tuned(options).begun_with})
+
+
+def _tuned(options: Options) -> AutoSettings:
+    return AutoSettings(options.train, preset_called(options.train.strategy.preset), Path())
+
+
+def _as_run(config: ClusterConfig, options: Options, run: Options) -> Topology:
+    """What a run was that left a profile: the same net and data, its strategy and batch."""
+    run = _as_begun(run)
+    return changed(config, options, strategy=run.train.strategy, batch=run.train.batch)

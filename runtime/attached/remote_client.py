@@ -1,0 +1,198 @@
+"""Taking part in a run of another machine: the same client, over a connection that it dials, see
+`cluster/operators`.
+
+It reads files of the run as copies in a folder of its own: whoever reads the run directory here
+reads those there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Self, TypeVar
+
+from runtime.attached.attach import Client
+from runtime.cluster.clients import CLIENT
+from runtime.cluster.operators.operator_key import FILE, LIMITS, OPERATOR, OperatorKey
+from runtime.cluster.operators.operator_messages import (
+    JOURNAL,
+    PLAN,
+    FilePart,
+    FilesFound,
+    FindFiles,
+    ReadFile,
+    is_open,
+)
+from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
+from runtime.messages.message import Message
+from runtime.plan.run_plan import RunPlan
+from runtime.plan.topology import SUPERVISOR
+from runtime.transport import Endpoints, Transport
+from runtime.transport.dialed import SCHEME, Dialing
+
+R = TypeVar("R", bound=Message)
+DIAL_SECONDS = 5.0  # for the connection itself
+# ZeroMQ gives up after 5 s who says nothing about the key; a wrong one is refused at once
+SILENT_SECONDS = 4.5
+FILE_SECONDS = 30.0  # for one part of a file
+
+
+class RemoteClient(Client):
+    """A client of the run that `card` lets in to, with copies of its files in `folder`, which is
+    its own. `place`: the run directory there, once it takes part."""
+
+    # it has no plan before it takes part
+    def __init__(self, card: OperatorKey, folder: Path, patience: float) -> None:
+        self.directory = folder
+        self._patience = patience
+        self.name = f"{CLIENT}far-{secrets.token_hex(8)}"
+        self.place = ""  # where its files are, once it takes part
+        self._card = card
+        self._copied: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<client of the run {self.place or 'that answers'} at {self._card.address}>"
+
+    async def __aenter__(self) -> Self:
+        now = asyncio.get_running_loop().time
+        since = now()
+        try:
+            return await super().__aenter__()
+        except ConvoyError:
+            was_silent = now() - since > SILENT_SECONDS
+            if not self.place:
+                await self._knock()
+                if was_silent:
+                    raise ConvoyError(f"the run {self.called} does not answer") from None
+            raise
+
+    @property
+    def called(self) -> str:
+        """See Client.called."""
+        return f"at {self._card.address}"
+
+    async def refresh(self, *patterns: str) -> None:
+        """Have the copies of the files of these patterns grow as they have there: all of them, at
+        the end of the run. ConvoyError if that is not there any more."""
+        for path, (size, written) in (await self._found(patterns)).items():
+            if size < self._copied.get(path, 0):  # it is another
+                del self._copied[path]
+            with suppress(Refused):  # it was removed meanwhile
+                await self._copy(path, self.directory / path, size, written)
+
+    async def fetch(self, path: str, to: Path) -> None:
+        """Copy one file of the run as it is now. OSError if it cannot be written; ConvoyError."""
+        found = await self._found((path,))
+        if path not in found:
+            raise ConvoyError(f"the run {self.called} has no {path}")
+        part = to.with_name(f".{to.name}.part")
+        self._copied.pop(path, None)
+        try:
+            await self._copy(path, part, *found[path])
+            part.replace(to)
+        finally:
+            self._copied.pop(path, None)
+            part.unlink(missing_ok=True)
+
+    async def _found(self, patterns: tuple[str, ...]) -> dict[str, tuple[int, float]]:
+        """Path -> bytes, when it was written."""
+        found = await self._answered(FindFiles(patterns=patterns), FilesFound)
+        self.place = found.directory
+        files = json.loads(found.files.tobytes())
+        # whoever answers: no other is
+        return {path: (size, at) for path, (size, at) in files.items() if is_open(path)}
+
+    async def _copy(self, path: str, to: Path, size: int, written: float) -> None:
+        at = self._copied.get(path, 0)
+        if at and at >= size:
+            return
+        await asyncio.to_thread(to.parent.mkdir, parents=True, exist_ok=True)
+        with to.open("ab" if at else "wb") as file:
+            while at < size:
+                data = (await self._answered(ReadFile(path=path, offset=at), FilePart)).data
+                if not data.size:
+                    break
+                file.write(data.data)
+                at = self._copied[path] = at + data.size
+        os.utime(to, (written, written))
+
+    async def _answered(self, wanted: Message, answer: type[R]) -> R:
+        """Also when the run is over, as long as the connection stands."""
+        try:
+            return await self._voice.ask(SUPERVISOR, wanted, answer, timeout=FILE_SECONDS)
+        except AskTimeout:
+            raise ConvoyError(f"the run {self.called} does not answer") from None
+        except ActorStopped:
+            await asyncio.shield(self._over)
+            if self.is_broken or not self.place:
+                raise self._ended() from None
+            text = (
+                f"the run {self.called} is over, and was gone before the rest of its "
+                "files was read here"
+            )
+            raise ConvoyError(text) from None
+
+    # -- the way to it
+
+    async def _way(self) -> Transport:
+        return Dialing(
+            self.name,
+            self._node.deliver,
+            self._node.reject,
+            LIMITS,
+            user=OPERATOR,
+            keys=self._card.keys,
+            on_link_lost=self._cut,
+        )
+
+    async def _knock(self) -> None:
+        """ConvoyError if nobody listens there: ZeroMQ does not say why it came to nothing."""
+        host, _, port = self._card.address.rpartition(":")
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                _, writer = await asyncio.open_connection(host, int(port))
+            writer.close()
+        except (OSError, ValueError, OverflowError) as error:  # of these also TimeoutError
+            number = getattr(error, "errno", None)
+            why = (
+                os.strerror(number)
+                if number and number > 0
+                else str(error) or f"no answer within {DIAL_SECONDS:g} s"
+            )
+            text = (
+                f"no run can be reached at {self._card.address}: {why}; it may be over, "
+                "or listen elsewhere"
+            )
+            raise ConvoyError(text) from None
+
+    def _where(self) -> Endpoints:
+        address = SCHEME + self._card.address
+        return Endpoints((address,), (address,))
+
+    async def _arrive(self) -> None:
+        try:
+            await self.refresh(PLAN, JOURNAL)
+            self._plan = await asyncio.to_thread(RunPlan.read, self.directory)
+        except ConfigError as error:
+            raise ConvoyError(
+                f"the run {self.called} has no plan that can be read here: {error}"
+            ) from None
+        await super()._arrive()
+
+    def _cut(self) -> None:
+        """The connection is gone: nobody will answer."""
+        self._node.lost(SUPERVISOR)
+        self._lost()
+
+    def _ended(self) -> ConvoyError:
+        if self.place:
+            return super()._ended()
+        text = (
+            f"{self._card.address} lets nobody in with this key: it is that of another "
+            "run, or of one that is over"
+        )
+        return ConvoyError(f"{text}; copy {FILE} of the run's directory anew")

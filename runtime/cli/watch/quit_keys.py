@@ -1,0 +1,55 @@
+"""What ends something that is shown: `q` on a terminal, or Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ENDING = b"qQ\x03\x04"
+
+
+@contextmanager
+def pressed() -> Iterator[asyncio.Event]:
+    """Set when somebody wants the end. What is typed is not shown meanwhile; afterwards the
+    terminal is as it was."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    interrupted = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, ended.set)
+    try:
+        with _keyboard(ended):
+            yield ended
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, interrupted)
+
+
+@contextmanager
+def _keyboard(ended: asyncio.Event) -> Iterator[None]:
+    try:
+        keyboard = sys.stdin.fileno()
+        before = termios.tcgetattr(keyboard)
+    except (OSError, ValueError, termios.error, AttributeError):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        typed = os.read(keyboard, 64)
+        if not typed or any(key in ENDING for key in typed):
+            loop.remove_reader(keyboard)
+            ended.set()
+
+    tty.setcbreak(keyboard)
+    loop.add_reader(keyboard, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(keyboard)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

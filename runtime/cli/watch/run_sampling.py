@@ -1,0 +1,91 @@
+"""Asks all processes of a run what they do, again and again. Who does not answer is not asked a
+second time meanwhile, and shows as long as it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from runtime.attached.attach import Client
+from runtime.attached.observed_run import ObservedRun
+from runtime.cli.arguments import Connection, runs_here, seen
+from runtime.errors import ConfigError
+from runtime.records.runs import run_directory
+from runtime.suggest import hint
+
+State = Mapping[str, Any]  # of a process, see `actors.snapshot`
+
+
+@dataclass(frozen=True)
+class Look:
+    """At one moment: process -> its state, None for one that does not answer; `at`: loop time here."""
+
+    at: float
+    states: Mapping[str, State | None]
+    # process -> seconds without an answer
+    silent: Mapping[str, float] = field(default_factory=dict)
+
+
+class Looking:
+    """Looks by a client, which is there as long as this is entered. ConvoyError when the run is
+    over."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._asking: dict[str, asyncio.Task[State | None]] = {}
+        self._since: dict[str, float] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    async def look(self, within: float) -> Look:
+        """Everybody's state, as far as it comes within so many seconds."""
+        now = asyncio.get_running_loop().time
+        for spec in self.client.placement.processes:
+            if spec.name not in self._asking:
+                self._asking[spec.name] = asyncio.create_task(self.client.snapshot(spec.name))
+                self._since.setdefault(spec.name, now())
+        await asyncio.wait(self._asking.values(), timeout=within)
+        states: dict[str, State | None] = {}
+        for process, task in list(self._asking.items()):
+            states[process] = None
+            if task.done():
+                del self._asking[process]
+                states[process] = task.result()  # what it raises: the run is over
+            if states[process] is not None:
+                del self._since[process]
+        silent = {process: now() - since for process, since in self._since.items()}
+        return Look(now(), states, silent)
+
+
+def seen_by(
+    run: str | None, name: str | None, connection: Connection
+) -> tuple[AbstractAsyncContextManager[ObservedRun], str | None]:
+    """The run, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word
+    that is no run is a name in the only live run, or the newest, or the one that `--connect` leads
+    to."""
+    if run is None or name is not None:
+        return seen(run, connection), name
+    is_run = connection.connect is None and run_directory(Path(run), runs_here()) is not None
+    return (seen(run, connection), None) if is_run else (seen(None, connection), run)
+
+
+def named(name: str, known: Sequence[str], what: str) -> None:
+    """ConfigError if nobody has this name."""
+    if name not in known:
+        raise ConfigError([f"no {what} of this run is called '{name}'{hint(name, known)}"])

@@ -1,0 +1,116 @@
+"""The Python stacks of a process: it is told to write them by a signal, which needs no event loop,
+and appends them to a file of the run directory. Of a process that is stopped the system says so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from runtime.attached.attach import Client
+from runtime.attached.observed_run import ObservedRun
+from runtime.cluster.operators.operator_messages import STACKS
+from runtime.errors import ConfigError
+from runtime.machine.stacks import INTO_FILE, stacks_of
+
+HERE_SECONDS = 2.0  # until they are written; until they have been copied from another host
+FAR_SECONDS = 8.0
+LOOK_SECONDS = 0.05
+NATIVE_SECONDS = 20.0
+STATES = {
+    "T": "stopped",
+    "t": "stopped by a debugger",
+    "Z": ("over: its parent has not asked how it ended"),
+}
+
+
+def is_called(pid: int, process: str) -> bool:
+    """Is there a process of this number here that calls itself so? Two hosts may have one name, and
+    a signal that a stranger does not expect ends it."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == process[:15]
+    except OSError:
+        return False
+
+
+def stands_still(pid: int) -> str:
+    """Why a process of this host can write nothing, in words; "" if it can."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+    more = f": `kill -CONT {pid}` lets it go on" if state == "T" else ""
+    return STATES.get(state, "") + more if state in STATES else ""
+
+
+async def written(seen: ObservedRun, process: str, pid: int | None, client: Client | None) -> str:
+    """The stacks of a process of this host (by its pid) or of another one; "" if none came in
+    time."""
+    path = stacks_of(seen.directory, process)
+    await seen.refresh(STACKS)
+    before = _size(path)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, INTO_FILE)
+    elif client is not None:
+        await client.show_stacks(process)
+    size = before
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FAR_SECONDS if pid is None else HERE_SECONDS):
+            while True:  # they are written in one go: what has not grown for a moment is whole
+                await asyncio.sleep(LOOK_SECONDS)
+                await seen.refresh(STACKS)
+                size, last = _size(path), size
+                if size == last > before:
+                    break
+    if size <= before:
+        return ""
+    with path.open("rb") as file:
+        file.seek(before)
+        return file.read().decode(errors="replace")
+
+
+def shortened(text: str) -> Iterator[str]:
+    """The lines, with files as they are imported."""
+    places = sorted({f'File "{place}/' for place in sys.path if place}, key=len, reverse=True)
+    for line in text.splitlines():
+        place = next(filter(line.lstrip().startswith, places), "")
+        yield line.replace(place, 'File "', 1) if place else line
+
+
+async def native(pid: int) -> list[str]:
+    """The same with the frames of libraries and kernels. ConfigError if the tool for it is not
+    installed."""
+    tool = shutil.which(
+        "py-spy",
+        path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    )
+    if tool is None:
+        text = "--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'"
+        raise ConfigError([text])
+    run = partial(subprocess.run, capture_output=True, text=True, errors="replace", check=False)
+    command = [tool, "dump", "--native", "--pid", str(pid)]
+    try:
+        done = await asyncio.to_thread(run, command, timeout=NATIVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return [f"py-spy did not end within {NATIVE_SECONDS:g} s"]
+    if done.returncode:
+        why = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return [
+            f"py-spy cannot look into it: {why[0]}",
+            "it needs the right to trace: root, or kernel.yama.ptrace_scope = 0",
+        ]
+    return done.stdout.splitlines()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

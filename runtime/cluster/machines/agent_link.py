@@ -1,0 +1,209 @@
+"""The link between `up` and the agents of a run: ZeroMQ over TCP, encrypted, each end proven by its
+key.
+
+It carries declared messages in envelopes, as all links do, but no credits: what could grow, the
+pieces of files, waits for Got. Each end beats every BEAT_SECONDS. A connection that breaks is seen
+at once: by the agent since its port says so, by `up` since a beat finds nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable
+
+from runtime.cluster.machines.agent_messages import BEAT_SECONDS, UP, Beat
+from runtime.cluster.machines.invitation import Invitation
+from runtime.errors import LaunchError, MessageError
+from runtime.messages import wire
+from runtime.messages.message import Envelope, Message
+from runtime.reasons import reason
+from runtime.transport import Limits
+from runtime.transport.keys import Keys
+from runtime.transport.ports import Frames, Listener
+from runtime.transport.zeromq import ZmqPorts, key_pair
+
+SCHEME = "curve://"
+STRANGER = "a stranger"  # who said nothing at all
+QUIET_BEATS = 4  # missing in a row: an agent whose connection breaks was heard of a beat ago
+# after a connection broke, for what had come over it to be heard: perhaps why
+LAST_WORDS_SECONDS = 0.1
+
+
+class Reception:
+    """The end of `up`. `on_message(machine, message)`; `on_lost(machine, why)` once for each that
+    said something; `on_refused(who, why)`: a stranger, or what is no message. `silent`: machines
+    that were lost since nothing came from them for longer than a link may be silent. Those whose
+    connection broke are not among them: their host answered."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        on_message: Callable[[str, Message], None],
+        on_lost: Callable[[str, str], None],
+        on_refused: Callable[[str, str], None],
+    ) -> None:
+        self._public, private = key_pair()
+        self._peers: dict[str, bytes] = {}
+        self._ports = ZmqPorts(
+            limits, Keys(public=self._public, private=private, peers=self._peers)
+        )
+        self._silence = limits.link_seconds
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._on_refused = on_refused
+        self._listeners: list[Listener] = []
+        self._there: dict[str, tuple[Listener, bytes]] = {}  # machine -> how it is answered
+        self._heard: dict[str, float] = {}
+        self.silent: frozenset[str] = frozenset()
+        self._ids = itertools.count(1)
+        self._beating = asyncio.create_task(self._beat(), name="beats of machines")
+
+    def invite(self, machine: str, *, attached: bool) -> Invitation:
+        """Let the agent of a machine in, once."""
+        public, private = key_pair()
+        self._peers[machine] = public
+        return Invitation(self._public, public, private, self._silence, attached)
+
+    def listen(self, address: str, port: int) -> str:
+        """Listen on an address of this host; what agents dial. LaunchError if it is taken."""
+        try:
+            wanted = f"{SCHEME}{address}:{port or '*'}"
+            listener = self._ports.listen(
+                wanted, "control", lambda i, f: self._arrived(listener, i, f), self._refused
+            )
+        except OSError as error:
+            raise LaunchError(
+                f"launcher.address: `up` cannot listen on {address}:{port or '*'}: {reason(error)}"
+            ) from None
+        self._listeners.append(listener)
+        return listener.address.removeprefix(SCHEME)
+
+    def tell(self, machine: str, message: Message) -> None:
+        """Nothing if it is not there."""
+        if machine in self._there:
+            listener, identity = self._there[machine]
+            if not listener.answer(
+                identity, wire.encode(_envelope(message, next(self._ids), UP, machine))
+            ):
+                silent = asyncio.get_running_loop().time() - self._heard[machine]
+                if silent < QUIET_BEATS * BEAT_SECONDS:
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(
+                        LAST_WORDS_SECONDS, self.forget, machine, "its connection broke"
+                    )
+                else:  # it is ZeroMQ that gave a silent agent up
+                    self._give_up(machine, silent)
+
+    def forget(self, machine: str, why: str = "") -> None:
+        """It is not there any more, nor may it come again; with a reason that is news."""
+        self._peers.pop(machine, None)
+        if self._there.pop(machine, None) is not None and why:
+            self._on_lost(machine, why)
+
+    async def close(self) -> None:
+        """Everybody is gone, or does not count any more."""
+        self._there.clear()
+        self._beating.cancel()
+        await asyncio.gather(self._beating, return_exceptions=True)
+        for listener in self._listeners:
+            listener.close()
+        await self._ports.close()
+
+    def _arrived(self, listener: Listener, identity: bytes, frames: Frames) -> None:
+        # its key was that of this machine
+        machine = identity.decode(errors="replace").partition("/")[0]
+        if machine not in self._peers:  # it does not count any more
+            return
+        if self._there.setdefault(machine, (listener, identity))[1] != identity:
+            self._refused(f"another agent of '{machine}'", "one has joined already")
+            return
+        self._heard[machine] = asyncio.get_running_loop().time()
+        try:
+            message = wire.decode(frames).message
+        except MessageError as error:
+            self.forget(machine, f"its agent says what this version does not understand: {error}")
+            return
+        if not isinstance(message, Beat):
+            self._on_message(machine, message)
+
+    def _refused(self, who: str, why: str) -> None:
+        # whoever only looks whether somebody listens, as agents do before they dial
+        if who != STRANGER:
+            self._on_refused(who, why)
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time()
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            late = loop.time() - last > self._silence / 2
+            last = loop.time()
+            for machine in list(self._there):
+                # it is this process that was stopped
+                self._heard[machine] = last if late else self._heard[machine]
+                self.tell(machine, Beat())
+                if last - self._heard[machine] > self._silence:
+                    self._give_up(machine, last - self._heard[machine])
+
+    def _give_up(self, machine: str, seconds: float) -> None:
+        self.silent |= {machine}
+        self.forget(machine, f"its agent gave no sign of life for {seconds:.1f} s")
+
+
+class AgentLink:
+    """The end of an agent. `on_message(message)`; `on_lost(why)` once."""
+
+    def __init__(
+        self,
+        machine: str,
+        address: str,
+        invitation: Invitation,
+        on_message: Callable[[Message], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._machine = machine
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._ids = itertools.count(1)
+        self._ports = ZmqPorts(limits_of(invitation.link_seconds), invitation.keys)
+        identity = f"{machine}/1.{os.getpid()}".encode()
+        lost = "the connection to `up` broke, or it refused this key"
+        self._port = self._ports.connect(
+            UP, SCHEME + address, "control", identity, self._arrived, lambda: self._on_lost(lost)
+        )
+        self._beating = asyncio.create_task(self._beat(), name="beats")
+
+    def tell(self, message: Message) -> None:
+        """Send it; nothing comes of it if the link is lost."""
+        self._port.send(wire.encode(_envelope(message, next(self._ids), self._machine, UP)))
+
+    async def close(self) -> None:
+        """What was said may still leave."""
+        self._beating.cancel()
+        await asyncio.gather(self._beating, return_exceptions=True)
+        self._port.close(flush=True)
+        await self._ports.close()
+
+    def _arrived(self, frames: Frames) -> None:
+        try:
+            message = wire.decode(frames).message
+        except MessageError as error:
+            self._on_lost(f"`up` says what this version does not understand: {error}")
+            return
+        self._on_message(message)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self.tell(Beat())
+
+
+def _envelope(message: Message, number: int, sender: str, receiver: str) -> Envelope:
+    return Envelope(message, number, sender, 1, receiver)
+
+
+def limits_of(link_seconds: float) -> Limits:
+    """What this link may carry: one piece at a time, and small words."""
+    return Limits(message_bytes=4 << 20, link_seconds=link_seconds)

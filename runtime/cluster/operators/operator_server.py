@@ -1,0 +1,189 @@
+"""Where operators elsewhere reach a run: they are clients as any, see `cluster/clients.py`, whose
+road leads here.
+
+      operator                         up
+         |  --- Attach, ... ---------->   as every client says it, and is answered
+         |  --- FindFiles ------------>   which of the run's files are there, and how large
+         |  --- ReadFile ------------->   a part of one
+         |  <-- Parting --------------   the run is over: what is left of its journal and logs may still be read
+
+Who has no key is dropped before anything of his is read; it is counted, and told once in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from runtime.cluster.lifecycle import FIRST
+from runtime.cluster.operators.operator_key import FILE, LIMITS, OperatorKeys
+from runtime.cluster.operators.operator_messages import (
+    OPEN,
+    PART_BYTES,
+    FilePart,
+    FilesFound,
+    FindFiles,
+    ReadFile,
+    is_open,
+)
+from runtime.config.sections import Operators
+from runtime.errors import ConvoyError, LaunchError, MessageError
+from runtime.machine.addresses import own
+from runtime.messages.message import Envelope, Message, Refusal
+from runtime.plan.topology import SUPERVISOR
+from runtime.reasons import reason
+from runtime.transport import Reject, Release, Transport
+from runtime.transport.dialed import SCHEME, Answering
+from runtime.transport.zeromq import can_encrypt
+
+MOST_BYTES = 1 << 62  # of a file
+LAST_SECONDS = 2.0  # to read what is left when the run is over
+
+
+class OperatorServer:
+    """Of one run, whose directory it reads. `take(envelope, release, road)`: takes what a client
+    may say, False if it is none; `on_lost(client)`: it has left."""
+
+    def __init__(
+        self,
+        directory: Path,
+        cards: OperatorKeys,
+        take: Callable[[Envelope, Release, Transport], bool],
+        reject: Reject,
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._cards = cards
+        self._take = take
+        self._reject = reject
+        self._on_lost = on_lost
+        self._leaves = asyncio.Event()  # somebody does
+        self._ids = itertools.count(1)
+        self._answers: set[asyncio.Task[None]] = set()
+        self.road: Answering | None = None  # while it is open
+
+    def __repr__(self) -> str:
+        return f"<desk for operators: {self.road!r}>"
+
+    async def open(self, wanted: Operators) -> str:
+        """Listen there, and write the card; where that is, "" if nobody wants it. LaunchError."""
+        if wanted.address is None:
+            return ""
+        address = own(wanted.address)
+        port = wanted.port
+        if not can_encrypt():
+            raise LaunchError(
+                "operators.address: pyzmq was built without libsodium, which encrypts what they say"
+            )
+        try:
+            at = await self._listen(address, self._cards.port(port))
+        except LaunchError:
+            if port or not self._cards.port(port):
+                raise
+            at = await self._listen(address, 0)  # another program has taken it since the run before
+        path = self._directory / FILE
+        card = self._cards.given(at)
+        try:
+            card.write(path)
+        except OSError as error:
+            raise LaunchError(f"{path}: {reason(error)}: the keys of its operators") from None
+        return card.address
+
+    async def _listen(self, address: str, port: int) -> str:
+        self.road = Answering(
+            SUPERVISOR, self._arrived, self._reject, LIMITS, address=f"{address}:{port or '*'}",
+            keys=self._cards.keys(), on_link_lost=self._left,
+        )  # fmt: skip
+        return (await self.road.open()).control[0].removeprefix(SCHEME)
+
+    async def read_out(self) -> None:
+        """Everybody has heard that the run is over: wait until they have read the rest, for a
+        moment."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                while self.road is not None and self.road.peers:
+                    self._leaves.clear()
+                    await self._leaves.wait()
+
+    async def close(self) -> None:
+        """Take nothing more. The keys are good for nothing from now on."""
+        for task in self._answers:
+            task.cancel()
+        await asyncio.gather(*self._answers, return_exceptions=True)
+        if self.road is not None:
+            (self._directory / FILE).unlink(missing_ok=True)
+            await self.road.close()
+            self.road = None
+
+    def _left(self, client: str) -> None:
+        self._leaves.set()
+        self._on_lost(client)
+
+    def _arrived(self, envelope: Envelope, size: int, release: Release) -> None:
+        assert self.road is not None
+        if isinstance(envelope.message, FindFiles | ReadFile):
+            task = asyncio.create_task(
+                self._answer(envelope, release), name="files for an operator"
+            )
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+        elif not self._take(envelope, release, self.road):
+            # nobody but a client comes in here, whatever it says
+            release()
+            self._reject(
+                envelope.sender,
+                MessageError("refused", (f"{envelope!r}: it is no client that has attached")),
+            )
+            self.road.disconnect(envelope.sender, "it is no client")
+
+    async def _answer(self, envelope: Envelope, release: Release) -> None:
+        said: Message
+        try:
+            said = await asyncio.to_thread(answer, self._directory, envelope.message)
+        except OSError as error:
+            said = Refusal(error=reason(error))
+        finally:
+            release()
+        try:
+            if self.road is not None:
+                number = next(self._ids)
+                to = envelope.sender
+                await self.road.send(
+                    to, Envelope(said, number, SUPERVISOR, FIRST, to, "", envelope.id)
+                )
+        except ConvoyError:  # it has left
+            pass
+
+
+def answer(directory: Path, wanted: Message) -> Message:
+    """What the run directory has to say. OSError."""
+    if isinstance(wanted, FindFiles):
+        patterns = [pattern for pattern in wanted.patterns if pattern in OPEN]
+        found = sorted(
+            path for pattern in patterns for path in directory.glob(pattern) if _is_its_own(path)
+        )
+        facts = {
+            path.relative_to(directory).as_posix(): (path.stat().st_size, path.stat().st_mtime)
+            for path in found
+        }
+        return FilesFound(
+            directory=str(directory.resolve()),
+            files=np.frombuffer(json.dumps(facts).encode(), np.uint8),
+        )
+    assert isinstance(wanted, ReadFile)
+    path = directory / wanted.path
+    if not is_open(wanted.path) or not 0 <= wanted.offset < MOST_BYTES or not _is_its_own(path):
+        return Refusal(error=f"{wanted.path!r:.80} is no file that operators may read")
+    with path.open("rb") as file:
+        file.seek(wanted.offset)
+        return FilePart(data=np.frombuffer(file.read(PART_BYTES), np.uint8))
+
+
+def _is_its_own(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()

@@ -1,0 +1,246 @@
+"""Has every process of a run traced, reads their clocks, and has one file made of it. See `tracing`
+for what that is.
+
+A watcher: it hears from the lead's heartbeats when so many iterations are over. Whoever is stopped
+or stuck does not answer and is left out, by name; the others are traced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runtime.actors.actor import Actor
+from runtime.actors.inspection import ClockReading, GetClock, Looked, StartTrace, StopTrace, Traced
+from runtime.cluster.lifecycle import Heartbeat, agent_of
+from runtime.cluster.membership import Membership
+from runtime.cluster.warnings import WARNING
+from runtime.errors import ConfigError, ConvoyError, ProgramFailed
+from runtime.messages.message import Message
+from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.reasons import reason
+from runtime.tracing.merging import FILE, Clock, Merged, is_unmerged, merge, part_of, write_clocks
+from runtime.transport import host_identity
+
+READINGS = 8  # of a clock: the quickest counts
+ANSWER_SECONDS = 2.0  # a process that is not stuck answers within
+COPY_SECONDS = 10.0  # for what other hosts have written to arrive here
+LOOK_SECONDS = 0.1
+
+R = TypeVar("R", bound=Message)
+Tell = Callable[[str, str, dict[str, Any]], None]
+
+
+class Tracing:
+    """`voice` asks the agents of `placement`; `iterations`: so many from the first on are traced,
+    without being asked for (0: none); `tell` hears of the events."""
+
+    def __init__(
+        self,
+        voice: Actor,
+        roll: Membership,
+        placement: Placement,
+        directory: Path,
+        iterations: int,
+        tell: Tell,
+    ) -> None:
+        self._voice = voice
+        self._roll = roll
+        self._directory = directory
+        self._tell = tell
+        self._processes = [spec.name for spec in placement.processes]
+        self._lead = placement.topology.lead
+        self._wanted = iterations
+        self._number = 0
+        self._ends_at: int | None = None  # steps of the lead
+        self._steps = 0
+        self.under_way = False
+        self._task: asyncio.Task[None] | None = None  # ends it by itself
+        self._asking: set[asyncio.Future[Any]] = set()  # agents
+
+    def __repr__(self) -> str:
+        return f"<tracing: {self._number} so far, {'one' if self.under_way else 'none'} under way>"
+
+    # -- a watcher
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """See Watcher. What is traced from the start on begins with everything else."""
+        if event == "began" and self._wanted and not self._number:
+            self._number = 1
+            self.under_way = True
+            self._ends_at = 1 + self._wanted
+            self._spawn(self._clocks())
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """See Watcher."""
+        if self._lead in heartbeat.actors:
+            self._steps = int(heartbeat.actors[self._lead].get("steps", 0))
+            if (
+                self.under_way
+                and self._ends_at is not None
+                and self._steps > self._ends_at
+                and self._is_free()
+            ):
+                self._spawn(self._end())
+
+    def failed(self, error: ConvoyError) -> None:
+        """See Watcher."""
+
+    # -- asked to
+
+    async def begin(self, iterations: int) -> Looked:
+        """Trace everything from now on: so many iterations, or until `end` (0). ProgramFailed if
+        that is so already."""
+        if self.under_way:
+            raise ProgramFailed("this run is being traced: `trace stop` ends that")
+        self._number = self._number + 1
+        self.under_way = True
+        self._ends_at = self._steps + iterations if iterations else None
+        try:
+            await self._clocks()
+            asked = StartTrace(number=self._number)
+            silent = self._silent(await self._all(asked))
+        except OSError as error:
+            self.under_way = False
+            raise ProgramFailed(f"{error.filename}: {reason(error)}") from None
+        until = f"for {iterations} iterations" if iterations else "until `trace stop`"
+        return Looked(
+            lines=((f"tracing {len(self._processes) - len(silent)} processes {until}"), *silent)
+        )
+
+    async def end(self) -> Looked:
+        """Trace no more. ProgramFailed if nothing was traced, or the file cannot be made."""
+        if not self.under_way:
+            raise ProgramFailed("this run is not being traced: `trace start` begins that")
+        self.under_way = False
+        answers = await self._all(StopTrace())
+        await self._copied(answers)
+        merged = await self._merged()
+        return Looked(lines=(str(merged), *self._silent(answers)))
+
+    async def close(self) -> None:
+        """The run is over: make a file of what was traced to its end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        asking = list(self._asking)
+        for ask in asking:
+            ask.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        self.under_way = False
+        if self._number and is_unmerged(self._directory):
+            try:
+                await self._merged()
+            except ProgramFailed as error:
+                self._tell(SUPERVISOR, WARNING, {"text": str(error)})
+
+    # -- inside
+
+    async def _end(self) -> None:
+        try:
+            for line in (await self.end()).lines[1:]:
+                self._tell(SUPERVISOR, WARNING, {"text": line})
+        except ConvoyError as error:
+            self._tell(SUPERVISOR, WARNING, {"text": str(error)})
+
+    async def _merged(self) -> Merged:
+        merging = asyncio.ensure_future(asyncio.to_thread(merge, self._directory))
+        try:
+            merged = await asyncio.shield(merging)
+        except asyncio.CancelledError:  # the thread goes on: half a file helps nobody
+            await asyncio.gather(merging, return_exceptions=True)
+            raise
+        except (OSError, ConfigError) as error:
+            raise ProgramFailed(f"no {FILE}: {error}") from None
+        for note in merged.notes:
+            self._tell(SUPERVISOR, WARNING, {"text": note})
+        self._tell(SUPERVISOR, "trace", merged.fields)
+        return merged
+
+    async def _clocks(self) -> None:
+        """Written at once, so that whatever happens a file can be made; then as the other hosts'
+        clocks tell."""
+        origin = self._voice.now()
+        clocks = {name: Clock() for name in self._processes}
+        write_clocks(self._directory, self._number, origin, clocks)
+        far = [name for name in self._processes if self._is_far(name)]
+        if far:
+            read = await asyncio.gather(*map(self._clock, far))
+            clocks |= {
+                name: clock for name, clock in zip(far, read, strict=True) if clock is not None
+            }
+            write_clocks(self._directory, self._number, origin, clocks)
+
+    def _is_far(self, process: str) -> bool:
+        greeting = self._roll.greetings.get(process)
+        return greeting is not None and greeting.host != host_identity.identity()
+
+    async def _clock(self, process: str) -> Clock | None:
+        readings = []
+        for _ in range(READINGS):
+            before = self._voice.now()
+            said = await self._asked(process, GetClock(), ClockReading)
+            if said is None:
+                return None
+            readings.append((before, said.now, self._voice.now()))
+        return Clock.of(readings)
+
+    async def _copied(self, answers: dict[str, Traced | None]) -> None:
+        """Wait until the parts of other hosts are here as they are there."""
+        far = {
+            name: said for name, said in answers.items() if said is not None and self._is_far(name)
+        }
+        parts = {
+            part_of(self._directory, name, self._number): said.size for name, said in far.items()
+        }
+        try:
+            async with asyncio.timeout(COPY_SECONDS):
+                while any(_size(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # files tell nobody
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            text = f"parts of the trace on other hosts did not arrive within {COPY_SECONDS:g} s"
+            self._tell(SUPERVISOR, WARNING, {"text": text})
+
+    async def _all(self, message: Message) -> dict[str, Traced | None]:
+        found = await asyncio.gather(
+            *(self._asked(name, message, Traced) for name in self._processes)
+        )
+        return dict(zip(self._processes, found, strict=True))
+
+    async def _asked(self, process: str, message: Message, answer: type[R]) -> R | None:
+        """None if it is gone, cannot, or does not answer in time; when it does later, that is no
+        offence."""
+        asking = asyncio.ensure_future(self._voice.ask(agent_of(process), message, answer))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked_for)
+        await asyncio.wait([asking], timeout=ANSWER_SECONDS)
+        failed = not asking.done() or asking.cancelled() or asking.exception() is not None
+        return None if failed else asking.result()
+
+    def _asked_for(self, asking: asyncio.Future[Any]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # asyncio would log it
+
+    def _silent(self, answers: dict[str, Traced | None]) -> list[str]:
+        names = [name for name, said in answers.items() if said is None]
+        return (
+            [(f"not traced to its end: {', '.join(names)}: no answer within {ANSWER_SECONDS:g} s")]
+            if names
+            else []
+        )
+
+    def _is_free(self) -> bool:
+        return self._task is None or self._task.done()
+
+    def _spawn(self, work: Any) -> None:
+        self._task = asyncio.get_running_loop().create_task(work, name="tracing")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,298 @@
+"""The text of cluster.toml and the --set overrides, as plain data that remembers where each value
+came from.
+
+What the keys mean is said by `sections` and by the program.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from runtime.config.toml_lines import KeyPath, key_lines, split_key
+from runtime.errors import ConfigError
+from runtime.reasons import reason
+from runtime.regular import read_bytes
+from runtime.terminal_text import one_line
+
+CLUSTER_FILE = "cluster.toml"
+BUILT_IN = "roles"  # the program of a cluster.toml that names none
+MOST_BYTES = 1 << 20  # thousands of actors by name; more is no configuration
+_MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
+_SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
+_TYPE_NAMES = {
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    str: "string",
+    dict: "table",
+    list: "array",
+}
+
+
+class Origin(NamedTuple):
+    """Where a value was written: `order` sorts (file lines, then overrides), `where` is shown."""
+
+    order: int
+    where: str
+
+
+class Problem(NamedTuple):
+    """One mistake: `order` sorts, `text` is the whole line for the user."""
+
+    order: int
+    text: str
+
+
+@dataclass(frozen=True)
+class RawConfig:
+    """cluster.toml before anyone judged it: plain data, the origin of every key, mistakes found so
+    far.
+
+    `source` is told in place of a line where the data come from no file.
+    """
+
+    path: Path
+    data: dict[str, Any] = field(default_factory=dict)
+    origins: dict[KeyPath, Origin] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    source: str = ""
+
+    def origin(self, keys: KeyPath) -> Origin:
+        """Where `keys` was written; of a key that is missing, where the table that lacks it
+        begins."""
+        for length in range(len(keys), 0, -1):
+            if keys[:length] in self.origins:
+                return self.origins[keys[:length]]
+        return Origin(1, self.source or f"{self.path}:1")
+
+    @property
+    def program(self) -> str | None:
+        """The module that plans the run; None where what is said is no name."""
+        name = self.data.get("program", BUILT_IN)
+        return name if isinstance(name, str) else None
+
+    def problem(self, keys: KeyPath, text: str) -> Problem:
+        """A problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
+        return Problem(self.origin(keys).order, f"{self.place(keys)}: {text}")
+
+    def place(self, keys: KeyPath) -> str:
+        """Where `keys` was written and what it is called: "cluster.toml:9: machine[0].cores"."""
+        return f"{self.origin(keys).where}: {show_key(keys)}"
+
+
+def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
+    """Read `path` and apply the overrides ("a.b.c=value", arrays by index: "machine.0.cores=4") in
+    order.
+
+    ConfigError if the file cannot be read or is no TOML; a bad override is noted in `.problems`, so
+    that it is shown together with the mistakes that others find.
+    """
+    text = _text(path)
+    try:
+        data = tomllib.loads(text)
+        lines = key_lines(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax_problem(path, text, str(error))]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{path}:1: the values are nested too deeply"]) from error
+    except ValueError as error:  # more digits than Python converts
+        raise ConfigError([f"{path}:1: a number is too long"]) from error
+    raw = RawConfig(
+        path, data, {keys: Origin(line, f"{path}:{line}") for keys, line in lines.items()}
+    )
+    last = len(text) + 1  # overrides sort after every line
+    for number, override in enumerate(overrides):
+        _apply(raw, override, Origin(last + number, f"--set {show_text(override)}"))
+    if beyond := _beyond_toml(raw):
+        raise ConfigError(in_order(raw.problems + beyond))
+    return raw
+
+
+def from_python(source: str, data: Mapping[str, Any], directory: Path) -> RawConfig:
+    """The same, of what a script says: `source` is what its mistakes are told of, such as
+    "launch()"; paths in it are relative to `directory`. Tuples count as arrays, paths as strings.
+    ConfigError as `read`."""
+    raw = RawConfig(
+        directory / CLUSTER_FILE,
+        {key: _as_toml(value) for key, value in data.items()},
+        source=source,
+    )
+    if beyond := _beyond_toml(raw):
+        raise ConfigError(in_order(beyond))
+    return raw
+
+
+def _as_toml(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_toml(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_as_toml(item) for item in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+def in_order(problems: Sequence[Problem]) -> list[str]:
+    """The texts of all problems in line order, each once."""
+    return list(
+        dict.fromkeys(text for _, text in sorted(problems, key=lambda problem: problem.order))
+    )
+
+
+def show_key(keys: KeyPath) -> str:
+    """machine[0].cores; a key with odd characters is quoted."""
+    shown = ""
+    for key in keys:
+        if isinstance(key, int):
+            shown += f"[{key}]"
+        else:
+            name = key if re.fullmatch(r"[\w-]+", key) else show_text(repr(key))
+            shown += f".{name}" if shown else name
+    return shown
+
+
+def show_text(text: str, limit: int = 80) -> str:
+    """`text` on one printable line."""
+    safe = one_line(text)
+    return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
+
+
+def type_name(value: Any) -> str:
+    """What TOML calls the type of `value`."""
+    return _TYPE_NAMES.get(type(value), "date or time")
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError as error:
+        hint = (
+            ("; `python -m runtime init` writes one to begin with")
+            if path.name == CLUSTER_FILE
+            else ""
+        )
+        raise ConfigError([f"{path}: no such file{hint}"]) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{path}:{line}: not UTF-8 text"]) from error
+    except OSError as error:
+        raise ConfigError([f"{show_text(str(path))}: cannot be read: {reason(error)}"]) from error
+
+
+def _syntax_problem(path: Path, text: str, message: str) -> str:
+    place = _SYNTAX_PLACE.search(message)
+    what = message[: place.start()] if place else message
+    line = place[1] if place and place[1] else text.rstrip().count("\n") + 1
+    if what == "Cannot overwrite a value":
+        return f"{path}:{line}: not TOML: a key is set twice"
+    if twice := _DECLARED_TWICE.fullmatch(what):
+        names = re.findall(r"'([^']*)'", twice[1])
+        return f"{path}:{line}: not TOML: table {show_key(tuple(names))} is declared twice"
+    what = f"{what[:1].lower()}{what[1:]}"
+    if place and place[1]:
+        return f"{path}:{line}: column {place[2]}: not TOML: {what}"
+    return f"{path}:{line}: not TOML: {what} (the file ends here)"
+
+
+def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
+    """Set one value in raw.data; what cannot be set becomes a problem."""
+    key, equals, value = override.partition("=")
+    try:
+        override.encode()
+        keys = split_key(key)
+    except ValueError:
+        keys = ()
+    if not keys or not equals:
+        raw.problems.append(
+            Problem(
+                origin.order, (f"{origin.where}: expected KEY=VALUE, such as machine.0.cores=4")
+            )
+        )
+        return
+    trail, parent = _descend(raw, keys, origin)
+    last = _step(raw, parent, trail, keys[-1], origin) if parent is not None else None
+    if last is None:
+        return
+    trail = (*trail, last)
+    for stale in [known for known in raw.origins if known[: len(trail)] == trail]:
+        del raw.origins[stale]
+    _put(parent, last, _toml_value(value))
+    raw.origins[trail] = origin
+
+
+def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[KeyPath, Any]:
+    """The table or array that holds the last key, made where absent; (..., None) after a
+    problem."""
+    trail: KeyPath = ()
+    node: Any = raw.data
+    for part, following in pairwise(keys):
+        step = _step(raw, node, trail, part, origin)
+        if step is None:
+            return trail, None
+        trail = (*trail, step)
+        if (isinstance(node, dict) and step not in node) or (
+            isinstance(node, list) and step == len(node)
+        ):
+            _put(node, step, [] if following.isdecimal() else {})
+            raw.origins[trail] = origin
+        node = node[step]
+    return trail, node
+
+
+def _step(raw: RawConfig, node: Any, trail: KeyPath, part: str, origin: Origin) -> str | int | None:
+    """`part` as a key of `node`, a table or array; an index may be one past the end, which
+    appends."""
+    if isinstance(node, dict):
+        return part
+    if not isinstance(node, list):
+        text = f"is a {type_name(node)} and has no key {part!r}"
+    elif part.isdecimal() and len(part) < 10 and int(part) <= len(node):
+        return int(part)
+    else:
+        text = f"found index {part!r}, expected 0 to {len(node)} ({len(node)} appends)"
+    raw.problems.append(Problem(origin.order, f"{origin.where}: {show_key(trail)}: {text}"))
+    return None
+
+
+def _put(node: Any, step: str | int, value: Any) -> None:
+    if isinstance(node, list) and step == len(node):
+        node.append(value)
+    else:
+        node[step] = value
+
+
+def _toml_value(text: str) -> Any:
+    """`text` read as one TOML value; a text that is none is a string as it stands."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def _beyond_toml(raw: RawConfig) -> list[Problem]:
+    """Values that tomllib takes but TOML does not promise: they would break whoever shows or writes
+    them."""
+    found: list[Problem] = []
+    stack: list[tuple[KeyPath, Any]] = [((), raw.data)]
+    while stack:
+        keys, value = stack.pop()
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            found.append(raw.problem(keys, "found an integer of more than 64 bits"))
+        elif type(value) is str and "\0" in value:
+            found.append(raw.problem(keys, "found a NUL character, which no name and no text has"))
+        elif isinstance(value, dict | list) and len(keys) >= _MAX_DEPTH:
+            order, where = raw.origin(keys)
+            found.append(
+                Problem(
+                    order, (f"{where}: {show_key(keys[:3])}...: tables more than {_MAX_DEPTH} deep")
+                )
+            )
+        elif isinstance(value, dict):
+            stack.extend(((*keys, key), item) for key, item in value.items())
+        elif isinstance(value, list):
+            stack.extend(((*keys, index), item) for index, item in enumerate(value))
+    return found

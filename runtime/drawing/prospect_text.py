@@ -1,0 +1,196 @@
+"""Prospects in words: a line for each choice, what is best of them, and what is not known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from runtime.drawing.svg import columns
+from runtime.plan.forecast import shown
+from runtime.plan.prospects import NEAR, Needed, Prospect, Prospects
+
+SHOWN = 3  # stations beside the busiest
+ALIKE = 0.1  # difference in use of stations that are shown as one
+BETWEEN = "~"  # before a number of steps that lies between those of two runs
+
+Column = tuple[str, Callable[[Prospect], str]]
+
+
+def outline(*found: Prospects) -> str:
+    """A line for each choice, the whole run, its cost; of several prospects, how they compare; the
+    runs that were learnt from, and what is not in these figures."""
+    lines = [line for one in found if one.choices for line in (*_of_one(one), "")]
+    notes = list(dict.fromkeys(note for one in found for note in one.notes))
+    if not lines:
+        return "\n".join(notes)
+    if len(found) > 1:
+        lines += [*_compared(found), ""]
+    if found[0].learnt:
+        lines += [
+            f"learnt of {found[0].target}:",
+            *(f"  {row}" for row in columns(found[0].learnt).splitlines()),
+            "",
+        ]
+    more = found[0].target or len(found) > 1 or found[0].refused
+    lines = lines if more else lines[:-1]
+    return "\n".join([*lines, "not in these figures:", *(f"  {note}" for note in notes)])
+
+
+def _of_one(found: Prospects) -> Iterator[str]:
+    yield from (f"predicted: {found.basis}", "", _table(found), "", *_whole(found))
+    if found.refused:
+        yield from ("", "not predicted:", *(f"  {why}" for why in found.refused))
+
+
+def _table(found: Prospects) -> str:
+    told = list(_columns(found))
+    rows = [[heading for heading, _ in told]]
+    rows += [[cell(choice) for _, cell in told] for choice in found.choices]
+    return columns(rows)
+
+
+def _columns(found: Prospects) -> Iterator[Column]:
+    yield "", lambda choice: "*" if choice.number == found.chosen else ""
+    yield found.varies or "plan", lambda choice: choice.name
+    yield f"seconds per {found.step}", lambda choice: f"{choice.seconds:.4g}"
+    if found.target:
+        yield f"{found.step}s", lambda choice: steps(choice.needed)
+        yield (
+            f"time to {found.target}",
+            lambda choice: _time(choice.to_target, choice is found.fastest),
+        )
+    if found.target and found.cheapest:
+        yield "cost", lambda choice: _price(choice.cost, choice is found.cheapest)
+    yield (
+        f"{found.items}/s",
+        lambda choice: f"{found.per_step / choice.seconds if choice.seconds else 0.0:.4g}",
+    )
+    if any(choice.memory is not None for choice in found.choices):
+        yield "memory of a machine", lambda choice: shown(choice.memory)
+    yield "busiest station", lambda choice: busiest(choice)[0]
+    yield "others", lambda choice: ", ".join(busiest(choice)[1 : 1 + SHOWN])
+
+
+def steps(needed: Needed) -> str:
+    """Of a target, as "340", "~420" or why that is not known."""
+    if needed.steps is None:
+        return needed.why
+    return f"{'' if needed.seen else BETWEEN}{needed.steps:.0f}"
+
+
+def _time(seconds: float | None, is_best: bool) -> str:
+    return "" if seconds is None else f"{duration(seconds)}{', fastest' if is_best else ''}"
+
+
+def _price(cost: float | None, is_best: bool) -> str:
+    return "" if cost is None else f"{cost:.3g}{', cheapest' if is_best else ''}"
+
+
+def busiest(choice: Prospect) -> list[str]:
+    """The stations of a choice, the one that bounds it first, then busiest first, each as
+    "fc_server 97 %". Stations whose names differ in numbers and that are about as busy are one,
+    "conv-*-*"."""
+    alike: dict[str, list[str]] = {}
+    for station in choice.use:
+        alike.setdefault(re.sub(r"\d+", "*", station), []).append(station)
+    found: dict[str, tuple[bool, float]] = {}
+    for pattern, stations in alike.items():
+        use = [choice.use[station] for station in stations]
+        if len(use) > 1 and max(use) - min(use) <= ALIKE:
+            found[pattern] = choice.bottleneck in stations, max(use)
+        else:
+            found |= {
+                station: (station == choice.bottleneck, choice.use[station]) for station in stations
+            }
+    order = sorted(
+        (name for name in found if round(found[name][1], 2)),
+        key=lambda name: found[name],
+        reverse=True,
+    )
+    return [f"{name} {100 * found[name][1]:.0f} %" for name in order] or ["none"]
+
+
+def _whole(found: Prospects) -> list[str]:
+    lines = []
+    several = len(found.choices) > 1
+    alone = f"in seconds per {found.step}, " if found.target else ""
+    if several and found.doubled and (best := found.saturated):
+        bound = busiest(found.choices[-1])[0]
+        lines.append(
+            f"{alone}from {best.name} on, more {found.varies} gain "
+            f"{100 * NEAR - 100:.0f} % at most: {bound}"
+        )
+    elif several and found.doubled:
+        lines.append(f"{alone}every doubling of the {found.varies} still pays")
+    if (configured := _configured(found)) is not None:
+        whole = configured.seconds * found.steps
+        marked = " (*)" if several else ""
+        lines.append(
+            f"{found.steps} {found.step}s as configured{marked} take "
+            f"{duration(whole)}{_cost(found, whole)}"
+        )
+    return lines
+
+
+def _configured(found: Prospects) -> Prospect | None:
+    """None if what is configured is refused."""
+    return next((choice for choice in found.choices if choice.number == found.chosen), None)
+
+
+def _cost(found: Prospects, seconds: float) -> str:
+    """The price of so many seconds, and of what."""
+    hourly = found.price_per_hour()
+    if hourly is None:
+        return ""
+    machines = ", ".join(f"{count} x {name} at {price:g}" for count, name, price in found.prices)
+    return f" and cost {hourly * seconds / 3600:.2f} ({machines} an hour)"
+
+
+def _compared(found: Sequence[Prospects]) -> Iterator[str]:
+    """A row for each kind of machine: to the target by its fastest choice, if that is known of one,
+    else to the end as configured. The best of the rows are marked."""
+    target = found[0].target if any(one.fastest for one in found) else ""
+    rows = [(one, one.fastest if target else _configured(one)) for one in found]
+    ends = [_end(one, choice, target) for one, choice in rows]
+    soonest = min((seconds for seconds, _ in ends if seconds is not None), default=None)
+    least = min((cost for _, cost in ends if cost is not None), default=None)
+    aim = target or f"the end, {found[0].steps} {found[0].step}s"
+    table = [
+        (
+            "machine",
+            found[0].varies or "plan",
+            f"seconds per {found[0].step}",
+            f"time to {aim}",
+            "cost",
+        )
+    ]
+    for (one, choice), (seconds, cost) in zip(rows, ends, strict=True):
+        said = (choice.name, f"{choice.seconds:.4g}") if choice else ("", "")
+        price = "not known" if cost is None else _price(cost, cost == least)
+        table.append((one.kind, *said, _time(seconds, seconds == soonest) or "not known", price))
+    yield from ("compared:", "", columns(table))
+
+
+def _end(
+    found: Prospects, choice: Prospect | None, target: str
+) -> tuple[float | None, float | None]:
+    """Seconds and cost until the target, or the end of the run."""
+    if choice is None or target:
+        return (None, None) if choice is None else (choice.to_target, choice.cost)
+    seconds = choice.seconds * found.steps
+    return seconds, None if choice.hourly is None else choice.hourly * seconds / 3600
+
+
+def duration(seconds: float) -> str:
+    """For people: "42.1 s", "12 min 3 s", "3 h 20 min", "4 days 2 h"."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    for small, name, large, above in (
+        (1, "s", 60, "min"),
+        (60, "min", 3600, "h"),
+        (3600, "h", 86400, "days"),
+    ):
+        if seconds < 100 * large or large == 86400:
+            first, rest = divmod(round(seconds / small), large // small)
+            return f"{first} {above} {rest} {name}"
+    raise AssertionError

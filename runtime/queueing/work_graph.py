@@ -1,0 +1,354 @@
+"""A cycle of work as a graph: pieces at stations, transfers over shared ways, and what each of them
+waits for.
+
+A compute group goes round its cycle again and again. A piece begins when all it waits for has
+ended, in this cycle (`after`) or in the group's cycle before (`since`): x(n) = max over what it
+waits for + its time, the recursion of a timed event graph (Baccelli, Cohen, Olsder and Quadrat,
+Synchronization and Linearity, 1992, section 2.5). Layers whose computing and transfers overlap are
+such a graph. Besides,
+
+    stations    serve in the order in which pieces become ready, whichever group they are of
+    ways        are shared max-min (`sharing`)
+    times       are drawn anew in every cycle, from a gamma distribution with the piece's mean and variation: a group
+                that waits for its slowest member waits for the expected maximum, and groups meet at
+                a station as they really do
+
+It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well
+enough. Several groups all begin at once and get in one another's way; how long it takes them to
+find an order in which they do not, and whether they ever do, is chance. So these go through MOST
+cycles, unless one is as long as the other before, and where times still vary then, that is one draw
+of several whose mean is told. Two evaluations with one seed are the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from statistics import fmean
+from typing import NamedTuple
+
+from runtime.queueing.rate_sharing import Sharing, Transfer
+
+LEAST = 10  # cycles of each group; SEVERAL: of several groups at least
+SEVERAL = 24
+MOST = 64
+ENOUGH = 0.005  # of the mean: its standard error, of one group
+# of a time round of several groups: if all of the later half differ by less, so will all that
+# follow
+ALIKE = 1e-9
+ORDERLY = 0.01  # the same of several groups in one draw; more draws where it is larger
+DRAWS = 4
+PIECES = 200_000  # evaluated at most, once so many are there: 2 s
+BATCHES = 8
+
+
+class Sent(NamedTuple):
+    """In `after`: not the end of a transfer, but its leaving."""
+
+    name: Hashable
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`seconds` at a `station` ("": nobody waits there), with `variation`, a squared coefficient of
+    variation; or `size` bytes on a `lane`, in so many copies on each of `ways` (none: they are
+    there at once). In either case `delay` later those that wait for it may begin. A piece that
+    waits for nothing begins when the cycle before is over.
+
+    A transfer is admitted to its lane when there is room in the lane's `window` (`Window`): what
+    waits for `Sent` of it waits for that only.
+
+    `takes`: it begins only when nobody is in the stretch of this name, which is then taken until a
+    piece of the same cycle `gives` it back at its end; whoever was ready first is next."""
+
+    name: Hashable
+    after: tuple[Hashable, ...] = ()
+    since: tuple[Hashable, ...] = ()
+    station: str = ""
+    seconds: float = 0.0
+    variation: float = 0.0
+    size: float = 0.0
+    ways: Mapping[str, int] = field(default_factory=dict)
+    lane: Hashable = None
+    window: float = math.inf
+    delay: float = 0.0
+    takes: str = ""
+    gives: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """`seconds`: mean time between two ends of cycles, of all groups together. `use`: of each
+    station and way, the part of the time in which it is busy. `cycles`: how many were measured."""
+
+    seconds: float
+    use: Mapping[str, float]
+    cycles: int
+
+
+def evaluate(
+    groups: Sequence[Sequence[Piece]], rates: Mapping[str, float], seed: int = 1
+) -> Evaluated:
+    """Of groups with these cycles, and ways with these rates in bytes per second. ValueError if a
+    piece waits for one that is not there, or a cycle can never end."""
+    cycles = [_Cycle(pieces) for pieces in groups]
+    chance = random.Random(seed)  # noqa: S311  # a simulation
+    found: list[Evaluated] = []
+    pieces = 0
+    while True:
+        one = _Evaluation(cycles, rates, chance)
+        found.append(one.run())
+        pieces += one.done
+        if len(cycles) == 1 or one.error < ORDERLY or len(found) == DRAWS or pieces > PIECES:
+            return _mean(found)
+
+
+def _mean(found: Sequence[Evaluated]) -> Evaluated:
+    """Of several draws."""
+    use = {name: fmean(one.use.get(name, 0.0) for one in found) for name in found[0].use}
+    return Evaluated(fmean(one.seconds for one in found), use, sum(one.cycles for one in found))
+
+
+class _Cycle:
+    """The pieces of a group's cycle, and for each who waits for it, in this cycle and in the
+    next."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = list(pieces)
+        place = {piece.name: at for at, piece in enumerate(self.pieces)}
+        place |= {Sent(name): at for name, at in place.items()}
+        missing = [
+            name
+            for piece in self.pieces
+            for name in (*piece.after, *piece.since)
+            if name not in place
+        ]
+        if missing or len(place) < 2 * len(self.pieces):
+            raise ValueError(
+                f"found pieces of one name, or that wait for no piece of the cycle: {missing[:3]}"
+            )
+        self.then: list[list[int]] = [[] for _ in self.pieces]
+        self.then_sent: list[list[int]] = [[] for _ in self.pieces]
+        self.then_next: list[list[int]] = [[] for _ in self.pieces]
+        self.waits = [len(piece.after) for piece in self.pieces]
+        self.waits_since = [len(piece.since) for piece in self.pieces]
+        for at, piece in enumerate(self.pieces):
+            for name in piece.after:
+                (self.then_sent if isinstance(name, Sent) else self.then)[place[name]].append(at)
+            for name in piece.since:
+                self.then_next[place[name]].append(at)
+        self.roots = [
+            at for at, piece in enumerate(self.pieces) if not piece.after and not piece.since
+        ]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One time round: for how much each piece still waits, and how many pieces are left."""
+
+    cycle: _Cycle
+    waits: list[int]
+    left: int
+    following: _Turn | None = None
+
+
+class Window:
+    """Of a lane, as credits of bytes work: a transfer is admitted if with it at most so many
+    `bytes` are under way, or if hardly any are before it: an eighth of that
+    (`runtime.messages.credits`)."""
+
+    def __init__(self, size: float) -> None:
+        self._size = size
+        self._under_way = 0.0
+        self._waiting: deque[tuple[_Turn, int, float]] = deque()
+
+    def comes(self, turn: _Turn, at: int, size: float) -> None:
+        """Somebody wants to send so many bytes; who is admitted, `admitted` says."""
+        self._waiting.append((turn, at, size))
+
+    def gone(self, size: float) -> None:
+        """So many have arrived."""
+        self._under_way -= size
+
+    def admitted(self) -> Iterator[tuple[_Turn, int]]:
+        """Those for whom there is room now."""
+        while self._waiting:
+            turn, at, size = self._waiting[0]
+            if self._under_way + size > self._size and self._under_way > self._size / 8:
+                return
+            self._under_way += size
+            self._waiting.popleft()
+            yield turn, at
+
+
+class _Evaluation:
+    """One draw. `done`: pieces that have ended; `error`: the standard error of the mean, in parts
+    of it."""
+
+    def __init__(
+        self, cycles: list[_Cycle], rates: Mapping[str, float], chance: random.Random
+    ) -> None:
+        self._cycles = cycles
+        self._rates = rates
+        self._sharing = Sharing(rates)
+        self._chance = chance
+        self._events: list[tuple[float, int, _Turn, int]] = []
+        self._numbers = count()
+        self._free: defaultdict[str, float] = defaultdict(float)
+        self._busy: defaultdict[str, float] = defaultdict(float)
+        self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> who waits for it
+        self._windows: dict[Hashable, Window] = {}
+        self.done = 0
+        self.error = math.inf
+        self._ends: list[float] = []
+        self._now = 0.0
+
+    def run(self) -> Evaluated:
+        for cycle in self._cycles:
+            turn = _Turn(cycle, list(cycle.waits), len(cycle.pieces))
+            for at, waits in enumerate(turn.waits):
+                if not waits:
+                    self._begin(turn, at, 0.0)
+        groups = len(self._cycles)
+        least = LEAST if groups == 1 else SEVERAL
+        # after each time round of all groups
+        marks: list[tuple[float, dict[str, float], dict[str, float]]] = []
+        while True:
+            marks.append((self._until(groups), dict(self._busy), dict(self._sharing.carried)))
+            # what comes before, all begin at once: it is not measured
+            later = marks[len(marks) // 2 :]
+            taken = [after - before for (before, *_), (after, *_) in pairwise(later)]
+            if len(marks) >= least:
+                self.error = _error(taken)
+                known = (
+                    self.error < ENOUGH
+                    if groups == 1
+                    else max(taken) - min(taken) <= ALIKE * max(taken)
+                )
+                if known or len(marks) >= MOST or self.done > PIECES:
+                    break
+        (began, busy, carried), (ended, busy_then, carried_then) = later[0], later[-1]
+        seconds = ended - began
+        over = seconds or 1.0  # where nothing takes any time, nothing is busy
+        use = {name: (spent - busy.get(name, 0.0)) / over for name, spent in busy_then.items()}
+        for way, carries in carried_then.items():
+            use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / over
+        return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
+
+    def _until(self, cycles: int) -> float:
+        """So many further cycles end; the time then."""
+        wanted = len(self._ends) + cycles
+        events = self._events
+        sharing = self._sharing
+        ends = self._ends
+        now = self._now
+        while len(ends) < wanted:
+            due = events[0][0] if events else math.inf
+            if due > now and (leaves := sharing.next_end()) <= due:
+                if leaves == math.inf:
+                    raise ValueError("some pieces of the cycle wait for one another")
+                now = leaves
+                for transfer in sharing.ended(now):
+                    turn, at = transfer.who
+                    self._at(now + turn.cycle.pieces[at].delay, turn, at)
+            else:
+                now, _, turn, at = heapq.heappop(events)
+                self._end(turn, at, now)
+        self._now = now
+        return ends[-1]
+
+    def _at(self, time: float, turn: _Turn, at: int) -> None:
+        heapq.heappush(self._events, (time, next(self._numbers), turn, at))
+
+    def _begin(self, turn: _Turn, at: int, now: float) -> None:
+        """All it waits for has ended."""
+        piece = turn.cycle.pieces[at]
+        if piece.takes and piece.takes in self._taken:
+            self._taken[piece.takes].append((turn, at))
+            return
+        if piece.takes:
+            self._taken[piece.takes] = deque()
+        self._work(piece, turn, at, now)
+
+    def _work(self, piece: Piece, turn: _Turn, at: int, now: float) -> None:
+        if piece.ways:
+            self._windows.setdefault(piece.lane, Window(piece.window)).comes(turn, at, piece.size)
+            self._admit(piece.lane, now)
+            return
+        self._go_on(turn, turn.cycle.then_sent[at], now)
+        if piece.station:
+            seconds = piece.seconds
+            if seconds and piece.variation:
+                seconds = self._chance.gammavariate(
+                    1.0 / piece.variation, seconds * piece.variation
+                )
+            now = max(now, self._free[piece.station]) + seconds
+            self._free[piece.station] = now
+            self._busy[piece.station] += seconds
+        else:
+            now += piece.seconds
+        self._at(now + piece.delay, turn, at)
+
+    def _admit(self, lane: Hashable, now: float) -> None:
+        for turn, at in self._windows[lane].admitted():
+            piece = turn.cycle.pieces[at]
+            self._sharing.start(Transfer((turn, at), piece.size, piece.ways, lane), now)
+            self._go_on(turn, turn.cycle.then_sent[at], now)
+
+    def _go_on(self, turn: _Turn, places: Sequence[int], now: float) -> None:
+        """One thing less to wait for."""
+        for place in places:
+            turn.waits[place] -= 1
+            if not turn.waits[place]:
+                self._begin(turn, place, now)
+
+    def _give(self, stretch: str, now: float) -> None:
+        if self._taken[stretch]:
+            turn, at = self._taken[stretch].popleft()
+            self._work(turn.cycle.pieces[at], turn, at, now)
+        else:
+            del self._taken[stretch]
+
+    def _end(self, turn: _Turn, at: int, now: float) -> None:
+        cycle = turn.cycle
+        piece = turn.cycle.pieces[at]
+        if piece.gives:
+            self._give(piece.gives, now)
+        if piece.ways:
+            self._windows[piece.lane].gone(piece.size)
+            self._admit(piece.lane, now)
+        self.done += 1
+        turn.left -= 1
+        following = turn.following
+        if following is None:
+            waits = [
+                here + since for here, since in zip(cycle.waits, cycle.waits_since, strict=True)
+            ]
+            following = turn.following = _Turn(cycle, waits, len(cycle.pieces))
+        self._go_on(turn, cycle.then[at], now)
+        self._go_on(following, cycle.then_next[at], now)
+        if not turn.left:
+            self._ends.append(now)
+            for place in cycle.roots:
+                self._begin(following, place, now)
+
+
+def _error(taken: Sequence[float]) -> float:
+    """The standard error of the mean of some times, in parts of it: by the means of neighbours,
+    which depend on each other (batch means, as in `estimates`)."""
+    size = -(-len(taken) // BATCHES)
+    taken = [
+        math.fsum(taken[at : at + size]) / size for at in range(0, len(taken) - size + 1, size)
+    ]
+    mean = math.fsum(taken) / len(taken)
+    if not mean:
+        return 0.0
+    return (
+        math.sqrt(math.fsum((one - mean) ** 2 for one in taken) / (len(taken) - 1) / len(taken))
+        / mean
+    )

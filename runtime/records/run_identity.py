@@ -1,0 +1,136 @@
+"""The identity of a run: run.json in its run directory.
+
+A run has a name, which several runs share, and an id, which no other run has. The order of runs is
+the order of their begins, in UTC. Directories of versions before 2026-11-28 have no run.json: their
+begin is in their journal, and their name in config.toml.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import itertools
+import json
+import math
+import os
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runtime.machine.files import replace
+from runtime.records import files, journal_reading
+
+FILE = "run.json"
+LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # a begin later than this is damage
+FIRST_EVENTS = 20  # of which one has the time of the day, but on virtual time
+CONFIG = "config.toml"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Of one run. `id`: "" of an earlier version's; `began`: seconds since 1970, UTC; `continues`:
+    the id of the run whose state it began with, or ""; `up`: the id of the process that holds the
+    lock, see `up_lock`, or ""."""
+
+    id: str
+    name: str
+    began: float
+    continues: str = ""
+    up: str = ""
+
+    @staticmethod
+    def new(name: str, began: float, *, continues: str = "", up: str = "") -> Identity:
+        """Of a run that begins."""
+        return Identity(secrets.token_hex(8), name, began, continues, up)
+
+    @property
+    def moment(self) -> str:
+        """The begin, as run.json says it: 2026-11-28T06:33:26.123456Z."""
+        return (
+            datetime.fromtimestamp(self.began, UTC)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z")
+        )
+
+    def write(self, directory: Path) -> None:
+        """Write run.json, whole or not at all. OSError."""
+        data = {**dataclasses.asdict(self), "began": self.moment}
+        replace(directory / FILE, (json.dumps(data, indent=1) + "\n").encode())
+
+
+def identity_of(directory: Path) -> Identity | None:
+    """The identity of the run in `directory`; None if it is not a run directory. By the journal, if
+    run.json is damaged. PermissionError if it is another user's."""
+    try:
+        return recorded(directory)
+    except files.Damaged as error:
+        _check_user(error)
+        return _earlier(directory)
+
+
+def recorded(directory: Path) -> Identity:
+    """What run.json says. Damaged; Missing in a run directory of an earlier version."""
+    path = directory / FILE
+    said = files.read_json(path)
+    try:
+        began = datetime.fromisoformat(said["began"])
+        texts = {name: said[name] for name in ("id", "name", "continues", "up")}
+        seconds = began.timestamp() if began.tzinfo is not None else math.nan
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise files.damaged(path, error) from None
+    if not 0 <= seconds < LATEST:
+        raise files.damaged(path, f"began: found {said['began']!r}, not a time with its zone")
+    if wrong := next((name for name, text in texts.items() if not _fits(name, text)), ""):
+        raise files.damaged(path, f"{wrong}: found {texts[wrong]!r}")
+    return Identity(began=seconds, **texts)
+
+
+def _fits(name: str, text: object) -> bool:
+    """Whether this can be the name or an id of a run. The ids are parts of names of files."""
+    return isinstance(text, str) and (name == "name" or not text or text.isalnum())
+
+
+def _check_user(error: files.Damaged) -> None:
+    if error.is_others:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+
+
+def _earlier(directory: Path) -> Identity | None:
+    """The identity of a run of an earlier version, or of one whose run.json is damaged."""
+    try:
+        began = _journalled(directory)
+    except files.Damaged as error:
+        _check_user(error)
+        return None
+    return Identity("", _configured(directory), began)
+
+
+def _journalled(directory: Path) -> float:
+    """The begin by the first event that has a time of the day; on virtual time none has, and the
+    file's counts."""
+    path = directory / journal_reading.FILE
+    for line in itertools.islice(files.Lines(path).rest(), FIRST_EVENTS):
+        event = journal_reading.event_of(line.decode(errors="replace"))
+        stamp = None if event is None else event.get("unix_seconds")
+        if event is not None and isinstance(stamp, (int, float)) and event["t"] <= stamp < LATEST:
+            return float(stamp - event["t"])
+    return min(max(path.stat().st_mtime, 0.0), LATEST)
+
+
+def configured(directory: Path) -> dict[str, Any]:
+    """The configuration of a run, as config.toml of its run directory says it. Damaged, Missing."""
+    return files.read_toml(directory / CONFIG)
+
+
+def _configured(directory: Path) -> str:
+    """The name by config.toml; "" if that does not say it."""
+    try:
+        said = configured(directory)
+    except files.Damaged:
+        return ""
+    run = said.get("run")
+    name = run.get("name") if isinstance(run, dict) else None
+    found = name or said.get("program")
+    return found if isinstance(found, str) else ""

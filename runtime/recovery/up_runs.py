@@ -1,0 +1,102 @@
+"""`up`: from a checked cluster.toml to an exit code. A run itself is `run.Run`, the same that
+scripts start; that another follows it is the business of `restarting`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple
+
+from runtime.cluster.launcher import Early
+from runtime.errors import ConvoyError
+from runtime.records.lock_file import CHOOSING, RUNNING
+from runtime.records.up_lock import UpLock
+from runtime.recovery.restarting import Restarting
+from runtime.report.console import RunConsole
+from runtime.report.rundir import RunDirectory
+from runtime.runs.checking import Checked
+from runtime.runs.choosing import Choosing
+from runtime.runs.execution import Watchers
+from runtime.runs.making import directory_of, loop_factory_of
+from runtime.runs.outside import Wishes, locked
+from runtime.runs.signals import Signals
+
+
+class Ended(NamedTuple):
+    """`code`: the exit code. `directory`: of the last run; None if none was begun. `saved`: the
+    checkpoint after which nothing was left to do."""
+
+    code: int
+    directory: Path | None = None
+    saved: Path | None = None
+
+
+def run(checked: Checked, console: RunConsole, early: Early | None = None) -> Ended:
+    """Run to the end, having told the person everything; a run that has nothing left to do leaves
+    no run directory."""
+    for warning in checked.warnings:
+        console.warn(warning)
+    for line in checked.resumed:
+        console.say(line)
+    if checked.finished is not None:
+        console.say("finished   nothing is left to do, and nothing was started")
+        console.close()
+        return Ended(0, saved=checked.finished)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory_of(checked.loaded.config)) as runner:
+            return runner.run(_live(checked, console, early))
+    finally:
+        console.close()
+
+
+async def _live(checked: Checked, console: RunConsole, early: Early | None) -> Ended:
+    config = checked.loaded.config
+    with locked(config, console.warn) as lock:
+        directory = directory_of(config, asyncio.get_running_loop().time, up=lock)
+        if lock is not None:
+            lock.says(RUNNING if checked.choice is None else CHOOSING, directory.path.name)
+        if checked.choice is not None:
+            choosing = Choosing(
+                checked, checked.choice, directory, Watchers(directory, console), early
+            )
+            checked, code = await _settled(choosing, directory, console, lock)
+            if checked.choice is not None:
+                return Ended(code)
+        try:
+            run = Restarting(checked, console, early, directory, lock)
+        except ConvoyError:
+            directory.discard()
+            raise
+        return await _trained(run, checked, console, lock)
+
+
+async def _trained(
+    run: Restarting, checked: Checked, console: RunConsole, lock: UpLock | None
+) -> Ended:
+    for note in checked.notes:
+        console.say(note)
+    with Signals(run, console.say) as signals, Wishes(lock, run):
+        error = await run.ended()
+    if error is not None:
+        return Ended(error.exit_code, run.directory)
+    if run.summary:
+        console.say(run.summary)
+    return Ended(128 + signals.number if signals.number else 0, run.directory)
+
+
+async def _settled(
+    choosing: Choosing, directory: RunDirectory, console: RunConsole, lock: UpLock | None
+) -> tuple[Checked, int]:
+    """With nothing left open; or as it was, if somebody wanted the end before: then there is no run
+    directory, and an exit code."""
+    try:
+        with Signals(choosing, console.say) as signals, Wishes(lock, choosing):
+            found = await choosing.settled()
+    except ConvoyError as error:
+        directory.failed(error)
+        directory.close()
+        raise
+    if choosing.over:
+        directory.discard()
+        return choosing.checked, 128 + signals.number if signals.number else 0
+    return found, 0

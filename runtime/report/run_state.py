@@ -1,0 +1,215 @@
+"""What is known of a run at a moment, gathered from its events and heartbeats: what the live table
+shows.
+
+It knows any program's events by their fields. Those of a `progress` that have a place of their own
+are named here; whatever else a program reports stands behind them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.preparing import PREPARING
+from runtime.report.run_phase import ENDS, RunPhase
+
+HEADLINE = "progress"  # the event whose latest fields head the table
+PREDICTION = "prediction"  # the event whose latest `text` stands below
+TESTED = "test"
+CURVES = ("loss", "accuracy")  # fields whose course is drawn
+MOST_POINTS = 4096  # of a curve: of a longer one every second is kept
+SMOOTHING = 0.2  # of the latest beat in what an actor is at, so that rows do not jump
+
+
+@dataclass
+class Seen:
+    """An actor as its heartbeats tell. `interest`: how much it computes and is waited for, of
+    late."""
+
+    process: str
+    role: str = ""
+    doing: str = "not heard of yet"
+    waits: str = ""
+    handled: int = 0
+    inbox: int = 0
+    interest: float = 0.0
+    waited: dict[str, float] = field(default_factory=dict)
+
+
+class Curve:
+    """A course of values of any length, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.last = float("nan")
+        self._stride = 1
+        self._skipped = 0
+
+    def add(self, value: float) -> None:
+        """The next one."""
+        self.last = value
+        self._skipped += 1
+        if self._skipped < self._stride:
+            return
+        self._skipped = 0
+        self.values.append(value)
+        if len(self.values) > MOST_POINTS:
+            self.values = self.values[::2]
+            self._stride = 2 * self._stride
+
+
+class RunState:
+    """See the module docstring. `actors`: those that are expected, and their processes. Times are
+    seconds of the run's clock. It is drawn in a thread beside the one that tells it."""
+
+    def __init__(self, actors: Mapping[str, str] | None = None) -> None:
+        self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}
+        self.progress: dict[str, Any] = {}
+        self.predicted = ""
+        self._course = RunPhase()
+        self.curves: dict[str, Curve] = {}
+        self.summary: dict[str, Any] = {}
+        self.tested: dict[str, Any] = {}
+        self.began: float | None = None  # when the actors did
+        self.preparing: dict[str, str] = {}  # process -> what it is at, before that
+        self._paces: deque[tuple[float, int]] = deque(maxlen=20)  # when, how many iterations
+
+    # -- what comes
+
+    def event(self, event: str, fields: Mapping[str, Any], now: float) -> None:
+        """An event of any actor."""
+        self._course.event(event)
+        if event == HEADLINE:
+            self.progress = dict(fields)
+            for name in CURVES:
+                self._point(name, self.progress)
+            done, _ = self.iterations
+            if done is not None:
+                self._paces.append((now, done))
+        elif event == TESTED:
+            self.tested = dict(fields)
+            self._point("accuracy", fields)
+        elif event == PREDICTION:
+            self.predicted = str(fields.get("text", ""))
+        elif event == PREPARING:
+            self.preparing[str(fields.get("process"))] = "{what}: {done} of {total}".format(
+                **fields
+            )
+        elif event == "began":
+            self.began = now
+            self.preparing.clear()
+        elif event in ENDS:
+            self.summary = dict(fields)
+
+    def _point(self, name: str, fields: Mapping[str, Any]) -> None:
+        value = fields.get(name)
+        curve = self.curves.get(name)
+        if not isinstance(value, int | float) or (
+            name == "accuracy" and curve is not None and curve.last == value
+        ):
+            return  # each progress repeats the accuracy of the last test
+        if curve is None:
+            curve = self.curves[name] = Curve()
+        curve.add(float(value))
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """A heartbeat of a process."""
+        if self.began is None:
+            self.preparing.setdefault(heartbeat.process, heartbeat.busy_with)
+        wanted: dict[str, float] = {}
+        for name, status in heartbeat.actors.items():
+            seen = self.actors.setdefault(name, Seen(heartbeat.process))
+            spans = {
+                peer: total - seen.waited.get(peer, 0.0) for peer, total in status["waited"].items()
+            }
+            longest = sorted(spans, key=lambda peer: -spans[peer])
+            shares = {
+                peer: min(1.0, spans[peer] / heartbeat.period)
+                for peer in longest
+                if spans[peer] > 0.01
+            }
+            seen.waits = (
+                ", ".join(f"{peer} {share:.0%}" for peer, share in shares.items())
+                or status["waiting_for"]
+            )
+            seen.process = heartbeat.process
+            seen.role = status["role"]
+            seen.doing = status["doing"]
+            seen.handled = status["handled"]
+            seen.inbox = status["inbox"]
+            seen.waited = dict(status["waited"])
+            for peer, share in shares.items():
+                wanted[peer] = wanted.get(peer, 0.0) + share
+            busy = float(seen.doing != "idle") + seen.inbox
+            seen.interest += SMOOTHING * (busy - seen.interest)
+        for peer, share in wanted.items():
+            if peer in self.actors:
+                self.actors[peer].interest += SMOOTHING * share
+
+    # -- what is asked
+
+    @property
+    def stage(self) -> str:
+        """What is said of a run that comes to its end; "" before that."""
+        if self._course.result == "failed":
+            return "failed"
+        if self._course.state == "stopping":
+            return self._course.last_word or "winding down: finishing what is under way and saving"
+        return ""
+
+    @property
+    def iterations(self) -> tuple[int | None, int | None]:
+        """How many are done, and of how many, if the program counts so."""
+        said = self.progress.get("iteration")
+        last = self.progress.get("max_iter")
+        ended = self.summary.get("iterations")
+        if isinstance(said, str):  # "300/2000"
+            said, _, last = said.partition("/")
+        try:
+            done = said if ended is None else ended
+            return (None if done is None else int(done)), (int(last) if last else None)
+        except (TypeError, ValueError):
+            return None, None
+
+    def remaining(self, now: float) -> float | None:
+        """Seconds, by the pace of the last reports; None where that is not known."""
+        done, last = self.iterations
+        if done is None or last is None or len(self._paces) < 2 or self._course.last_word:
+            return None
+        (first_at, first), (last_at, _) = self._paces[0], self._paces[-1]
+        if done <= first:
+            return None
+        return max(0.0, (last - done) * (last_at - first_at) / (done - first) - (now - last_at))
+
+    def chosen(self, most: int) -> list[str]:
+        """The actors that are shown where there is room for so many: of each role the most
+        interesting, then the most interesting of all; in the order of their names."""
+        if len(self.actors) <= most:
+            return sorted(self.actors)
+        by_interest = sorted(
+            self.actors, key=lambda name: (-round(self.actors[name].interest, 1), name)
+        )
+        first_of = {self.actors[name].role: name for name in reversed(by_interest)}
+        kept = list(
+            dict.fromkeys([*sorted(first_of.values(), key=by_interest.index), *by_interest])
+        )
+        return sorted(kept[:most])
+
+    def others(self, shown: Iterable[str]) -> str:
+        """What those do that are not shown, in a line; "" if all are."""
+        left = self.actors.keys() - set(shown)
+        if not left:
+            return ""
+        waiting = sum(
+            bool(self.actors[name].waits) and self.actors[name].doing == "idle" for name in left
+        )
+        idle = sum(
+            not self.actors[name].waits and self.actors[name].doing == "idle" for name in left
+        )
+        told = {"at work": len(left) - waiting - idle, "waiting": waiting, "idle": idle}
+        return f"and {len(left)} more: " + ", ".join(
+            f"{count} {what}" for what, count in told.items() if count
+        )
