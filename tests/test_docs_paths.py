@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_house import PACKAGES, ROOT
 
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|benchmarks|examples|docs)/[\w./-]+)`")
 NAME = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)\b")
 MOVED = "## What moved"  # the table there names what was

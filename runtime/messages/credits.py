@@ -100,23 +100,6 @@ class CreditGate:
                 turn.set_result(None)
 
 
-class GrantBook:
-    """Receiver's side: collects what was released until a grant is worth a message."""
-
-    def __init__(self, limit: int) -> None:
-        self._worth = limit // GRANT_SHARE
-        self._released = 0
-
-    def release(self, size: int) -> int:
-        """Note `size` released bytes; returns the bytes to grant now, 0 for none yet."""
-        self._released += size
-        if self._released < self._worth:
-            return 0
-        due = self._released
-        self._released = 0
-        return due
-
-
 def cost_of(size: int) -> int:
     """Credits that a message of `size` bytes takes."""
     return max(size, MINIMUM_COST)

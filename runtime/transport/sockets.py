@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.memory.arena import Arena
+from runtime.memory.arena import Arena, Borrow
 from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import cost_of
@@ -24,7 +24,7 @@ from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Tran
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.links import PeerLink, Sources
 from runtime.transport.ports import Frames, Listener, Port, Ports
-from runtime.transport.shared_arena import Borrow, SharedMemory
+from runtime.transport.shared_arena import SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
