@@ -6,7 +6,7 @@ last array in it is gone, here and at every reader (`held`).
 
     owner   array = arena.empty(...)     the owner holds the block while any view of it lives
             Loan: arena.lend(...)        and once more for each message that carries the array
-    reader  Borrow: window.bytes_at(...) its views hold the block; the last one calls `on_drop(offset)`
+    reader  Borrow: window.bytes_at(...) its views hold the block; the last calls `on_drop(offset)`
     owner   arena.returned(...), or arena.forget(reader) when the reader has died
 """
 
@@ -72,7 +72,7 @@ class Arena:
 
     @property
     def used(self) -> int:
-        """Bytes of the blocks that somebody holds."""
+        """Bytes of the blocks that are held."""
         with self._lock:
             self._sweep()
             return sum(block.size for block in self._blocks.values())
@@ -96,8 +96,8 @@ class Arena:
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
-        """Offset of an array that lies in this arena; None for any other, for one that runs
-        backwards, and for one that shows bytes more than once, which no reader would believe."""
+        """Offset of an array in this arena; None for any other, and for an array that runs
+        backwards or shows bytes more than once, which no reader would believe."""
         if not array.flags.c_contiguous:
             extent = sum(
                 (length - 1) * stride
@@ -112,14 +112,12 @@ class Arena:
         return offset if 0 <= offset < self.size else None
 
     def lend(self, offset: int, reader: Hashable) -> None:
-        """A reader is about to get an array that begins there: its block stays until it is
-        returned."""
+        """Keep the block of an array until the reader returns it."""
         with self._lock:
             self._blocks[self._start(offset)].readers[reader] += 1
 
     def returned(self, reader: Hashable, offset: int) -> None:
-        """A reader has no view any more of one array it got. Nothing happens if it never got
-        one."""
+        """A reader has dropped an array. Nothing happens if it never got one."""
         with self._lock:
             start = self._start(offset)
             block = self._blocks.get(start)
@@ -135,7 +133,7 @@ class Arena:
                 self._settle(start, block)
 
     def close(self) -> None:
-        """Nobody new can map it; the memory goes with its last view. Once only."""
+        """Let no further reader map it; the memory goes with its last view. Once only."""
         os.close(self._file)
 
     def _start(self, offset: int) -> int:
@@ -149,7 +147,7 @@ class Arena:
             self._settle(start, block)
 
     def _settle(self, start: int, block: _Block) -> None:
-        """Free a block that nobody holds."""
+        """Free a block that neither the owner nor a reader holds."""
         if block.written or any(block.readers.values()):
             return
         del self._blocks[start]
@@ -158,8 +156,7 @@ class Arena:
 
 
 class Window:
-    """A peer's arena, mapped for reading (`writable` gives an array of it to whom its owner asked
-    to write there)."""
+    """A peer's arena, mapped for reading (`held.writable` is for processes asked to write)."""
 
     def __init__(self, address: str, on_drop: Callable[[int], None]) -> None:
         """`on_drop(offset)`, from any thread, when the last view of an array that began there is

@@ -40,7 +40,7 @@ class CreditGate:
         return len(self._waiting)
 
     def admit(self, size: int) -> bool:
-        """Take `size` bytes at once, if nobody has to wait. Raises ActorStopped once closed."""
+        """Take `size` bytes at once, if no sender has to wait. ActorStopped once closed."""
         if self._closed is not None:
             raise ActorStopped(self._closed)
         if self._waiting or self._turning or not self._admits(size):
@@ -49,8 +49,7 @@ class CreditGate:
         return True
 
     async def acquire(self, size: int) -> None:
-        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once
-        closed."""
+        """Wait, in order, until `size` more bytes may be under way. ActorStopped once closed."""
         if self.admit(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
 """A connected stream socket on the event loop itself: whole messages in, whole messages out.
 
 A small message is one call of the system at each end; large frames go from and to their memory.
-Nothing here waits: bytes that the system does not take at once wait in a `backlog`. `incoming` makes
-messages of the bytes that arrive, and says what a message is as bytes.
+Nothing here waits: bytes that the system does not take at once wait in a `backlog`. `incoming`
+makes messages of the bytes that arrive, and says what a message is as bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SEND_BUFFER = 1 << 20
 
 
 def _nothing(*_: object) -> None:
-    """Nobody is to be told."""
+    """Ignore what comes after the end."""
 
 
 class Stream(Port):
     """A connected socket: whole messages in, whole messages out.
 
-    `on_message(frames)` gets each message, and no frames for what is none; `on_end()` is called
-    once, when the peer is gone or sent what is no message. Neither is called after `close`.
+    `on_message(frames)` gets each message, and no frames if the bytes are not a message; `on_end()`
+    is called once, after such bytes or when the peer is gone. Neither is called after `close`.
     """
 
     def __init__(self, connected: socket.socket, message_bytes: int) -> None:
@@ -48,7 +48,6 @@ class Stream(Port):
     # -- writing
 
     def send(self, frames: Frames) -> None:
-        """See Port.send."""
         sizes = [len(frame) for frame in frames]
         if len(sizes) == 1 and sizes[0] < COPY_BELOW:
             self._send_small(ONE.pack(1, sizes[0]) + frames[0])
@@ -106,7 +105,7 @@ class Stream(Port):
         return BATCH
 
     def _catch_up(self) -> None:
-        """In the turn after one that did not take all: nothing is read before all are taken."""
+        """Take messages that the turn before left. Nothing is read before all are taken."""
         self._behind = self._open and self._take() > 0
         if self._behind:
             self._loop.call_soon(self._catch_up)
@@ -114,7 +113,6 @@ class Stream(Port):
     # -- the end
 
     def close(self, *, flush: bool) -> None:
-        """See Port.close."""
         if self._open:
             self._open = False
             self._loop.remove_reader(self._socket)
@@ -127,7 +125,7 @@ class Stream(Port):
         await self._backlog.flushed()
 
     def _finish(self) -> None:
-        """The peer is gone, or as good as that."""
+        """The peer has died or can no longer be understood."""
         on_end = self.on_end
         self.close(flush=False)
         on_end()

@@ -41,7 +41,6 @@ class UnixPorts(Ports):
     def listen(
         self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused
     ) -> Listener:
-        """See Ports.listen."""
         return UnixListener(
             address.removeprefix(SCHEME), self.limits.message_bytes, on_message, on_refused
         )
@@ -55,7 +54,6 @@ class UnixPorts(Ports):
         on_answer: OnAnswer,
         on_lost: OnLost,
     ) -> Port:
-        """See Ports.connect."""
         connected = socket.socket(socket.AF_UNIX)
         try:
             # does not wait: the backlog has room for everybody
@@ -72,7 +70,6 @@ class UnixPorts(Ports):
         return stream
 
     async def close(self) -> None:
-        """See Ports.close."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 for stream in list(self._streams):

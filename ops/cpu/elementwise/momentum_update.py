@@ -45,7 +45,6 @@ class MomentumUpdates(Fast):
         self, w: Array, g: Array, history: Array, *, rate: float, momentum: float, decay: float,
         regularization: str = "L2", out_w: Array | None = None, out_h: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """As Backend's."""
         new_w = self.like(w, out_w)
         new_h = self.like(history, out_h)
         numbers = (rate, momentum, *decays(decay, regularization))
@@ -71,7 +70,6 @@ class MomentumUpdates(Fast):
         out_w: Array | None = None,
         out_h: Array | None = None,
     ) -> tuple[Array, Array]:
-        """As Backend's."""
         new_w = self.like(w, out_w)
         new_h = self.like(history, out_h)
         numbers = (rate, momentum, *decays(decay, regularization))
