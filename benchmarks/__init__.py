@@ -1,2 +1,5 @@
 """Measurements, one command each: `python -m benchmarks.NAME`. Nothing in the packages imports from
-here."""
+here.
+
+See docs/decisions/tests.md.
+"""

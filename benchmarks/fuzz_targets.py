@@ -96,9 +96,8 @@ def header(folder: Path) -> Target:
 def arrays(folder: Path) -> Target:
     """Messages with arrays, in frames and in shared memory"""
     from runtime.errors import MessageError
-    from runtime.memory.arena import Arena, Window
+    from runtime.memory.arena import Arena, Borrow, Window
     from runtime.messages import wire
-    from runtime.transport.shared_arena import Borrow
 
     arena = Arena("fuzz", 1 << 20)
     window = Window(arena.address, lambda offset: None)
@@ -150,7 +149,7 @@ def stream(folder: Path) -> Target:
     from runtime.messages import wire
     from runtime.transport.dialed import _NOWHERE
     from runtime.transport.links import PeerLink, Sources
-    from runtime.transport.unix import UnixListener
+    from runtime.transport.unix_listener import UnixListener
 
     arena = Arena("fuzz", 1 << 20)
     link = PeerLink(1 << 20, lambda on_answer: _NOWHERE)

@@ -19,8 +19,8 @@ from benchmarks.report import Record, write
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINK = re.compile(r"\[[^\]]*\]\((?:\.\./)?benchmarks/results/([\w-]+)\.md\)")
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\[[^\]]*\]\((?:\.\./)*benchmarks/results/([\w-]+)\.md\)")
 NUMBER = re.compile(r"(?<![\w.-])\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-])")
 TIMING = re.compile(
     r"\d (?:ms|us|µs)\b|\d times as (?:fast|slow)|\d times "

@@ -1,128 +1,150 @@
-"""How a parameter changes: Caffe's solvers as one table, each a function of the gradient and its
-history.
+"""How a parameter changes: Caffe's solver types as one table, and the update of a layer by one.
 
-The table says which operation of `ops` a solver type is and which of the solver's numbers it takes.
+The table says which operation of `ops` a solver type is, which of the solver's numbers the operation
+takes, and where its histories come out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from nets.definition.params import ParamSpec
 from nets.schema import caffe_pb2 as caffe
-from ops import Array, Backend
+from ops import Array, Backend, Parameter
 
 History = tuple[Array, ...]
-Shared = dict[str, Any]  # rate, decay and regularization, as every update takes them
-Apply = Callable[
-    [Backend, caffe.SolverParameter, int, Array, Array, History, Shared], tuple[Array, ...]
+# The parameters of a layer, as `update` takes each of them: what they are, w, g, history, out.
+OneLayer = tuple[
+    Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]
 ]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One solver type. `histories`: how many arrays of the parameter's shape it keeps. `apply`
-    gives (w', *history') and may write over the old histories. `numbers`: the solver's own that it
-    takes."""
+    """One solver type. `operation` gives (w', *history'). `numbers`: the solver's own that it takes,
+    `histories_out`: the keywords for the histories' new arrays, which may be the old ones."""
 
-    histories: int
-    apply: Apply
+    operation: Callable[[Backend], Callable[..., tuple[Array, ...]]]
     numbers: tuple[str, ...]
+    histories_out: tuple[str, ...] = ("out_h",)
+    counts: bool = False  # the operation takes the number of the step, from 1
 
-
-def _sgd(
-    ops: Backend,
-    p: caffe.SolverParameter,
-    step: int,
-    w: Array,
-    g: Array,
-    old: History,
-    shared: Shared,
-) -> tuple[Array, ...]:
-    return ops.sgd_update(w, g, old[0], momentum=p.momentum, out_h=old[0], **shared)
-
-
-def _nesterov(
-    ops: Backend,
-    p: caffe.SolverParameter,
-    step: int,
-    w: Array,
-    g: Array,
-    old: History,
-    shared: Shared,
-) -> tuple[Array, ...]:
-    return ops.nesterov_update(w, g, old[0], momentum=p.momentum, out_h=old[0], **shared)
-
-
-def _adagrad(
-    ops: Backend,
-    p: caffe.SolverParameter,
-    step: int,
-    w: Array,
-    g: Array,
-    old: History,
-    shared: Shared,
-) -> tuple[Array, ...]:
-    return ops.adagrad_update(w, g, old[0], delta=p.delta, out_h=old[0], **shared)
-
-
-def _rmsprop(
-    ops: Backend,
-    p: caffe.SolverParameter,
-    step: int,
-    w: Array,
-    g: Array,
-    old: History,
-    shared: Shared,
-) -> tuple[Array, ...]:
-    return ops.rmsprop_update(
-        w, g, old[0], rms_decay=p.rms_decay, delta=p.delta, out_h=old[0], **shared
-    )
-
-
-def _adadelta(
-    ops: Backend,
-    p: caffe.SolverParameter,
-    step: int,
-    w: Array,
-    g: Array,
-    old: History,
-    shared: Shared,
-) -> tuple[Array, ...]:
-    return ops.adadelta_update(
-        w,
-        g,
-        old[0],
-        old[1],
-        momentum=p.momentum,
-        delta=p.delta,
-        out_h=old[0],
-        out_u=old[1],
-        **shared,
-    )
-
-
-def _adam(
-    ops: Backend,
-    p: caffe.SolverParameter,
-    step: int,
-    w: Array,
-    g: Array,
-    old: History,
-    shared: Shared,
-) -> tuple[Array, ...]:
-    return ops.adam_update(
-        w, g, old[0], old[1], step=step, momentum=p.momentum, momentum2=p.momentum2, delta=p.delta,
-        out_m=old[0], out_s=old[1], **shared,
-    )  # fmt: skip
+    @property
+    def histories(self) -> int:
+        """How many arrays of the parameter's shape the solver keeps."""
+        return len(self.histories_out)
 
 
 RULES: dict[str, Rule] = {
-    "SGD": Rule(1, _sgd, ("momentum",)),
-    "Nesterov": Rule(1, _nesterov, ("momentum",)),
-    "AdaGrad": Rule(1, _adagrad, ("delta",)),
-    "RMSProp": Rule(1, _rmsprop, ("rms_decay", "delta")),
-    "AdaDelta": Rule(2, _adadelta, ("momentum", "delta")),
-    "Adam": Rule(2, _adam, ("momentum", "momentum2", "delta")),
+    "SGD": Rule(lambda ops: ops.sgd_update, ("momentum",)),
+    "Nesterov": Rule(lambda ops: ops.nesterov_update, ("momentum",)),
+    "AdaGrad": Rule(lambda ops: ops.adagrad_update, ("delta",)),
+    "RMSProp": Rule(lambda ops: ops.rmsprop_update, ("rms_decay", "delta")),
+    "AdaDelta": Rule(lambda ops: ops.adadelta_update, ("momentum", "delta"), ("out_h", "out_u")),
+    "Adam": Rule(
+        lambda ops: ops.adam_update,
+        ("momentum", "momentum2", "delta"),
+        ("out_m", "out_s"),
+        counts=True,
+    ),
 }
+
+
+class Updates(ABC):
+    """The updates of a solver, whatever else it knows."""
+
+    proto: caffe.SolverParameter
+
+    @property
+    @abstractmethod
+    def type(self) -> str:
+        """A key of RULES."""
+
+    @abstractmethod
+    def rate(self, iteration: int) -> float:
+        """The learning rate of `iteration` (from 0)."""
+
+    def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
+        """Return the arrays this solver keeps beside a parameter, zero at first; none beside a
+        running statistic."""
+        return tuple(ops.zeros(param.shape, dtype) for _ in range(self.histories(param)))
+
+    def histories(self, param: ParamSpec) -> int:
+        """How many arrays `new_history` makes."""
+        return RULES[self.type].histories if param.keep is None else 0
+
+    def update(
+        self,
+        ops: Backend,
+        iteration: int,
+        param: ParamSpec,
+        w: Array,
+        g: Array,
+        history: History,
+        out: Array | None = None,
+    ) -> tuple[Array, History]:
+        """Return (w', history') after the update of `iteration` (from 0). g stays; w' is `out`,
+        which may be w, or new; history is written over.
+
+        g is the gradient of the whole batch's mean loss, as Caffe's after its division by
+        iter_size. A running statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
+        """
+        if param.keep is not None:
+            new = ops.xp.multiply(w, param.keep, out=out)
+            return ops.add(new, g, out=new), ()
+        rule = RULES[self.type]
+        new, *kept = rule.operation(ops)(
+            w,
+            g,
+            *history,
+            rate=self.rate(iteration) * param.lr_mult,
+            decay=self.proto.weight_decay * param.decay_mult,
+            regularization=self.proto.regularization_type,
+            out_w=out,
+            **self._numbers(rule),
+            **({"step": iteration + 1} if rule.counts else {}),
+            **dict(zip(rule.histories_out, history, strict=True)),
+        )
+        return new, tuple(kept)
+
+    def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
+        """Update the parameters of many layers, each as `update` does it; in one operation of a
+        backend that has it."""
+        parameters = [each for of in layers for each in zip(*of, strict=True)]
+        if not ops.updates_together:
+            for param, w, g, history, out in parameters:
+                self.update(ops, iteration, param, w, g, history, out)
+            return
+        ops.update_together(
+            self.type,
+            [
+                Parameter(w, g, history, out, param.lr_mult, param.decay_mult, param.keep)
+                for param, w, g, history, out in parameters
+            ],
+            rate=self.rate(iteration),
+            decay=self.proto.weight_decay,
+            regularization=self.proto.regularization_type,
+            numbers=self._numbers(RULES[self.type]),
+            step=iteration + 1,
+        )
+
+    def _numbers(self, rule: Rule) -> dict[str, float]:
+        return {name: getattr(self.proto, name) for name in rule.numbers}
+
+    def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
+        """Return what all gradients are multiplied by so that their common norm is at most
+        `clip_gradients`.
+
+        Give every learned parameter's gradient at once. Caffe compares the sum over iter_size
+        batches; these are means.
+        """
+        if self.proto.clip_gradients < 0:
+            return 1.0
+        norm = math.sqrt(sum(ops.l2_norm_squared(g) for g in gradients)) * self.proto.iter_size
+        return self.proto.clip_gradients / norm if norm > self.proto.clip_gradients else 1.0

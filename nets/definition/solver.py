@@ -1,39 +1,28 @@
-"""How a net is trained: the solver prototxt, checked, the learning rate at each iteration, the
-update of a parameter.
+"""How a net is trained: the solver prototxt, checked, and the learning rate at each iteration.
 
-Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types in `rules`.
+Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types and the update
+of a parameter in `rules`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from nets.definition.params import ParamSpec
 from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
-from nets.definition.rules import RULES, History
+from nets.definition.rules import Updates
 from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
 from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
 from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
-from ops import Array, Backend, Parameter
-
-# The parameters of a layer, as `update` takes each of them: what they are, w, g, history, out.
-OneLayer = tuple[
-    Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]
-]
 
 
 @dataclass(frozen=True)
-class SolverSpec:
+class SolverSpec(Updates):
     """A checked solver; iterations count from 0, rates and decay are Caffe's `base_lr` and
     `weight_decay`."""
 
@@ -105,76 +94,6 @@ class SolverSpec:
         """Return the learning rate of `iteration` (from 0), as Caffe's
         SGDSolver::GetLearningRate."""
         return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
-
-    def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
-        """Return the arrays this solver keeps beside a parameter, zero at first; none beside a
-        running statistic."""
-        return tuple(ops.zeros(param.shape, dtype) for _ in range(self.histories(param)))
-
-    def histories(self, param: ParamSpec) -> int:
-        """How many arrays `new_history` makes."""
-        return RULES[self.type].histories if param.keep is None else 0
-
-    def update(
-        self,
-        ops: Backend,
-        iteration: int,
-        param: ParamSpec,
-        w: Array,
-        g: Array,
-        history: History,
-        out: Array | None = None,
-    ) -> tuple[Array, History]:
-        """Return (w', history') after the update of `iteration` (from 0). g stays; w' is `out`,
-        which may be w, or new; history is written over.
-
-        g is the gradient of the whole batch's mean loss, as Caffe's after its division by
-        iter_size. A running statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
-        """
-        if param.keep is not None:
-            new = ops.xp.multiply(w, param.keep, out=out)
-            return ops.add(new, g, out=new), ()
-        shared = {
-            "rate": self.rate(iteration) * param.lr_mult,
-            "decay": self.weight_decay * param.decay_mult,
-            "regularization": self.proto.regularization_type,
-            "out_w": out,
-        }
-        new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
-        return new, tuple(kept)
-
-    def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
-        """Update the parameters of many layers, each as `update` does it; in one operation of a
-        backend that has it."""
-        parameters = [each for of in layers for each in zip(*of, strict=True)]
-        if not ops.updates_together:
-            for param, w, g, history, out in parameters:
-                self.update(ops, iteration, param, w, g, history, out)
-            return
-        ops.update_together(
-            self.type,
-            [
-                Parameter(w, g, history, out, param.lr_mult, param.decay_mult, param.keep)
-                for param, w, g, history, out in parameters
-            ],
-            rate=self.rate(iteration),
-            decay=self.weight_decay,
-            regularization=self.proto.regularization_type,
-            numbers={name: getattr(self.proto, name) for name in RULES[self.type].numbers},
-            step=iteration + 1,
-        )
-
-    def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
-        """Return what all gradients are multiplied by so that their common norm is at most
-        `clip_gradients`.
-
-        Give every learned parameter's gradient at once. Caffe compares the sum over iter_size
-        batches; these are means.
-        """
-        if not self.clips:
-            return 1.0
-        norm = math.sqrt(sum(ops.l2_norm_squared(g) for g in gradients)) * self.iter_size
-        return self.proto.clip_gradients / norm if norm > self.proto.clip_gradients else 1.0
 
     def override(self, values: Mapping[str, float]) -> SolverSpec:
         """The same solver with other values (max_iter, base_lr, momentum); PrototxtError if they

@@ -1,5 +1,6 @@
 """A net that runs.
 
+part                what a net is: layers, shapes, parameters, what crosses a cut
 graph  emulated_net     Net: one pass, stage by stage; the same with shapes alone
 wiring  borders     which layer reads what; where a part of a net begins and ends
 stages  sharing     the unit in which parameters are pulled; parameters that layers share

@@ -11,172 +11,31 @@ adds to it (`ParamSpec.keep`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nets.definition.spec import NetSpec
 from nets.errors import NetError, did_you_mean
-from nets.graph.borders import PARTS, find_borders, first_rows, takes
-from nets.graph.fusion import join
 from nets.graph.gradients import Gradients
-from nets.graph.in_place import allow_in_place, owners, readers
-from nets.graph.net_memory import MemoryPlan, Planner
+from nets.graph.part import PartOfNet
 from nets.graph.scores import scores
-from nets.graph.sharing import check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module
-from nets.graph.stages import cut
-from nets.graph.wiring import Node, Value, wire
-from nets.layers import Run, Setup, Values, make_layer
-from nets.layers.base import Shape
-from nets.layers.dense import InnerProduct
-from ops import Array, Backend, OpsError
-
-MEMORY = ("kept", "reused")
+from nets.graph.wiring import Node
+from nets.layers import Run, Setup, Values
+from ops import Array, OpsError
 
 
-class Net:
-    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every
-    mistake.
+class Net(PartOfNet):
+    """A `PartOfNet` that computes, a pass at a time. Its arguments are those of `PartOfNet`."""
 
-    `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two
-    passes; `input_shape` is the data source's (C, H, W). The FC phase ("fc") is every InnerProduct,
-    Embed and recurrent layer, what depends on one, and the losses; the conv phase ("conv") is the
-    rest. `nodes` are its part's layers in their order, `wiring` what the layers of all parts read
-    and write. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through`
-    come out, and that of what it ends with is given. `time_first` says that recurrent layers take
-    the rows for steps of time.
-
-    With `memory` "reused" arrays that are never needed together share a place in one block, planned
-    before the first pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be
-    read after a pass; with "kept" every blob stays valid until the next pass.
-    """
-
-    def __init__(
-        self,
-        spec: NetSpec,
-        phase: str,
-        *,
-        ops: Backend,
-        part: str = "all",
-        through: Collection[str] = (),
-        batch: int | None = None,
-        input_shape: Shape | Mapping[str, Shape] | None = None,
-        seed: int = 0,
-        dtype: Any = np.float32,
-        level: int | None = None,
-        stages: tuple[str, ...] = (),
-        memory: str = "kept",
-    ) -> None:
-        _check_choice("part", part, PARTS)
-        _check_choice("memory", memory, MEMORY)
-        self.spec = spec.for_phase(phase, level=level, stages=stages)
-        self.phase = phase
-        self.part = part
-        self.ops = ops
-        self.seed = seed
-        self.dtype = np.dtype(dtype)
-        self._input_shape = input_shape
-        setup = Setup(phase, batch, input_shape)
-        force = part == "all" and self.spec.proto.force_backward
-        self.wiring = wire(
-            self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force
-        )
-        self.time_first = any(node.layer.time_first for node in self.wiring.nodes)
-        self._sharing = share([node.layer for node in self.wiring.nodes])
-        self.nodes = [node for node in self.wiring.nodes if takes(node, part)]
-        if part in ("conv", "fc"):
-            check_cut(self._sharing, self.wiring.nodes)
-        borders = find_borders(self.wiring, self.nodes, part, through, self.spec.name)
-        self._boundary = borders.boundary
-        self._inputs = borders.inputs
-        self._names = borders.names
-        self.boundary = [self._value(i).name for i in self._boundary]
-        self.inputs = list(self._inputs)
-        self.outputs = borders.outputs
-        allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
-        if ops.joins:
-            join(self.wiring, self.nodes, memory == "reused")
-        travels = self._boundary if part != "all" else []
-        self._senders = [node for i in travels for node in owners(self.wiring, i)]
-        self._receivers = [node for i in travels for node in readers(self.wiring, i)]
-        self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self.nodes}
-        self.stages = cut(self.nodes, self._owned)
-        owners_of = [(n.layer, self._owned[n.index]) for n in self.nodes if self._owned[n.index]]
-        self.params = {
-            layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of
-        }
-        self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name)
+    def _prepare(self) -> None:
         self._arrays: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
-        self._gradients = Gradients(self.wiring, self._sharing, ops, self.dtype)
-        self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
-        self._reuses = memory == "reused"
+        self._gradients = Gradients(self.wiring, self._sharing, self.ops, self.dtype)
+        self._run = Run(self.phase, self.seed, 0, 0, self.batch, self.batch)
         self._block = self.ops.empty((0,), np.uint8)
         self._placed = False
-
-    def __repr__(self) -> str:
-        size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
-        return (
-            f"<Net {self.spec.name} {self.phase} part={self.part} batch={self.batch} "
-            f"stages={len(self.stages)} parameters={size}>"
-        )
-
-    # what the net is
-
-    @property
-    def boundary_shapes(self) -> dict[str, Shape]:
-        """The shape of each blob of `boundary` for the rows of the present pass."""
-        return {self._value(i).name: self._value(i).shape for i in self._boundary}
-
-    @property
-    def boundary_grads(self) -> list[str]:
-        """The blobs of `boundary` through which gradients flow back (labels are not among them)."""
-        return [self._value(i).name for i in self._boundary if self._value(i).needs_grad]
-
-    @property
-    def input_shapes(self) -> dict[str, Shape]:
-        """The shape of each blob of `inputs` for the rows of the present pass."""
-        return {name: self._value(i).shape for name, i in self._inputs.items()}
-
-    def shape(self, name: str) -> Shape:
-        """Return the shape of blob `name` (its last value) for the rows of the present pass."""
-        return self._value(self._index(name)).shape
-
-    def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
-        """Return the first parameters of this part or of some of its layers, the same numbers
-        whatever the part."""
-        return {
-            layer: tuple(
-                self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer]
-            )
-            for layer in (self.params if layers is None else layers)
-        }
-
-    @property
-    def memory_plan(self) -> MemoryPlan:
-        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is
-        allocated."""
-        sent, received = (
-            frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers)
-        )
-        given = frozenset(self._boundary if self.part in ("conv", "link") else ())
-        return Planner(
-            self.wiring, self.nodes, self.phase == "TRAIN", self.dtype, sent, received, given
-        ).plan()
-
-    @property
-    def scratch(self) -> int:
-        """Bytes of scratch memory that the backend needs at most for one operation."""
-        return max((self._scratch_of(node) for node in self.nodes), default=0)
-
-    def _scratch_of(self, node: Node) -> int:
-        return node.layer.scratch(
-            [self._value(i).shape for i in node.bottoms], self.phase == "TRAIN"
-        )
-
-    # one pass
 
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
         """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all),
@@ -267,13 +126,6 @@ class Net:
             result = gradients or result
         return result
 
-    def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
-        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see
-        there)."""
-        for node in self.nodes:
-            if isinstance(node.layer, InnerProduct):
-                node.layer.unit_parts = cut(node.layer.top_shape[-1])
-
     def restart(self) -> None:
         """Let the next pass be as the first: no layer keeps a state."""
         self._rows = 0
@@ -358,16 +210,6 @@ class Net:
                 self._gradients.add(i, grad)
         return self._gradients.settle(node, params, out)
 
-    def _value(self, i: int) -> Value:
-        return self.wiring.values[i]
-
-    def _index(self, name: str) -> int:
-        if name not in self._names:
-            raise NetError(
-                f"blob '{name}': this part has no such blob{did_you_mean(name, self._names)}"
-            )
-        return self._names[name]
-
     def _given(self, i: int) -> Array:
         if i not in self._arrays:
             what = "fed" if i in self._inputs.values() else "computed"
@@ -392,8 +234,3 @@ class Net:
                 )
             found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
         return found
-
-
-def _check_choice(key: str, found: str, known: Collection[str]) -> None:
-    if found not in known:
-        raise NetError(f"{key}: found '{found}', expected one of {', '.join(known)}")

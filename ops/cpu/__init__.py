@@ -7,4 +7,6 @@ gemm/          products of matrices
 conv/          convolution: direct, Winograd, lowering
 elementwise/   operations that pass over memory once or twice
 recurrent/     LSTM and RNN
+
+See docs/decisions/kernels.md.
 """

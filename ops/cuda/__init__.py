@@ -10,4 +10,6 @@ windows  normalise  pointwise                pooling and LRN; batch normalisatio
 products  losses  updates                    fully connected layers; softmax and its loss; solvers
 
 Nothing here imports CuPy: the module is given.
+
+See docs/decisions/gpu.md.
 """

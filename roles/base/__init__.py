@@ -6,4 +6,6 @@ steps   what an actor does in an iteration, and what it waits for
 reads   what an actor with a job reads, to be compared over machines
 sizes   sums of bytes that several roles need
 loads   what is in a piece of array work
+
+See docs/decisions/training.md.
 """

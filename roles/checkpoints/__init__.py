@@ -9,4 +9,6 @@ state_average  several servers' states as one file's arrays
 finished  whether nothing is left to train
 newest  which checkpoint `up --resume` takes, and why not another
 meant   which one is used where a run is named
+
+See docs/decisions/runs.md.
 """

@@ -15,4 +15,6 @@ timetable         when what is due, as the solver says
 testing           what tests say, and what follows of it
 gauges            what its page of metrics says of the run
 divergence        whether losses say that training diverges
+
+See docs/decisions/training.md.
 """

@@ -7,4 +7,6 @@ tree_exchange  binomial           along a tree of the members, its shape
 ring  halving            piece by piece round a ring; by halves and back
 host_accumulate  accumulator        at one accumulator in host memory
 buckets  partial_sums    which gradients travel together; arrays that have come
+
+See docs/decisions/sums.md.
 """

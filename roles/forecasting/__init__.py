@@ -12,4 +12,6 @@ layer_times the same, measured here: each layer, each update, a sum
 catalogue   kinds of machines that one can rent
 observer    predicted beside measured, of a run that goes on:
             live_times (what it measures)  fitted (what it predicts)  miss (whose work differs)  regrouped
+
+See docs/decisions/tuning.md.
 """

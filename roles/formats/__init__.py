@@ -3,6 +3,8 @@ listed.
 
 format                                             what a format says of itself
 float32  float16  bfloat16  one_bit  threshold   the formats
+
+See docs/decisions/sums.md.
 """
 
 # isort: off

@@ -10,4 +10,6 @@ accumulated                    a batch in several passes, with the memory of one
 buffers                        where new arrays lie
 resume  checkpoint_slices                 checkpoints: the file, parts of parameters
 scoreboard                     loss, speed, staleness
+
+See docs/decisions/sums.md.
 """

@@ -11,4 +11,6 @@ largest                     the largest array that a run will send
 devices  gradient_links     where actors compute; which link has which format
 predicted_times  alternatives       how long it will take; what else could be chosen: groups, presets
 measured_runs  learnt            how long a run took; in how many iterations it reached a target
+
+See docs/decisions/tuning.md.
 """

@@ -6,4 +6,6 @@ merged    Omnivore, its two ends, Project Adam
 unmerged  model servers for the whole net
 whole     workers that hold the whole net
 shards    the FC phase on several servers
+
+See docs/decisions/training.md.
 """

@@ -84,7 +84,7 @@ class ModelOptions(JobOptions):
 
 
 class ConvModel(ModelHolder, ReadsJob):
-    """See the module docstring."""
+    """A server of some or all layers."""
 
     Options = ModelOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED)
@@ -195,12 +195,10 @@ class ConvModel(ModelHolder, ReadsJob):
         return self._ledger.version
 
     def go_on_at(self, version: int) -> None:
-        """See ModelHolder.go_on_at."""
         self._ledger.version = version
         self._watch.forget()
 
     def takes_batches_of(self, images: int) -> None:
-        """See ModelHolder.takes_batches_of."""
         self._watch.takes_batches_of(images)
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:

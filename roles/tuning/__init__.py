@@ -16,4 +16,6 @@ noise      how noisy gradients are, and what a larger batch would be worth
 ratio      a ratio of two sums, and how well it is known
 watch      looks at the gradients that a model server applies, now and then
 gradient_statistics  what a model server answers when it is asked for all of that
+
+See docs/decisions/tuning.md.
 """

@@ -3,11 +3,13 @@
 actor         tell, ask, inbox, reply_to, on_<message>; its life
 router  routes  where each actor lives, which asks are open, into whose inbox a message goes
 cell          an actor's inbox and its two tasks
-node          the actors of one process
+node  host    the actors of one process; the process as its actors see it
 inspection  snapshot    what somebody who looks at a run asks of it; what the actors do now
 conversation  which message may come when, as a table
 metrics       counters, gauges, histograms, and what shows them
 rejections    tells of rejected messages at a bounded rate
 message_metrics  actor_metrics    what is counted of messages; what an actor measures itself
 service  station_metrics    actors as stations of a queueing network: inbox, service, compute
+
+See docs/decisions/messages.md.
 """

@@ -17,10 +17,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from runtime.actors.actor_metrics import Gauges, Measured
+from runtime.actors.actor_metrics import Measured
 from runtime.actors.conversation import Conversation
+from runtime.actors.host import Host
 from runtime.compute.compute import Compute
 from runtime.messages.message import (
     Array,
@@ -39,39 +40,6 @@ R = TypeVar("R", bound=Message)
 BRIEF = 256 << 10
 
 
-class Host(Gauges, Protocol):
-    """What an actor needs of the process it lives in; a node is one."""
-
-    compute: Compute
-    directory: Path
-    on_event: Callable[[str, str, dict[str, Any]], None]
-
-    async def send(
-        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
-    ) -> None:
-        """See Actor.tell and Actor.reply."""
-
-    async def ask(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int,
-        timeout: float | None,
-    ) -> R:
-        """See Actor.ask."""
-        ...
-
-    def memory(self, size: int) -> Array:
-        """See Actor.memory."""
-        ...
-
-    def finished(self, name: str) -> None:
-        """See Actor.finish."""
-
-
 class Actor(Measured):
     """Base of all actors. Subclasses take options in `__init__` and talk only after `on_start`.
 
@@ -86,7 +54,6 @@ class Actor(Measured):
     # patterns of its files in the run directory; None: not said
     writes: ClassVar[tuple[str, ...] | None] = None
     log: logging.Logger
-    device: Compute  # where this actor's array work is done
     inbox_task: asyncio.Task[Any] | None = None  # runs the handlers
     # the peer whose answer a handler waits for without a limit; which ask it is
     blocked_by: tuple[str, int] = ("", 0)
@@ -198,12 +165,6 @@ class Actor(Measured):
         """Run array work at once, beside whatever else the process computes. Nothing keeps two
         pieces off one array."""
         return await self._node.compute.race(self.name, label, work, *args)
-
-    @property
-    def busy_seconds(self) -> float:
-        """Seconds that the device of this actor has worked so far: its process's compute thread, or
-        its own."""
-        return self.device.busy
 
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits; plain values only."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics, Summary
+from runtime.compute.compute import Compute
 from runtime.compute.work_sums import WorkSums
 
 
@@ -28,11 +29,18 @@ class Measured:
     name: str
     role: str
     steps = 0  # see `stepped`
+    device: Compute  # where this actor's array work is done
     _node: Gauges
 
     def now(self) -> float:
         """Seconds on the event loop's clock."""
         return asyncio.get_running_loop().time()
+
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds that the device of this actor has worked so far: its process's compute thread, or
+        its own."""
+        return self.device.busy
 
     def counter(self, name: str, help_text: str, **labels: str) -> Counter:
         """This actor's counter `convoy_<name>_total`."""

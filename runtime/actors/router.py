@@ -54,7 +54,8 @@ class Router:
     def send(
         self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> Coroutine[Any, Any, None]:
-        """See Actor.tell and Actor.reply. ActorStopped if nobody of that name is linked."""
+        """Send a message, or the answer to ask number `answers`. ActorStopped if no actor of that
+        name is linked."""
         return self._send(
             Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step)
         )
@@ -69,7 +70,7 @@ class Router:
         step: int,
         timeout: float | None,
     ) -> R:
-        """See Actor.ask."""
+        """Send a message and wait for its answer (`Actor.ask`)."""
         if sender in self.stopped:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
         loop = asyncio.get_running_loop()
@@ -127,8 +128,7 @@ class Router:
     # -- receiving
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        """A transport hands over what arrived: an answer to its asker, anything else to the
-        receiver's inbox."""
+        """Take a message from a transport: an answer to its asker, others to their inbox."""
         receiver = envelope.receiver
         answers = envelope.answers
         if receiver in self.stopped:  # it came too late; that is no offence
@@ -156,9 +156,9 @@ class Router:
             cell.take(envelope, release)
 
     def _take(self, envelope: Envelope) -> MessageError | None:
-        """Note a message that came; an answer goes to its asker. Or why it may not come, and
-        nothing is noted: its sender or incarnation is not linked, it was here before, was
-        overtaken, or answers nothing that is open."""
+        """Note a message, and give an answer to its asker. Returns why it may not come, and notes
+        nothing: its sender or incarnation is not linked, it came before or was overtaken, or no
+        open ask has its number."""
         message, number, sender, incarnation, receiver, _, answers, _ = envelope
         place = self._homes.get(sender)
         if place is None or place.incarnation != incarnation:
@@ -190,8 +190,8 @@ class Router:
     # -- ends
 
     def lost(self, process: str) -> None:
-        """A process is gone, and forgotten. Open asks to its actors, and senders that wait for its
-        credits, get ActorStopped; nothing of that life comes any more."""
+        """Forget a process that is gone. Open asks to its actors, and senders that wait for its
+        credits, get ActorStopped."""
         gone = {actor for actor, place in self._homes.items() if place.process == process}
         for road in {self._homes.pop(actor).road for actor in gone}:
             road.disconnect(process, f"process {process} is gone")
@@ -200,7 +200,7 @@ class Router:
                 ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
 
     def stop(self, askers: Iterable[str]) -> None:
-        """These actors stop: nobody will answer them any more."""
+        """Fail the open asks of actors that stop."""
         self.stopped.update(askers)
         for ask in list(self.asks.values()):
             if ask.asker in self.stopped:

@@ -13,4 +13,6 @@ nursery_start                     starts the process that role processes are for
 run_tracing                   traces of all processes, as one file
 clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings  preparing       what processes log as warnings, and of what they prepare, told as events
+
+See docs/decisions/processes.md.
 """

@@ -15,4 +15,6 @@ versions     what runs on it
 commit       which commit of the source that is
 loop         the event loop of a process here
 parent       what a process asks of the system about its parent
+
+See docs/decisions/processes.md.
 """

@@ -1,16 +1,13 @@
-"""Shared memory between the processes of one host: arrays written once by their producer and read
-in place.
+"""Shared memory of the processes of one host: arrays written once by their producer, read in place.
 
 Each process has one `Arena`, a memory file without a name that the system frees with its last user,
-however that ends, and for each peer on this host a `Window` onto that peer's arena. A block of an
-arena is held by the arrays its owner made in it and by those that readers made; when the last is
-gone it is free for the next array. Nothing is copied and nobody calls anything: Python's own
-counting of references is the lease.
+and a `Window` onto the arena of each peer on this host. A block of an arena is free again when the
+last array in it is gone, here and at every reader (`held`).
 
-    owner   array = arena.empty(...)    held by the owner while any view of it lives
-            arena.lend(array, reader)   and once more for each message that carries it
-    reader  window.array(offset, ...)   its views keep the block; with the last, `on_drop(offset)` tells the owner
-    owner   arena.returned(reader, offset), or arena.forget(reader) when the reader died
+    owner   array = arena.empty(...)     the owner holds the block while any view of it lives
+            Loan: arena.lend(...)        and once more for each message that carries the array
+    reader  Borrow: window.bytes_at(...) its views hold the block; the last calls `on_drop(offset)`
+    owner   arena.returned(...), or arena.forget(reader) when the reader has died
 """
 
 from __future__ import annotations
@@ -23,63 +20,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from runtime.errors import MessageError
+from runtime.memory.gaps import Gaps
+from runtime.memory.held import Array, held
 from runtime.memory.mapping import LARGE_PAGE, Mapping
 
-Array = NDArray[Any]
 BLOCK = 4096  # bytes: blocks begin and end with pages
 # bytes; a smaller array is copied into its frame sooner than it is lent and returned
 IN_PLACE_FROM = 16 << 10
-
-
-def available() -> bool:
-    """Can this system share memory without a name (Linux can)?"""
-    return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
-
-
-class _Held(np.ndarray[Any, Any]):
-    """The one array that spans a block. All others are views of it: it goes when the last of them
-    does."""
-
-    on_gone: Callable[[int], None] | None = None
-    offset = 0
-    memory: Mapping  # kept as long as an array lies in it
-
-    def __del__(self) -> None:
-        if self.on_gone is not None:
-            self.on_gone(self.offset)
-
-
-def _held(memory: Mapping, offset: int, size: int, on_gone: Callable[[int], None]) -> Array:
-    """A plain uint8 array of a block; its base is the `_Held` that is missed when all views are
-    gone."""
-    whole = _Held((size,), np.uint8, memory.memory, offset)
-    whole.on_gone = on_gone
-    whole.offset = offset
-    whole.memory = memory
-    return whole.view(np.ndarray)
-
-
-def writable(array: Array) -> Array | None:
-    """An array of shared memory as one that may be written to, by whomever its owner asked to: keep
-    `array` meanwhile.
-
-    None for an array that lies elsewhere.
-    """
-    base: Any = array
-    while base is not None and not isinstance(base, _Held):
-        base = getattr(base, "base", None)
-    if base is None:
-        return None
-    here = base.memory
-    there = base.memory.to_write()
-    offset = int(array.__array_interface__["data"][0]) - here.address
-    return np.ndarray(array.shape, array.dtype, there.memory, offset, array.strides)
 
 
 @dataclass(slots=True)
@@ -103,8 +55,7 @@ class Arena:
         self._lock = threading.Lock()
         self._blocks: dict[int, _Block] = {}
         self._starts: list[int] = []  # of the blocks, sorted: finds the block of an address
-        # (offset, size), sorted, never two that touch
-        self._free: list[tuple[int, int]] = [(0, self.size)]
+        self._gaps = Gaps(self.size)
         self._large = 0  # up to here the pages exist, and are large where the system has such
         # offsets whose last array here went; a finaliser may not take the lock
         self._gone: deque[int] = deque()
@@ -121,7 +72,7 @@ class Arena:
 
     @property
     def used(self) -> int:
-        """Bytes of the blocks that somebody holds."""
+        """Bytes of the blocks that are held."""
         with self._lock:
             self._sweep()
             return sum(block.size for block in self._blocks.values())
@@ -134,19 +85,19 @@ class Arena:
         wanted = max(BLOCK, -(-count * kind.itemsize // BLOCK) * BLOCK)
         with self._lock:
             self._sweep()
-            offset = self._take(wanted)
+            offset = self._gaps.take(wanted)
             self._blocks[offset] = _Block(wanted)
             insort(self._starts, offset)
             known = self._large
             wholes = -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE
             self._large = max(known, wholes)
         self._memory.make_large(known, wholes - known)  # without the lock: it may take a while
-        memory = _held(self._memory, offset, wanted, self._gone.append)
+        memory = held(self._memory, offset, wanted, self._gone.append)
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
-        """Offset of an array that lies in this arena; None for any other, for one that runs
-        backwards, and for one that shows bytes more than once, which no reader would believe."""
+        """Offset of an array in this arena; None for any other, and for an array that runs
+        backwards or shows bytes more than once, which no reader would believe."""
         if not array.flags.c_contiguous:
             extent = sum(
                 (length - 1) * stride
@@ -161,14 +112,12 @@ class Arena:
         return offset if 0 <= offset < self.size else None
 
     def lend(self, offset: int, reader: Hashable) -> None:
-        """A reader is about to get an array that begins there: its block stays until it is
-        returned."""
+        """Keep the block of an array until the reader returns it."""
         with self._lock:
             self._blocks[self._start(offset)].readers[reader] += 1
 
     def returned(self, reader: Hashable, offset: int) -> None:
-        """A reader has no view any more of one array it got. Nothing happens if it never got
-        one."""
+        """A reader has dropped an array. Nothing happens if it never got one."""
         with self._lock:
             start = self._start(offset)
             block = self._blocks.get(start)
@@ -184,7 +133,7 @@ class Arena:
                 self._settle(start, block)
 
     def close(self) -> None:
-        """Nobody new can map it; the memory goes with its last view. Once only."""
+        """Let no further reader map it; the memory goes with its last view. Once only."""
         os.close(self._file)
 
     def _start(self, offset: int) -> int:
@@ -198,36 +147,16 @@ class Arena:
             self._settle(start, block)
 
     def _settle(self, start: int, block: _Block) -> None:
-        """Free a block that nobody holds."""
+        """Free a block that neither the owner nor a reader holds."""
         if block.written or any(block.readers.values()):
             return
         del self._blocks[start]
         del self._starts[bisect_left(self._starts, start)]
-        end = start + block.size
-        index = bisect_left(self._free, (start, 0))
-        if index < len(self._free) and self._free[index][0] == end:
-            end += self._free.pop(index)[1]
-        if index and sum(self._free[index - 1]) == start:
-            index -= 1
-            start = self._free.pop(index)[0]
-        self._free.insert(index, (start, end - start))
-
-    def _take(self, wanted: int) -> int:
-        """The first gap that is large enough: low addresses are used again and again, and their
-        pages exist."""
-        for index, (offset, size) in enumerate(self._free):
-            if size >= wanted:
-                if size == wanted:
-                    del self._free[index]
-                else:
-                    self._free[index] = (offset + wanted, size - wanted)
-                return offset
-        raise MemoryError(f"the arena of {self.size} bytes has no room for {wanted} more")
+        self._gaps.give(start, block.size)
 
 
 class Window:
-    """A peer's arena, mapped for reading (`writable` gives an array of it to whom its owner asked
-    to write there)."""
+    """A peer's arena, mapped for reading (`held.writable` is for processes asked to write)."""
 
     def __init__(self, address: str, on_drop: Callable[[int], None]) -> None:
         """`on_drop(offset)`, from any thread, when the last view of an array that began there is
@@ -251,4 +180,49 @@ class Window:
             raise MessageError(
                 "bad_shape", (f"{size} bytes at {offset} of an arena of {self.size} bytes")
             )
-        return _held(self._memory, offset, size, self._on_drop)
+        return held(self._memory, offset, size, self._on_drop)
+
+
+class Loan:
+    """The arrays of one message that stay where they are. Call it with each array: it answers with
+    the array's offset, or with None for an array that must travel."""
+
+    def __init__(self, arena: Arena, reader: int) -> None:
+        """`reader` is one life of a peer. With 0, a peer that maps no memory, every array
+        travels."""
+        self._arena = arena
+        self._reader = reader
+        self.offsets: list[int] = []
+        self.size = 0
+
+    def __call__(self, array: Array) -> int | None:
+        if not self._reader or array.nbytes < IN_PLACE_FROM or not array.dtype.isnative:
+            return None
+        offset = self._arena.place(array)
+        if offset is not None:
+            self._arena.lend(offset, self._reader)
+            self.offsets.append(offset)
+            self.size += array.nbytes
+        return offset
+
+    def revoke(self) -> None:
+        """The message was not sent."""
+        for offset in self.offsets:
+            self._arena.returned(self._reader, offset)
+
+
+class Borrow:
+    """The arrays of one received message that are read in place. Call it with an offset and a size
+    (`received_arrays.Borrow`)."""
+
+    def __init__(self, window: Window | None) -> None:
+        self.window = window
+        self.size = 0
+
+    def __call__(self, offset: int, size: int) -> Array:
+        if self.window is None:
+            raise MessageError(
+                "bad_shape", (f"{size} bytes at {offset} of shared memory that is not mapped here")
+            )
+        self.size += size
+        return self.window.bytes_at(offset, size)

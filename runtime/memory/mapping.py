@@ -12,6 +12,7 @@ import itertools
 import mmap
 import os
 import weakref
+from pathlib import Path
 
 _FAR = 1 << 44  # of the 2**47 addresses: between programs and libraries
 _SPAN = 1 << 45
@@ -33,6 +34,11 @@ _view_of = ctypes.pythonapi.PyMemoryView_FromMemory
 _view_of.restype = ctypes.py_object
 _view_of.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 _count = itertools.count()
+
+
+def available() -> bool:
+    """Can this system share memory without a name (Linux can)?"""
+    return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
 
 
 class Mapping:

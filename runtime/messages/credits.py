@@ -40,7 +40,7 @@ class CreditGate:
         return len(self._waiting)
 
     def admit(self, size: int) -> bool:
-        """Take `size` bytes at once, if nobody has to wait. Raises ActorStopped once closed."""
+        """Take `size` bytes at once, if no sender has to wait. ActorStopped once closed."""
         if self._closed is not None:
             raise ActorStopped(self._closed)
         if self._waiting or self._turning or not self._admits(size):
@@ -49,8 +49,7 @@ class CreditGate:
         return True
 
     async def acquire(self, size: int) -> None:
-        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once
-        closed."""
+        """Wait, in order, until `size` more bytes may be under way. ActorStopped once closed."""
         if self.admit(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -98,23 +97,6 @@ class CreditGate:
                 self.outstanding += size
                 self._turning += 1
                 turn.set_result(None)
-
-
-class GrantBook:
-    """Receiver's side: collects what was released until a grant is worth a message."""
-
-    def __init__(self, limit: int) -> None:
-        self._worth = limit // GRANT_SHARE
-        self._released = 0
-
-    def release(self, size: int) -> int:
-        """Note `size` released bytes; returns the bytes to grant now, 0 for none yet."""
-        self._released += size
-        if self._released < self._worth:
-            return 0
-        due = self._released
-        self._released = 0
-        return due
 
 
 def cost_of(size: int) -> int:

@@ -8,8 +8,8 @@ Header (a flat msgpack array, at most MAX_HEADER_BYTES):
     but, as third item, its offset there, and, if it is not contiguous, a fourth, [strides] in
     bytes.
 Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
-What is right is recognised by comparing types as whole lists; only what is not is looked at piece
-by piece, to say what is wrong.
+Right headers are recognised by comparing types as whole lists. `header_checks` says what is wrong
+with the others.
 """
 
 from __future__ import annotations
@@ -20,35 +20,20 @@ from typing import Any
 import msgpack
 
 from runtime.errors import MessageError
-from runtime.messages.arrays import (
-    Borrow,
-    Frame,
-    Lend,
-    decode_arrays,
-    encode_arrays,
-    nothing,
-    nowhere,
+from runtime.messages.arrays import Frame, Lend, encode_arrays, nowhere
+from runtime.messages.header_checks import (
+    PLACES,
+    PROTOCOL,
+    check_places,
+    check_plain,
+    received_plain,
 )
-from runtime.messages.message import REGISTRY, Envelope, Message
-from runtime.messages.nesting import MAX_DEPTH, NESTS, deeper
+from runtime.messages.message import REGISTRY, Envelope
+from runtime.messages.received_arrays import Borrow, decode_arrays, nothing
 
-PROTOCOL = 2
 # a Directory of 400 processes fits; a header of training is about 150 bytes
 MAX_HEADER_BYTES = 64 * 1024
-_PLACES = {
-    "protocol": int,
-    "kind": str,
-    "id": int,
-    "sender": str,
-    "incarnation": int,
-    "receiver": str,
-    "reply_to": str,
-    "answers": int,
-    "step": int,
-    "plain": list,
-    "arrays": list,
-}
-_TYPES = list(_PLACES.values())
+_TYPES = list(PLACES.values())
 # making one takes as long as using it; messages are encoded on one thread, the loop's
 _pack = msgpack.Packer().pack
 
@@ -59,7 +44,7 @@ def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
     body = envelope.message
     values = body.plain_values()
     if list(map(type, values)) != body.plain_types:
-        _check_plain(body, values)
+        check_plain(body, values)
     descriptors: list[Any] = []
     frames: list[Frame] = [b""]
     if body.array_fields:
@@ -78,20 +63,6 @@ def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
     return frames
 
 
-def _check_plain(body: Message, values: tuple[Any, ...]) -> None:
-    """A wrong value must fail here, at its author, not at the receiver, whose asker would wait."""
-    for field, value in zip(body.plain_fields, values, strict=True):
-        if not field.fits(value):
-            raise MessageError(
-                "bad_type",
-                (f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}"),
-            )
-        if type(value) is dict and deeper(value, MAX_DEPTH - 1):
-            raise MessageError(
-                "bad_type", (f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
-            )
-
-
 def decode(frames: Sequence[Any], borrow: Borrow = nothing) -> Envelope:
     """Envelope of received frames (bytes-like). Its arrays are read-only views of the frames or of
     shared memory."""
@@ -101,7 +72,7 @@ def decode(frames: Sequence[Any], borrow: Borrow = nothing) -> Envelope:
         raise MessageError("unknown_kind", f"no message is called {head[1]!r:.80}")
     values = head[9]
     if list(map(type, values)) != kind.plain_types:
-        values = _plain(kind, values)
+        values = received_plain(kind, values)
     if not head[10] and len(frames) == 1 and not kind.array_fields:
         return Envelope(kind(*values), *head[2:9])
     named = {field.name: value for field, value in zip(kind.plain_fields, values, strict=True)}
@@ -113,12 +84,6 @@ def size_of(frames: Sequence[Any]) -> int:
     if len(frames) == 1:  # most messages, in 0.05 us instead of 0.3
         return len(frames[0])
     return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
-
-
-def _check_depth(values: list[Any]) -> None:
-    """Before anybody shows or walks what came."""
-    if deeper(values, MAX_DEPTH):
-        raise MessageError("bad_header", f"its values are nested more than {MAX_DEPTH} deep")
 
 
 def _header(frames: Sequence[Any]) -> list[Any]:
@@ -134,42 +99,5 @@ def _header(frames: Sequence[Any]) -> list[Any]:
     except Exception as error:  # noqa: BLE001  # msgpack raises its own kinds, ValueError, and UnicodeDecodeError
         raise MessageError("bad_header", f"not a msgpack header: {type(error).__name__}") from None
     if type(head) is not list or list(map(type, head)) != _TYPES or head[0] != PROTOCOL:
-        _check_places(head)
+        check_places(head)
     return head  # type: ignore[no-any-return]  # msgpack has no types
-
-
-def _check_places(head: Any) -> None:
-    """Say what is wrong with a header."""
-    if not isinstance(head, list) or len(head) != len(_PLACES):
-        raise MessageError("bad_header", f"not an array of {len(_PLACES)} items")
-    for value in head:
-        if type(value) in NESTS:
-            _check_depth(value)
-    if head[0] != PROTOCOL:
-        raise MessageError(
-            "wrong_version", (f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")
-        )
-    for (name, expected), value in zip(_PLACES.items(), head, strict=True):
-        if type(value) is not expected:
-            raise MessageError(
-                "bad_header", (f"{name} is {type(value).__name__}, expected {expected.__name__}")
-            )
-
-
-def _plain(kind: type[Message], values: list[Any]) -> list[Any]:
-    _check_depth(values)
-    if len(values) != len(kind.plain_fields):
-        raise MessageError(
-            "bad_header",
-            (f"{kind.kind} has {len(kind.plain_fields)} plain fields, found {values!r:.60}"),
-        )
-    found: list[Any] = []
-    for field, raw in zip(kind.plain_fields, values, strict=True):
-        value = tuple(raw) if isinstance(raw, list) else raw
-        if not field.fits(value):
-            raise MessageError(
-                "bad_type",
-                (f"{kind.kind}.{field.name} is {raw!r:.60}, expected {field.annotation}"),
-            )
-        found.append(value)
-    return found

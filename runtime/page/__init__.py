@@ -6,4 +6,6 @@ gantt                  ten iterations of a trace: computing and waiting
 curves charts          which curves there are; how they are drawn
 report_facts page             all that stands in the page; the page
 live                   the page of a run that goes on, in `up`
+
+See docs/decisions/watching.md.
 """

@@ -3,6 +3,8 @@
 
 A pair per process, not one for the run: a key that is stolen lets its thief be that process and no
 other, and who a message is from is whose key it was sealed with.
+
+See docs/decisions/security.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from runtime.machine.addresses import is_loopback
-from runtime.memory.arena import available
+from runtime.memory.mapping import available
 from runtime.plan.topology import Placement
 
 if TYPE_CHECKING:

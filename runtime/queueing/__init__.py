@@ -8,4 +8,6 @@ work_graph        a cycle of work as a graph of pieces that wait for one another
 rate_sharing      what each of several transfers gets of a link
 all_reduce        sums over members in closed form: along a tree, round a ring
 estimates         means of simulated times with their confidence
+
+See docs/decisions/tuning.md.
 """

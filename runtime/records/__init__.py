@@ -9,4 +9,6 @@ up_lock    the lock that `up` holds from its first run to its last
 wishes     what asks an `up` to end through its folder
 sweeping   what killed processes left of their locks
 presence   what that lock tells others: does `up` live, and on which host
+
+See docs/decisions/runs.md.
 """

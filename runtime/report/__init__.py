@@ -8,4 +8,6 @@ nonblocking_stream                   a stream that does not wait for its reader
 run_phase                    in which state a run is: the one place that decides
 run_state  screen  columns     what that log_table is made of; its lines; lines that fit a terminal
 run_metrics               as metrics: its state, and how it ended
+
+See docs/decisions/watching.md.
 """

@@ -11,4 +11,6 @@ making                                what the configuration asks for: house, ru
 signals  outside                      what signals do to it, and wishes of others through the lock of `up`
 choosing                              trials before it, where its program leaves something open
 scripting  checking                   where a run begins: a script, a file
+
+See docs/decisions/runs.md.
 """

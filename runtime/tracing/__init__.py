@@ -7,4 +7,6 @@ merging  the parts of all processes, on one clock, as one file
 
 Each process writes its own part as it goes, whole lines: who is killed leaves all but the last
 quarter of a second. No message of the run carries anything of it.
+
+See docs/decisions/watching.md.
 """

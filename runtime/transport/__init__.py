@@ -5,13 +5,16 @@ inproc  network_model   inside one process; how long messages travel in a simula
 sockets                 between processes: envelopes over sockets, arrays in shared memory
 dialed                  one end dials, and both speak on that connection: to who listens nowhere
 ports                   what a kind of sockets is:
-unix  stream  backlog   within a host, on the event loop: whole messages; what the system has no room for yet
+unix  unix_listener     within a host, on the event loop: connecting, and being connected to
+stream  incoming  backlog   whole messages; bytes that came; bytes that the system has no room for yet
 zeromq  frame_parts           between hosts; large frames in parts
 zmtp                    what ZeroMQ needs around it: a watch by the event loop, a door that lets in few strangers
 links  shared_arena           credits owed and due; memory shared and returned
 keys                    what lets a process into the links of its run
 host_identity                    who is on the same host
 faults                  messages lost, doubled, overtaken or late on purpose
+
+See docs/decisions/messages.md.
 """
 
 from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Release, Transport

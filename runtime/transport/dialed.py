@@ -18,7 +18,8 @@ from functools import partial
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import wire
-from runtime.messages.credits import CreditGate, GrantBook, cost_of
+from runtime.messages.credits import CreditGate, cost_of
+from runtime.messages.grants import GrantBook
 from runtime.messages.message import Envelope, Lane
 from runtime.reasons import reason
 from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Transport

@@ -5,6 +5,8 @@ Over loopback a process shows the `secret` of its run. Between hosts links are e
 end proves by its key who it is (CURVE, RFC 25 and 26). The keys of a process are one piece of
 bytes, which lies in the private folder of the sockets on its host: never in the run directory, a
 log, an argument or the environment.
+
+See docs/decisions/security.md.
 """
 
 from __future__ import annotations

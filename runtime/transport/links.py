@@ -12,7 +12,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from runtime.messages.credits import CreditGate, GrantBook, cost_of
+from runtime.messages.credits import CreditGate, cost_of
+from runtime.messages.grants import GrantBook
 from runtime.messages.message import Lane
 from runtime.transport.ports import Frames, Port
 

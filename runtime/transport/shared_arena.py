@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from runtime.errors import LaunchError, MessageError
-from runtime.memory.arena import IN_PLACE_FROM, Arena, Array, Window
+from runtime.errors import LaunchError
+from runtime.memory.arena import Arena, Loan, Window
 from runtime.reasons import reason
 
 _lives = itertools.count(1)
@@ -115,47 +115,3 @@ class SharedMemory:
             known.due.append(offset)
             if len(known.due) == 1:
                 self._loop.call_soon(self._on_due, peer)
-
-
-class Loan:
-    """The arrays of one message that stay where they are. Call it with each array: its offset, or
-    None."""
-
-    def __init__(self, arena: Arena, reader: int) -> None:
-        """`reader` is one life of a peer; 0 is nobody: nothing stays."""
-        self._arena = arena
-        self._reader = reader
-        self.offsets: list[int] = []
-        self.size = 0
-
-    def __call__(self, array: Array) -> int | None:
-        if not self._reader or array.nbytes < IN_PLACE_FROM or not array.dtype.isnative:
-            return None
-        offset = self._arena.place(array)
-        if offset is not None:
-            self._arena.lend(offset, self._reader)
-            self.offsets.append(offset)
-            self.size += array.nbytes
-        return offset
-
-    def revoke(self) -> None:
-        """The message was not sent."""
-        for offset in self.offsets:
-            self._arena.returned(self._reader, offset)
-
-
-class Borrow:
-    """The arrays of one received message that are read in place. Call it with offset and bytes: see
-    `wire.Borrow`."""
-
-    def __init__(self, window: Window | None) -> None:
-        self.window = window
-        self.size = 0
-
-    def __call__(self, offset: int, size: int) -> Array:
-        if self.window is None:
-            raise MessageError(
-                "bad_shape", (f"{size} bytes at {offset} of shared memory that is not mapped here")
-            )
-        self.size += size
-        return self.window.bytes_at(offset, size)

@@ -1,9 +1,8 @@
-"""The road between processes: envelopes over sockets, arrays in shared memory where both ends share
-it.
+"""The road between processes: envelopes over sockets, and arrays in shared memory where both ends
+share it.
 
-A process listens once per lane and has a port to each peer and lane. Messages flow out of the port;
-credit grants, and word of arrays that are not seen any more, come back on the same port, so no
-other link is needed to bound memory.
+A process listens once per lane and has a port to each peer and lane. Messages leave through the
+port. Credits, and the places of arrays that the peer has dropped, come back on the same port.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.memory.arena import Arena
+from runtime.memory.arena import Arena, Borrow
 from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import cost_of
@@ -24,7 +23,7 @@ from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Tran
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.links import PeerLink, Sources
 from runtime.transport.ports import Frames, Listener, Port, Ports
-from runtime.transport.shared_arena import Borrow, SharedMemory
+from runtime.transport.shared_arena import SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
@@ -42,10 +41,10 @@ class SocketTransport(Transport):
     """Transport over sockets of the KINDS that addresses name by their schemes.
 
     `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the
-    nearest first: a peer of this host is reached at its first one, a peer of another host at the
-    first that is no file. `keys`: see Ports. `on_link_lost(peer)` is called once when a connection
-    to a peer breaks: what was under way may be lost, and nothing more arrives. With an `arena`,
-    arrays that lie in it stay there for peers who have one too: only their place travels.
+    nearest first: a peer of this host is reached at its first address, a peer of another host at
+    the first that is not a file. `on_link_lost(peer)` is called once when a connection to a peer
+    breaks: messages under way may be lost, and no more arrive. Arrays in `arena` stay there for
+    peers that have one too, and only their place travels.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class SocketTransport(Transport):
         )
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
-        """See Transport.connect."""
         near = endpoints.host == self._host
         addresses = {lane: endpoints.reached_at(lane, near) for lane in _LANES}
         if not all(addresses.values()):
@@ -119,12 +117,11 @@ class SocketTransport(Transport):
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
 
     def disconnect(self, peer: str, why: str) -> None:
-        """See Transport.disconnect. Nothing is owed to it any more."""
         self._let_go(peer, why)
         self._sources.forget(peer)
 
     def _let_go(self, peer: str, why: str) -> None:
-        """Of the ports to it; its next life may have spoken already, and is owed what it said."""
+        """Close the ports to a peer. Its next life may have sent already, and keeps its credits."""
         for lane in _LANES:
             link = self._links.pop((peer, lane), None)
             if link is not None:
@@ -133,8 +130,7 @@ class SocketTransport(Transport):
     def _connect(
         self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]
     ) -> Port:
-        """One of the two ports to a peer; when both break, as when it dies, its link is lost
-        once."""
+        """One of the two ports to a peer. If both break, as at its death, one loss is reported."""
         lost = partial(self._lost, peer, lane)
         return self._kind(address).connect(peer, address, lane, self._identity, on_answer, lost)
 
@@ -149,15 +145,13 @@ class SocketTransport(Transport):
         self.reject(who, MessageError("refused", why))
 
     def _kind(self, address: str) -> Ports:
-        """The sockets that reach this address; made when they are needed: ZeroMQ's come with
-        threads."""
+        """The sockets for an address. Made at first use, since ZeroMQ's come with threads."""
         kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
             self._ports[kind] = kind(self.limits, self._keys)
         return self._ports[kind]
 
     async def send(self, peer: str, envelope: Envelope) -> None:
-        """See Transport.send."""
         link = self._link(peer, envelope)
         if self._shared is None or not envelope.message.array_fields:
             await self._send(link, envelope, wire.encode(envelope), 0)
@@ -208,12 +202,11 @@ class SocketTransport(Transport):
         self.deliver(envelope, size, partial(source.release, size))
 
     def _answer(self, lane: Lane, identity: bytes, frames: Frames) -> bool:
-        """Send back the way messages came; False if nobody is there."""
+        """Send back the way messages came; False if that peer is not connected."""
         listeners = self._listeners[lane]
         return not listeners or any(listener.answer(identity, frames) for listener in listeners)
 
     async def close(self) -> None:
-        """See Transport.close."""
         for link in self._links.values():
             link.close(f"{self.process} is stopping", flush=True)
         for listeners in self._listeners.values():
@@ -228,7 +221,6 @@ class SocketTransport(Transport):
         self._ports.clear()
 
     def queued_bytes(self) -> dict[str, int]:
-        """See Transport.queued_bytes."""
         queued: dict[str, int] = {}
         for (peer, _), link in self._links.items():
             queued[peer] = queued.get(peer, 0) + link.gate.outstanding

@@ -3,11 +3,7 @@ loop itself.
 
 ZeroMQ hands each message to a thread of its own at both ends: three threads are woken one after the
 other. Here the sender's own call wakes the receiver's loop: an array of 64 KB is with its reader in
-150 us instead of 280.
-
-The first message of a connection is the identity of who connected: 255 bytes at most, within 5 s.
-What is no message ends the connection. Somebody who claims the identity of a peer that is connected
-is refused.
+150 us instead of 280. `unix_listener` is the end that is connected to.
 """
 
 from __future__ import annotations
@@ -15,17 +11,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from functools import partial
-from pathlib import Path
 from weakref import WeakSet
 
 from runtime.messages.message import Lane
-from runtime.reasons import reason
 from runtime.transport.interface import Limits
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.ports import (
     CLOSE_SECONDS,
-    Frames,
     Listener,
     OnAnswer,
     OnLost,
@@ -35,129 +27,7 @@ from runtime.transport.ports import (
     Ports,
 )
 from runtime.transport.stream import Stream
-
-SCHEME = "unix://"
-BACKLOG = 4096  # connections that wait to be accepted: the system's own limit
-MAX_IDENTITY = 255  # bytes, as in ZeroMQ
-STRANGER_SECONDS = 5.0  # to say who one is, as in `zeromq`
-# at once: the others wait to be accepted, where they take no descriptor of this process
-MOST_STRANGERS = 128
-
-
-class UnixListener(Listener):
-    """Where peers connect; the first that each says is its identity."""
-
-    def __init__(
-        self, path: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused
-    ) -> None:
-        self.address = SCHEME + path
-        self._path = Path(path)
-        self._message_bytes = message_bytes
-        self._on_message = on_message
-        self._on_refused = on_refused
-        self._peers: dict[bytes, Stream] = {}
-        # that have not said who they are, and until when
-        self._strangers: dict[Stream, asyncio.TimerHandle] = {}
-        self._socket = _bound(self._path)
-        self._loop = asyncio.get_running_loop()
-        self._accepting = self._open = True
-        self._loop.add_reader(self._socket, self._accept)
-
-    def answer(self, identity: bytes, frames: Frames) -> bool:
-        """See Listener.answer."""
-        stream = self._peers.get(identity)
-        if stream is not None:
-            stream.send(frames)
-        return stream is not None
-
-    def close(self) -> None:
-        """See Listener.close."""
-        self._open = False
-        self._loop.remove_reader(self._socket)
-        self._socket.close()
-        self._path.unlink(missing_ok=True)
-        for stream in (*self._peers.values(), *self._strangers):
-            stream.close(flush=False)
-        for until in self._strangers.values():
-            until.cancel()
-
-    def _accept(self) -> None:
-        try:
-            connected, _ = self._socket.accept()
-        except BlockingIOError:  # it left again
-            return
-        except OSError as error:  # this process has no descriptor left
-            self._on_refused("a stranger", f"it cannot be accepted: {reason(error)}")
-            self._pause()
-            self._loop.call_later(1.0, self._resume)
-            return
-        stream = Stream(connected, MAX_IDENTITY)
-        stream.allow(MAX_IDENTITY, frames=1)
-        stream.on_message = partial(self._meet, stream)
-        stream.on_end = partial(self._forget, stream)
-        why = f"it did not say who it is within {STRANGER_SECONDS:.0f} s"
-        self._strangers[stream] = self._loop.call_later(
-            STRANGER_SECONDS, self._refuse, stream, "a stranger", why
-        )
-        if len(self._strangers) == MOST_STRANGERS:
-            self._pause()
-
-    def _meet(self, stream: Stream, frames: Frames) -> None:
-        """The first message of a connection."""
-        identity = bytes(frames[0]) if len(frames) == 1 else b""
-        if not identity:
-            self._refuse(stream, "a stranger", "it did not say who it is")
-        elif identity in self._peers:
-            who = identity.decode(errors="replace")
-            self._refuse(
-                stream, who, ("a second connection claims to be this peer, which is connected")
-            )
-        else:
-            self._forget(stream)
-            self._peers[identity] = stream
-            stream.allow(self._message_bytes)
-            stream.on_message = partial(self._on_message, identity)
-            stream.on_end = partial(self._peers.pop, identity)
-
-    def _refuse(self, stream: Stream, who: str, why: str) -> None:
-        self._forget(stream)
-        stream.close(flush=False)
-        self._on_refused(who, why)
-
-    def _forget(self, stream: Stream) -> None:
-        """It is no stranger any more."""
-        self._strangers.pop(stream).cancel()
-        self._resume()
-
-    def _pause(self) -> None:
-        self._accepting = False
-        self._loop.remove_reader(self._socket)
-
-    def _resume(self) -> None:
-        if self._open and not self._accepting and len(self._strangers) < MOST_STRANGERS:
-            self._accepting = True
-            self._loop.add_reader(self._socket, self._accept)
-
-
-def _bound(path: Path) -> socket.socket:
-    """A socket that listens there. A file that a dead process left is replaced; OSError if somebody
-    listens there."""
-    listening = socket.socket(socket.AF_UNIX)
-    try:
-        if path.is_socket() and not _answers(path):
-            path.unlink(missing_ok=True)
-        listening.bind(str(path))
-        listening.listen(BACKLOG)
-        listening.setblocking(False)
-    except OSError:
-        listening.close()
-        raise
-    return listening
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as trial:
-        return trial.connect_ex(str(path)) == 0
+from runtime.transport.unix_listener import SCHEME, UnixListener
 
 
 class UnixPorts(Ports):
@@ -171,7 +41,6 @@ class UnixPorts(Ports):
     def listen(
         self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused
     ) -> Listener:
-        """See Ports.listen."""
         return UnixListener(
             address.removeprefix(SCHEME), self.limits.message_bytes, on_message, on_refused
         )
@@ -185,7 +54,6 @@ class UnixPorts(Ports):
         on_answer: OnAnswer,
         on_lost: OnLost,
     ) -> Port:
-        """See Ports.connect."""
         connected = socket.socket(socket.AF_UNIX)
         try:
             # does not wait: the backlog has room for everybody
@@ -202,7 +70,6 @@ class UnixPorts(Ports):
         return stream
 
     async def close(self) -> None:
-        """See Ports.close."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 for stream in list(self._streams):

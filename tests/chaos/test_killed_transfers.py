@@ -25,7 +25,8 @@ import pytest
 import pytest_asyncio
 
 from runtime.errors import ActorStopped, MessageError
-from runtime.memory.arena import Arena, available
+from runtime.memory.arena import Arena
+from runtime.memory.mapping import available
 from runtime.messages.message import Envelope, Message
 from runtime.transport import Endpoints, Release
 from tests.chaos.peers import HOLDS, LIMITS, intact, road, write

@@ -19,7 +19,6 @@ import pytest
 
 from tests.support import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 COPIED = ("runtime", "roles", "nets", "ops", "tests", "benchmarks")  # what tests import
 SECONDS = 20  # for a test that hangs on its mutant: that is a failure, too
 
@@ -66,11 +65,8 @@ MUTANTS = {
     ),
     "P6: nobody waits for credits": Mutant(
         "runtime/messages/credits.py",
-        (
-            "return self.outstanding + size <= self.limit or self.outstanding <= self.limit // "
-            "GRANT_SHARE"
-        ),
-        "return True",
+        "self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE",
+        "True",
         "tests/runtime/test_credits.py",
         "senders_go_in_the_order or does_not_overtake",
     ),
@@ -180,6 +176,14 @@ def outcome(copy: Path, mutant: Mutant) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("promise", MUTANTS)
+def test_a_mutant_changes_text_that_stands_once_in_its_file(promise: str) -> None:
+    mutant = MUTANTS[promise]
+    assert (ROOT / mutant.file).read_text("utf-8").count(mutant.text) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("mutated", MUTANTS, indirect=True)
 def test_a_broken_promise_is_seen_by_its_test(copy: Path, mutated: Mutant) -> None:
     code, said = outcome(copy, mutated)
@@ -187,6 +191,8 @@ def test_a_broken_promise_is_seen_by_its_test(copy: Path, mutated: Mutant) -> No
     assert f"FAILED {mutated.tests}" in said or "Timeout" in said, said[-2000:]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_without_a_mutant_the_tests_of_the_promises_pass(copy: Path) -> None:
     """One of each file: the others are in every plain run."""
     for mutant in {mutant.tests: mutant for mutant in MUTANTS.values()}.values():

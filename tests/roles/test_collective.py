@@ -24,7 +24,9 @@ from runtime import ActorSpec, Message
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.compute.compute import InlineCompute
-from runtime.memory.arena import Arena, available, writable
+from runtime.memory.arena import Arena
+from runtime.memory.held import writable
+from runtime.memory.mapping import available
 from runtime.transport import Limits
 from runtime.transport.sockets import SocketTransport
 from tests.roles.summing import Member, array_of, names_of, options_of

@@ -22,8 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from numpy.lib.stride_tricks import sliding_window_view
 
 from runtime.errors import LaunchError, MessageError
-from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
-from runtime.memory.mapping import LARGE_PAGE, Mapping
+from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window
+from runtime.memory.held import writable
+from runtime.memory.mapping import LARGE_PAGE, Mapping, available
 from runtime.transport.shared_arena import SharedMemory
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
@@ -211,7 +212,7 @@ class Blocks(RuleBasedStateMachine):
             self.arena.forget(reader)
         gc.collect()
         assert self.arena.used == 0
-        assert self.arena._free == [(0, ROOM)]
+        assert self.arena._gaps._free == [(0, ROOM)]
         self.arena.close()
 
 

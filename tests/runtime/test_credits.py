@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from runtime.errors import ActorStopped
-from runtime.messages.credits import GRANT_SHARE, MINIMUM_COST, CreditGate, GrantBook, cost_of
+from runtime.messages.credits import GRANT_SHARE, MINIMUM_COST, CreditGate, cost_of
+from runtime.messages.grants import GrantBook
 from runtime.simulation.clock import run_virtual
 
 LIMIT = 800

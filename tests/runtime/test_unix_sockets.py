@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Envelope
-from runtime.transport import Limits, Release, unix
+from runtime.transport import Limits, Release, unix_listener
+from runtime.transport.incoming import BUFFER, MAX_FRAMES
 from runtime.transport.ports import BATCH, COPY_BELOW, Frames
 from runtime.transport.sockets import SocketTransport
-from runtime.transport.stream import BUFFER, MAX_FRAMES, Stream
+from runtime.transport.stream import Stream
 from runtime.transport.unix import UnixPorts
 
 LARGEST = 8 << 20
@@ -171,7 +172,7 @@ async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes)
 
 
 async def test_who_says_nothing_is_dropped(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unix, "STRANGER_SECONDS", 0.01)
+    monkeypatch.setattr(unix_listener, "STRANGER_SECONDS", 0.01)
     stranger = here.stranger()
     assert await here.refused.get() == ("a stranger", "it did not say who it is within 0 s")
     assert stranger.recv(1) == b""
@@ -181,9 +182,9 @@ async def test_who_says_nothing_is_dropped(here: Here, monkeypatch: pytest.Monke
 async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_keep_nobody_out(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unix, "STRANGER_SECONDS", 0.5)
+    monkeypatch.setattr(unix_listener, "STRANGER_SECONDS", 0.5)
     before = len(list(Path("/proc/self/fd").iterdir()))  # noqa: ASYNC240
-    strangers = [here.stranger() for _ in range(3 * unix.MOST_STRANGERS)]
+    strangers = [here.stranger() for _ in range(3 * unix_listener.MOST_STRANGERS)]
     good = here.stranger(said(b"good") + said(b"1"))
     most = 0
     while here.came.empty():  # accepting has no event of its own
@@ -191,7 +192,7 @@ async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_kee
         await asyncio.sleep(0)
     assert await here.came.get() == (b"good", [b"1"])
     # our own ends are in this process too
-    assert most - before - len(strangers) - 1 <= unix.MOST_STRANGERS + 2
+    assert most - before - len(strangers) - 1 <= unix_listener.MOST_STRANGERS + 2
     for stranger in (*strangers, good):
         stranger.close()
 

@@ -8,4 +8,6 @@ ir_tools  prefetch_hints  smooth   small pieces of IR: masks and loops, cache li
 wanted             what is to be compiled, shared out over the processes of a run
 compiled  store    LLVM modules as machine code, and the disk that keeps all kernels
 owned              files and folders that are this user's alone; the same file as `runtime/machine/owned.py`
+
+See docs/decisions/kernels.md.
 """

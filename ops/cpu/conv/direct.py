@@ -1,103 +1,25 @@
 """Direct convolution: every sum as it stands in the definition, for any shape, on the micro-kernel.
 
-Backward through x is convolution too. The pixels of x fall into classes modulo the stride, and each
-class is a convolution with the taps that reach it, the last first. Where one tap reads x, equal
-steps are folded into one run of pixels, and x is read in place. The loops are in `image_loops`,
-`weight_loops`, `pixel_loops` and `pack`.
+`direct_plans` makes the plan of a pass, once for each combination of strides. Here a pass fills in
+the addresses and runs it. The loops are in `image_loops`, `weight_loops`, `pixel_loops` and `pack`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
-import numpy as np
-
-from ops.cpu.codegen.target import host
-from ops.cpu.conv import blocking
 from ops.cpu.conv.algorithm import ConvShape
-from ops.cpu.conv.blocking import Blocks, Panels, Sweep
+from ops.cpu.conv.direct_plans import Plans, Work
 from ops.cpu.conv.image_loops import convolve
 from ops.cpu.conv.pack import add_parts, pack_weights, unpack_weights
-from ops.cpu.conv.pixel_loops import multiply_pixels
-from ops.cpu.conv.taps import (
-    FLOAT,
-    Steps,
-    backward_taps,
-    fold,
-    forward_taps,
-    hwnc,
-    one_step,
-    steps_of,
-    sweep_of,
-)
-from ops.cpu.conv.weight_loops import correlate
-from ops.cpu.gemm.microkernel import USUAL, shapes, tiles
-from ops.cpu.gemm.permute import movers
-from ops.cpu.team.operands import LARGE
+from ops.cpu.conv.taps import steps_of
 from ops.cpu.team.team import Team
-from ops.cpu.team.workspace import LINE, Workspace, aligned
+from ops.cpu.team.workspace import LINE, Workspace
 from ops.errors import Array
-from ops.geometry import Pair
 
 KEPT = 8  # plans of each pass: as many combinations of strides are remembered
-ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
-LONG = 24  # rows of a run from which on tiles of any height fit
-# Most rows of a product over pixels whose panels are not copied: 16 rows take 0.7 of the time then,
-# 32 take 0.83
-FEW_ROWS = 32
-# bytes between pixels from which on they are copied, since they share few sets of the first-level
-# cache
-FAR = 1024
-
-
-@dataclass(frozen=True)
-class Work:
-    """A sweep ready to run: blocks of arguments with all but addresses, and where its operands
-    start."""
-
-    x_at: int
-    y_at: int
-    w_at: int
-    block: Any
-    packing: Any  # None: no tap reaches these pixels, or a gradient of weights is written in place
-    weights_bytes: int
-    scratch_bytes: int
-    past: bool = False
-    run: Any = correlate  # the kernel of a gradient of weights
-    turned: bool = False  # it reads dy as x and x as y
-
-    @property
-    def bytes(self) -> int:
-        """What it takes of the workspace."""
-        return self.weights_bytes + self.scratch_bytes
-
-
-class PixelForm(NamedTuple):
-    """A gradient of weights with one tap as a product over pixels. `turned`: dy is x, so rows are
-    outputs.
-
-    The one with fewer channels is x: it is read again for every panel of the other.
-    """
-
-    sweep: Sweep
-    x: Steps
-    y: Steps
-    blocks: Blocks
-    copied: bool
-    turned: bool
-
-
-def _pixel_form(s: Sweep, x: Steps, y: Steps, threads: int, turned: bool) -> PixelForm:
-    y = Steps(y.n, FLOAT, y.h, y.w)
-    s, x, y = fold(s, x, y)
-    if turned:
-        x, y = Steps(y.n, FLOAT, y.h, y.w), Steps(x.n, FLOAT, x.h, x.w)
-        s = replace(s, channels=s.outputs, outputs=s.channels)
-    copied = x.n >= FAR or s.high * s.wide > 1
-    return PixelForm(s, x, y, blocking.pixel_blocks(s, threads, copied), copied, turned)
 
 
 class Direct:
@@ -111,32 +33,24 @@ class Direct:
         self._forward: dict[Any, tuple[Work, ...]] = {}
         self._data: dict[Any, tuple[Work, ...]] = {}
         self._weights: dict[Any, tuple[Work, ...]] = {}
-        kinds = tiles(ahead=True, dense="B")
-        move = movers()
-        self._constants = {
-            "table": kinds.table.ctypes.data,
-            "rows": kinds.rows.ctypes.data,
-            "zeros": ZEROS.ctypes.data,
-            "copy": move.copy,
-        }
-        self._transpose = move.transpose
-        self.workspace_bytes = self._most_bytes()
+        self._plans = Plans(shape, team)
+        self.workspace_bytes = self._plans.most_bytes()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape}>"
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, floor: float = OPEN) -> None:
         """y = max(x * w + b, floor): floor 0 rectifies."""
-        works = self._plan(self._forward, x, y, self._forward_works)
+        works = self._plan(self._forward, x, y, self._plans.forward)
         self._convolve(works, x, w, y, 0 if b is None else b.ctypes.data, floor)
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
         """dx, the gradient by x."""
-        self._convolve(self._plan(self._data, dy, dx, self._data_works), dy, w, dx, 0, OPEN)
+        self._convolve(self._plan(self._data, dy, dx, self._plans.data), dy, w, dx, 0, OPEN)
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
         """dw, summed over the batch."""
-        (work,) = self._plan(self._weights, x, dy, self._weight_works)
+        (work,) = self._plan(self._weights, x, dy, self._plans.weights)
         block = work.block
         packing = work.packing
         base = self.workspace.take(work.bytes)
@@ -183,273 +97,6 @@ class Direct:
             block.floor = floor
             block.beyond = work.past and not (block.y % LINE)
             self.team.run(convolve, block)
-
-    def _axes(self) -> list[tuple[int, int, int, int, int]]:
-        """(size, kernel, stride, pad, dilation) of height and width."""
-        g = self.shape.geometry
-        size = self.shape.in_shape[2:]
-        return [(size[a], g.kernel[a], g.stride[a], g.pad[a], g.dilation[a]) for a in (0, 1)]
-
-    def _forward_sweep(self) -> Sweep:
-        (n, channels, *image), groups = self.shape.in_shape, self.shape.geometry.groups
-        rows, columns = (forward_taps(*axis) for axis in self._axes())
-        return sweep_of(
-            n, (image[0], image[1]), channels // groups, self.shape.outputs // groups, groups,
-            rows, columns, self.shape.geometry.stride,
-        )  # fmt: skip
-
-    def _forward_works(self, x: Steps, y: Steps) -> Iterator[Work]:
-        _, channels, kh, kw = self.shape.weight_shape
-        by = {"by_output": channels * kh * kw * FLOAT, "by_channel": kh * kw * FLOAT}
-        yield self._work(self._forward_sweep(), x, y, (0, 0, 0), by, (kw * FLOAT, FLOAT))
-
-    def _data_works(self, dy: Steps, dx: Steps) -> Iterator[Work]:
-        outputs, channels, kh, kw = self.shape.weight_shape
-        by = {"by_output": kh * kw * FLOAT, "by_channel": channels * kh * kw * FLOAT}
-        n = self.shape.in_shape[0]
-        groups = self.shape.geometry.groups
-        _, _, high, wide = self.shape.out_shape
-        stride = self.shape.geometry.stride
-        axes = self._axes()
-        for rh, rw in np.ndindex(min(stride[0], axes[0][0]), min(stride[1], axes[1][0])):
-            taps = (
-                backward_taps(axes[0][0], rh, *axes[0][1:]),
-                backward_taps(axes[1][0], rw, *axes[1][1:]),
-            )
-            s = sweep_of(n, (high, wide), outputs // groups, channels, groups, *taps)
-            i = taps[0].taps
-            j = taps[1].taps
-            first = (i[0] * kw + j[0]) * FLOAT if i and j else 0
-            rows, columns = (t[1] - t[0] if len(t) > 1 else 0 for t in (i, j))
-            to = Steps(dx.n, dx.c, dx.h * stride[0], dx.w * stride[1])
-            yield self._work(
-                s,
-                dy,
-                to,
-                (0, rh * dx.h + rw * dx.w, first),
-                by,
-                (rows * kw * FLOAT, columns * FLOAT),
-            )
-
-    def _work(
-        self,
-        s: Sweep,
-        x: Steps,
-        y: Steps,
-        at: tuple[int, int, int],
-        by: dict[str, int],
-        by_tap: Pair,
-    ) -> Work:
-        """A convolution: outputs y from x, with packed weights."""
-        empty = 0 in s.taps
-        in_place = empty or (s.single and x.c == FLOAT)
-        x_at = at[0]
-        if in_place:
-            x_at += 0 if empty else s.off[0] * x.h + s.off[1] * x.w
-            s, x, y = fold(s, x if not empty else Steps(0, FLOAT, 0, 0), y)
-            blocks = blocking.forward_blocks_in_place(s, self.team.size)
-        else:
-            blocks = blocking.forward_blocks(s, self.team.size)
-        depth = s.channels * s.taps[0] * s.taps[1]
-        most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
-        large = s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
-        past = large and not any(step % LINE for step in (y.n, y.h, y.w))
-        # only whole lines bypass the caches: halves take 2 to 3 times as long
-        if past and s.images >= LONG:
-            most = max(1, most - most % -(-LINE // (host().lanes * FLOAT)))
-        panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
-        past = past and not (panels.table[:, 2] * FLOAT % LINE).any()
-        each = aligned(blocking.scratch_numbers(s, blocks, not in_place, False) * FLOAT)
-        packed = panels.numbers * depth * FLOAT
-        block = convolve.block(
-            **self._geometry(s, x, y, blocks, panels),
-            packed=int(not in_place),
-            scratch_each=each,
-            w_group=packed,
-            along=int(blocks.along),
-        )
-        kinds = tiles(ahead=True, dense="AB")
-        block.table = kinds.table.ctypes.data
-        block.rows = kinds.rows.ctypes.data
-        packing = (
-            None
-            if empty
-            else pack_weights.block(
-                groups=s.groups,
-                w_group=s.weights * FLOAT,
-                packed_group=packed,
-                panels=panels.table.ctypes.data,
-                panel_count=panels.count,
-                channels=s.channels,
-                block_c=blocks.c,
-                taps_h=s.taps[0],
-                taps_w=s.taps[1],
-                by_row=by_tap[0],
-                by_column=by_tap[1],
-                by_tap=one_step(s.taps, by_tap),
-                **by,
-                transpose=self._transpose,
-                copy=self._constants["copy"],
-            )
-        )
-        if packing is not None:
-            packing.w_group = (
-                self.shape.outputs // s.groups * self.shape.weight_shape[1] * self._taps() * FLOAT
-            )
-        return Work(
-            x_at,
-            at[1],
-            at[2],
-            block,
-            packing,
-            aligned(packed * s.groups),
-            each * self.team.size,
-            past,
-        )
-
-    def _taps(self) -> int:
-        return self.shape.geometry.kernel[0] * self.shape.geometry.kernel[1]
-
-    def _weight_works(self, x: Steps, y: Steps) -> Iterator[Work]:
-        s = self._forward_sweep()
-        if s.single and x.c == FLOAT:
-            at = s.off[0] * x.h + s.off[1] * x.w
-            yield self._pixel_work(
-                _pixel_form(s, x, y, self.team.size, turned=s.outputs <= s.channels), at
-            )
-            return
-        one_panel = (
-            s.outputs % host().lanes == 0
-            and s.outputs <= USUAL * host().lanes
-            and y.n == s.outputs * FLOAT
-        )
-        sized = blocking.weight_blocks_in_place if one_panel else blocking.weight_blocks
-        blocks = sized(s, self.team.size)
-        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * s.taps[0] * s.taps[1])
-        each = aligned(blocking.scratch_numbers(s, blocks, True, not blocks.in_place) * FLOAT)
-        block = correlate.block(
-            **self._geometry(s, x, y, blocks, panels),
-            packed=1,
-            scratch_each=each,
-            in_place=int(blocks.in_place),
-        )
-        yield self._unpacked(s, 0, block, blocks, panels, each)
-
-    def _pixel_work(self, form: PixelForm, at: int) -> Work:
-        """The product of matrices that a gradient of weights with one tap is."""
-        s = form.sweep
-        blocks = form.blocks
-        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels)
-        each = aligned(blocking.pixel_numbers(blocks, form.copied) * FLOAT)
-        geometry = self._geometry(s, form.x, form.y, blocks, panels)
-        once = s.channels <= FEW_ROWS and s.high * s.wide == 1
-        if once:
-            kinds = tiles(ahead=True)  # rows of y lie apart
-            geometry |= {"table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data}
-        block = multiply_pixels.block(
-            **geometry, packed=int(form.copied), scratch_each=each, in_place=int(once)
-        )
-        if not form.turned:
-            return replace(self._unpacked(s, at, block, blocks, panels, each), run=multiply_pixels)
-        block.w_row = s.outputs * FLOAT
-        block.w_group = s.weights * FLOAT
-        block.channel_parts = blocks.channel_parts
-        shares = self._shares(blocks)
-        packing = None
-        if shares > 1:
-            block.w_part = aligned(s.groups * s.weights * FLOAT)
-            packing = add_parts.block(
-                count=s.groups * s.weights, parts=shares, packed_part=block.w_part
-            )
-        kept = block.w_part * shares if packing else 0
-        return Work(
-            0, at, 0, block, packing, kept, each * self.team.size, run=multiply_pixels, turned=True
-        )
-
-    def _unpacked(
-        self, s: Sweep, at: int, block: Any, blocks: Blocks, panels: Panels, each: int
-    ) -> Work:
-        """A gradient of weights that arrives in panels."""
-        taps = s.taps[0] * s.taps[1]
-        packed = panels.numbers * s.channels * taps * FLOAT
-        shares = self._shares(blocks)
-        block.w_group = packed
-        block.w_part = packed * s.groups
-        block.channel_parts = blocks.channel_parts
-        packing = unpack_weights.block(
-            groups=s.groups,
-            w_group=s.weights * FLOAT,
-            packed_group=packed,
-            panels=panels.table.ctypes.data,
-            panel_count=panels.count,
-            channels=s.channels,
-            taps=taps,
-            parts=shares,
-            packed_part=packed * s.groups,
-            transpose=self._transpose,
-        )
-        return Work(
-            at, 0, 0, block, packing, aligned(packed * s.groups * shares), each * self.team.size
-        )
-
-    def _shares(self, blocks: Blocks) -> int:
-        """Partial sums of a gradient of weights."""
-        return self.team.size // blocks.parts // blocks.channel_parts
-
-    def _geometry(
-        self, s: Sweep, x: Steps, y: Steps, blocks: Blocks, panels: Panels
-    ) -> dict[str, int]:
-        return {
-            "xn": x.n,
-            "xc": x.c,
-            "xh": x.h,
-            "xw": x.w,
-            "yn": y.n,
-            "yh": y.h,
-            "yw": y.w,
-            "images": s.images,
-            "height": s.image[0],
-            "width": s.image[1],
-            "channels": s.channels,
-            "high": s.high,
-            "wide": s.wide,
-            "groups": s.groups,
-            "x_group": s.channels * x.c,
-            "y_group": s.outputs * FLOAT,
-            "step_h": s.step[0],
-            "step_w": s.step[1],
-            "off_h": s.off[0],
-            "off_w": s.off[1],
-            "hop_h": s.hop[0],
-            "hop_w": s.hop[1],
-            "taps_h": s.taps[0],
-            "taps_w": s.taps[1],
-            "block_n": blocks.n,
-            "block_h": blocks.h,
-            "block_w": blocks.w,
-            "block_c": blocks.c,
-            "panels": panels.table.ctypes.data,
-            "panel_count": panels.count,
-            "starts": panels.starts.ctypes.data,
-            "parts": blocks.parts,
-            **self._constants,
-        }
-
-    def _most_bytes(self) -> int:
-        """The most that a pass takes: images as they usually lie, channels apart, and x image by
-        image."""
-        n, c, h, w = self.shape.in_shape
-        _, k, high, wide = self.shape.out_shape
-        x = hwnc(n, c, h, w)
-        y = hwnc(n, k, high, wide)
-        apart = Steps(c * h * w * FLOAT, h * w * FLOAT, w * FLOAT, FLOAT)
-        by_image = Steps(h * w * c * FLOAT, FLOAT, w * c * FLOAT, c * FLOAT)
-        works = [*self._forward_works(x, y), *self._data_works(y, x), *self._weight_works(x, y)]
-        works += self._weight_works(by_image, y)
-        return max(
-            work.bytes
-            for work in (*works, *self._forward_works(apart, y), *self._weight_works(apart, y))
-        )
 
 
 class FirstLayer(Direct):

@@ -35,7 +35,6 @@ class Convolutions(LoweredConvolutions):
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
         if not self._fits(x, w, out, channels=FORWARD):
             return super().conv_forward(x, w, b, geometry, out, rectify=rectify)
         y_shape = conv.check_forward(x, w, b, geometry, out)
@@ -50,7 +49,6 @@ class Convolutions(LoweredConvolutions):
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
     ) -> Array:
-        """As Backend's."""
         if not self._fits(dy, w, out, channels=DATA):
             return super().conv_backward_data(dy, w, geometry, in_shape, out)
         conv.check_backward_data(dy, w, geometry, in_shape, out)
@@ -63,7 +61,6 @@ class Convolutions(LoweredConvolutions):
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """As Backend's."""
         ready = self._fits(x, dy, None, channels=WEIGHTS) and (
             out_w is None or out_w.flags.c_contiguous
         )
@@ -80,7 +77,6 @@ class Convolutions(LoweredConvolutions):
     def conv_scratch(
         self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool
     ) -> int:
-        """As Backend's."""
         if self.b_p is not None:
             return super().conv_scratch(in_shape, w_shape, geometry, training=training)
         shape = ConvShape(tuple(in_shape), w_shape[0], geometry)

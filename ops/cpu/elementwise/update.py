@@ -1,4 +1,5 @@
-"""Caffe's solvers, each in one pass over a parameter, its gradient and its histories."""
+"""Caffe's solvers with a rate for each number, each in one pass over a parameter, its gradient and
+its histories."""
 
 from __future__ import annotations
 
@@ -6,32 +7,10 @@ import math
 
 from ops.cpu.codegen.code import Code
 from ops.cpu.codegen.values import Vec
-from ops.cpu.team.fast import Fast
+from ops.cpu.elementwise.momentum_update import DECAYS, MomentumUpdates, decays, regularised
 from ops.cpu.team.streams import Stream
 from ops.errors import Array
 from ops.reference.update import REGULARIZATIONS
-
-_DECAYS = "ridge lasso"  # of L2 and of L1; one of them is 0
-
-
-def _regularised(c: Code, w: Vec, g: Vec, ridge: Vec, lasso: Vec) -> Vec:
-    sign: Vec = (w > 0.0).pick(lasso, (w < 0.0).pick(c.constant(0) - lasso, c.constant(0)))
-    return g + w * ridge + sign
-
-
-def _sgd(
-    c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec
-) -> list[Vec]:
-    new = h * momentum + _regularised(c, w, g, ridge, lasso) * rate
-    return [w - new, new]
-
-
-def _nesterov(
-    c: Code, w: Vec, g: Vec, h: Vec, rate: Vec, momentum: Vec, ridge: Vec, lasso: Vec
-) -> list[Vec]:
-    kept = h * momentum
-    new = kept + _regularised(c, w, g, ridge, lasso) * rate
-    return [w - (new * (momentum + 1.0) - kept), new]
 
 
 def _by_root(c: Code, w: Vec, step: Vec, squares: Vec, rate: Vec, delta: Vec) -> Vec:
@@ -50,7 +29,7 @@ def _mean_square(
     ridge: Vec,
     lasso: Vec,
 ) -> list[Vec]:
-    d = _regularised(c, w, g, ridge, lasso)
+    d = regularised(c, w, g, ridge, lasso)
     new = h * keep + d * d * gain
     return [_by_root(c, w, d, new, rate, delta), new]
 
@@ -70,67 +49,22 @@ def _adam(
     ridge: Vec,
     lasso: Vec,
 ) -> list[Vec]:
-    d = _regularised(c, w, g, ridge, lasso)
+    d = regularised(c, w, g, ridge, lasso)
     mean = m * keep + d * gain
     square = s * keep2 + d * d * gain2
     return [_by_root(c, w, mean, square, rate, delta), mean, square]
 
 
-SGD = Stream("sgd", "w_out h_out", "w g h", _sgd, f"rate momentum {_DECAYS}")
-NESTEROV = Stream("nesterov", "w_out h_out", "w g h", _nesterov, f"rate momentum {_DECAYS}")
 MEAN_SQUARE = Stream(
-    "mean_square", "w_out h_out", "w g h", _mean_square, f"rate keep gain delta {_DECAYS}"
+    "mean_square", "w_out h_out", "w g h", _mean_square, f"rate keep gain delta {DECAYS}"
 )
 ADAM = Stream(
-    "adam", "w_out m_out s_out", "w g m s", _adam, (f"rate keep gain keep2 gain2 delta {_DECAYS}")
+    "adam", "w_out m_out s_out", "w g m s", _adam, (f"rate keep gain keep2 gain2 delta {DECAYS}")
 )
 
 
-class Updates(Fast):
-    """One pass per update. AdaDelta is the reference's."""
-
-    def sgd_update(
-        self, w: Array, g: Array, history: Array, *, rate: float, momentum: float, decay: float,
-        regularization: str = "L2", out_w: Array | None = None, out_h: Array | None = None,
-    ) -> tuple[Array, Array]:  # fmt: skip
-        """As Backend's."""
-        new_w = self.like(w, out_w)
-        new_h = self.like(history, out_h)
-        numbers = (rate, momentum, *_decays(decay, regularization))
-        if regularization in REGULARIZATIONS and self.streams.run(
-            SGD, (new_w, new_h, w, g, history), numbers
-        ):
-            return new_w, new_h
-        return super().sgd_update(
-            w, g, history, rate=rate, momentum=momentum, decay=decay, regularization=regularization,
-            out_w=out_w, out_h=out_h,
-        )  # fmt: skip
-
-    def nesterov_update(
-        self,
-        w: Array,
-        g: Array,
-        history: Array,
-        *,
-        rate: float,
-        momentum: float,
-        decay: float = 0.0,
-        regularization: str = "L2",
-        out_w: Array | None = None,
-        out_h: Array | None = None,
-    ) -> tuple[Array, Array]:
-        """As Backend's."""
-        new_w = self.like(w, out_w)
-        new_h = self.like(history, out_h)
-        numbers = (rate, momentum, *_decays(decay, regularization))
-        if regularization in REGULARIZATIONS and self.streams.run(
-            NESTEROV, (new_w, new_h, w, g, history), numbers
-        ):
-            return new_w, new_h
-        return super().nesterov_update(
-            w, g, history, rate=rate, momentum=momentum, decay=decay, regularization=regularization,
-            out_w=out_w, out_h=out_h,
-        )  # fmt: skip
+class Updates(MomentumUpdates):
+    """Every solver as one pass, but AdaDelta, which is the reference's."""
 
     def adagrad_update(
         self,
@@ -148,7 +82,7 @@ class Updates(Fast):
         """As Backend's."""
         new_w = self.like(w, out_w)
         new_h = self.like(history, out_h)
-        numbers = (rate, 1.0, 1.0, delta, *_decays(decay, regularization))
+        numbers = (rate, 1.0, 1.0, delta, *decays(decay, regularization))
         if regularization in REGULARIZATIONS and self.streams.run(
             MEAN_SQUARE, (new_w, new_h, w, g, history), numbers
         ):
@@ -182,7 +116,7 @@ class Updates(Fast):
         """As Backend's."""
         new_w = self.like(w, out_w)
         new_h = self.like(history, out_h)
-        numbers = (rate, rms_decay, 1 - rms_decay, delta, *_decays(decay, regularization))
+        numbers = (rate, rms_decay, 1 - rms_decay, delta, *decays(decay, regularization))
         if regularization in REGULARIZATIONS and self.streams.run(
             MEAN_SQUARE, (new_w, new_h, w, g, history), numbers
         ):
@@ -225,7 +159,7 @@ class Updates(Fast):
             new_s = self.like(square, out_s)
             corrected = rate * math.sqrt(1 - momentum2**step) / (1 - momentum**step)
             gains = (momentum, 1 - momentum, momentum2, 1 - momentum2)
-            numbers = (corrected, *gains, delta, *_decays(decay, regularization))
+            numbers = (corrected, *gains, delta, *decays(decay, regularization))
             if self.streams.run(ADAM, (new_w, new_m, new_s, w, g, mean, square), numbers):
                 return new_w, new_m, new_s
         return super().adam_update(
@@ -244,7 +178,3 @@ class Updates(Fast):
             out_m=out_m,
             out_s=out_s,
         )
-
-
-def _decays(decay: float, regularization: str) -> tuple[float, float]:
-    return (decay, 0.0) if regularization == "L2" else (0.0, decay)

@@ -11,4 +11,6 @@ top_lines             what `top` shows, as lines
 quit_keys              `q` on a terminal
 stack_files            has a process write its stacks, and reads them
 tails             the logs of a run as lines, in the order of their times
+
+See docs/decisions/watching.md.
 """

@@ -13,6 +13,8 @@ manual   machines on which a person types a line
 ray      nodes of a Ray cluster
 ray_driver  the process there that Ray knows of
 kubernetes  pods of a JobSet
+
+See docs/decisions/processes.md.
 """
 
 from importlib import import_module

@@ -50,7 +50,7 @@ from runtime.machine.loop import event_loop_factory
 from runtime.machine.memory import MachineMemory
 from runtime.machine.parent import go_on_without_parent
 from runtime.machine.private import PrivateFolder
-from runtime.memory.arena import available
+from runtime.memory.mapping import available
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec

@@ -1,0 +1,184 @@
+"""What a net is, before anything is computed: its layers, their shapes and parameters, the whole or
+one side of a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nets.definition.spec import NetSpec
+from nets.errors import NetError, did_you_mean
+from nets.graph.borders import PARTS, find_borders, first_rows, takes
+from nets.graph.fusion import join
+from nets.graph.in_place import allow_in_place, owners, readers
+from nets.graph.net_memory import MemoryPlan, Planner
+from nets.graph.sharing import check_cut, share
+from nets.graph.stages import cut
+from nets.graph.wiring import Node, Value, wire
+from nets.layers import Setup, make_layer
+from nets.layers.base import Shape
+from nets.layers.dense import InnerProduct
+from ops import Array, Backend
+
+MEMORY = ("kept", "reused")
+
+
+class PartOfNet:
+    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every
+    mistake.
+
+    `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two
+    passes; `input_shape` is the data source's (C, H, W). The FC phase ("fc") is every InnerProduct,
+    Embed and recurrent layer, what depends on one, and the losses; the conv phase ("conv") is the
+    rest. `nodes` are its part's layers in their order, `wiring` what the layers of all parts read
+    and write. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through`
+    come out, and that of what it ends with is given. `time_first` says that recurrent layers take
+    the rows for steps of time.
+
+    With `memory` "reused" arrays that are never needed together share a place in one block, planned
+    before the first pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be
+    read after a pass; with "kept" every blob stays valid until the next pass.
+    """
+
+    def __init__(
+        self,
+        spec: NetSpec,
+        phase: str,
+        *,
+        ops: Backend,
+        part: str = "all",
+        through: Collection[str] = (),
+        batch: int | None = None,
+        input_shape: Shape | Mapping[str, Shape] | None = None,
+        seed: int = 0,
+        dtype: Any = np.float32,
+        level: int | None = None,
+        stages: tuple[str, ...] = (),
+        memory: str = "kept",
+    ) -> None:
+        _check_choice("part", part, PARTS)
+        _check_choice("memory", memory, MEMORY)
+        self.spec = spec.for_phase(phase, level=level, stages=stages)
+        self.phase = phase
+        self.part = part
+        self.ops = ops
+        self.seed = seed
+        self.dtype = np.dtype(dtype)
+        self._input_shape = input_shape
+        setup = Setup(phase, batch, input_shape)
+        force = part == "all" and self.spec.proto.force_backward
+        self.wiring = wire(
+            self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force
+        )
+        self.time_first = any(node.layer.time_first for node in self.wiring.nodes)
+        self._sharing = share([node.layer for node in self.wiring.nodes])
+        self.nodes = [node for node in self.wiring.nodes if takes(node, part)]
+        if part in ("conv", "fc"):
+            check_cut(self._sharing, self.wiring.nodes)
+        borders = find_borders(self.wiring, self.nodes, part, through, self.spec.name)
+        self._boundary = borders.boundary
+        self._inputs = borders.inputs
+        self._names = borders.names
+        self.boundary = [self._value(i).name for i in self._boundary]
+        self.inputs = list(self._inputs)
+        self.outputs = borders.outputs
+        allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
+        if ops.joins:
+            join(self.wiring, self.nodes, memory == "reused")
+        travels = self._boundary if part != "all" else []
+        self._senders = [node for i in travels for node in owners(self.wiring, i)]
+        self._receivers = [node for i in travels for node in readers(self.wiring, i)]
+        self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self.nodes}
+        self.stages = cut(self.nodes, self._owned)
+        owners_of = [(n.layer, self._owned[n.index]) for n in self.nodes if self._owned[n.index]]
+        self.params = {
+            layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of
+        }
+        self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name)
+        self._reuses = memory == "reused"
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Called once, when all of the above is known: for a subclass that computes."""
+
+    def __repr__(self) -> str:
+        size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
+        return (
+            f"<Net {self.spec.name} {self.phase} part={self.part} batch={self.batch} "
+            f"stages={len(self.stages)} parameters={size}>"
+        )
+
+    @property
+    def boundary_shapes(self) -> dict[str, Shape]:
+        """The shape of each blob of `boundary` for the rows of the present pass."""
+        return {self._value(i).name: self._value(i).shape for i in self._boundary}
+
+    @property
+    def boundary_grads(self) -> list[str]:
+        """The blobs of `boundary` through which gradients flow back (labels are not among them)."""
+        return [self._value(i).name for i in self._boundary if self._value(i).needs_grad]
+
+    @property
+    def input_shapes(self) -> dict[str, Shape]:
+        """The shape of each blob of `inputs` for the rows of the present pass."""
+        return {name: self._value(i).shape for name, i in self._inputs.items()}
+
+    def shape(self, name: str) -> Shape:
+        """Return the shape of blob `name` (its last value) for the rows of the present pass."""
+        return self._value(self._index(name)).shape
+
+    def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
+        """Return the first parameters of this part or of some of its layers, the same numbers
+        whatever the part."""
+        return {
+            layer: tuple(
+                self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer]
+            )
+            for layer in (self.params if layers is None else layers)
+        }
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is
+        allocated."""
+        sent, received = (
+            frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers)
+        )
+        given = frozenset(self._boundary if self.part in ("conv", "link") else ())
+        return Planner(
+            self.wiring, self.nodes, self.phase == "TRAIN", self.dtype, sent, received, given
+        ).plan()
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory that the backend needs at most for one operation."""
+        return max((self._scratch_of(node) for node in self.nodes), default=0)
+
+    def _scratch_of(self, node: Node) -> int:
+        return node.layer.scratch(
+            [self._value(i).shape for i in node.bottoms], self.phase == "TRAIN"
+        )
+
+    def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
+        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see
+        there)."""
+        for node in self.nodes:
+            if isinstance(node.layer, InnerProduct):
+                node.layer.unit_parts = cut(node.layer.top_shape[-1])
+
+    def _value(self, i: int) -> Value:
+        return self.wiring.values[i]
+
+    def _index(self, name: str) -> int:
+        if name not in self._names:
+            raise NetError(
+                f"blob '{name}': this part has no such blob{did_you_mean(name, self._names)}"
+            )
+        return self._names[name]
+
+
+def _check_choice(key: str, found: str, known: Collection[str]) -> None:
+    if found not in known:
+        raise NetError(f"{key}: found '{found}', expected one of {', '.join(known)}")

@@ -1,0 +1,22 @@
+"""Byte credits at the receiver: when to give them back."""
+
+from __future__ import annotations
+
+from runtime.messages.credits import GRANT_SHARE
+
+
+class GrantBook:
+    """Collects released bytes until a grant is worth a message."""
+
+    def __init__(self, limit: int) -> None:
+        self._worth = limit // GRANT_SHARE
+        self._released = 0
+
+    def release(self, size: int) -> int:
+        """Note `size` released bytes; returns the bytes to grant now, 0 for none yet."""
+        self._released += size
+        if self._released < self._worth:
+            return 0
+        due = self._released
+        self._released = 0
+        return due

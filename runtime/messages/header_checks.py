@@ -1,0 +1,88 @@
+"""The places of a message's header, and what is wrong with one that does not fit them (see `wire`).
+
+Right headers are recognised in `wire` by comparing types as whole lists. Only a wrong one is looked
+at here, piece by piece.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.errors import MessageError
+from runtime.messages.message import Message
+from runtime.messages.nesting import MAX_DEPTH, NESTS, deeper
+
+PROTOCOL = 2
+PLACES = {
+    "protocol": int,
+    "kind": str,
+    "id": int,
+    "sender": str,
+    "incarnation": int,
+    "receiver": str,
+    "reply_to": str,
+    "answers": int,
+    "step": int,
+    "plain": list,
+    "arrays": list,
+}
+
+
+def check_plain(body: Message, values: tuple[Any, ...]) -> None:
+    """MessageError for the value that does not fit its field. It must fail at its author: at the
+    receiver an asker would wait."""
+    for field, value in zip(body.plain_fields, values, strict=True):
+        if not field.fits(value):
+            raise MessageError(
+                "bad_type",
+                (f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}"),
+            )
+        if type(value) is dict and deeper(value, MAX_DEPTH - 1):
+            raise MessageError(
+                "bad_type", (f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
+            )
+
+
+def _check_depth(values: list[Any]) -> None:
+    """MessageError for values that nest too deep. Checked before anything shows or walks them."""
+    if deeper(values, MAX_DEPTH):
+        raise MessageError("bad_header", f"its values are nested more than {MAX_DEPTH} deep")
+
+
+def check_places(head: Any) -> None:
+    """MessageError that says what is wrong with a header."""
+    if not isinstance(head, list) or len(head) != len(PLACES):
+        raise MessageError("bad_header", f"not an array of {len(PLACES)} items")
+    for value in head:
+        if type(value) in NESTS:
+            _check_depth(value)
+    if head[0] != PROTOCOL:
+        raise MessageError(
+            "wrong_version", (f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")
+        )
+    for (name, expected), value in zip(PLACES.items(), head, strict=True):
+        if type(value) is not expected:
+            raise MessageError(
+                "bad_header", (f"{name} is {type(value).__name__}, expected {expected.__name__}")
+            )
+
+
+def received_plain(kind: type[Message], values: list[Any]) -> list[Any]:
+    """The plain values of a received message, lists as tuples. MessageError for one that does not
+    fit its field."""
+    _check_depth(values)
+    if len(values) != len(kind.plain_fields):
+        raise MessageError(
+            "bad_header",
+            (f"{kind.kind} has {len(kind.plain_fields)} plain fields, found {values!r:.60}"),
+        )
+    found: list[Any] = []
+    for field, raw in zip(kind.plain_fields, values, strict=True):
+        value = tuple(raw) if isinstance(raw, list) else raw
+        if not field.fits(value):
+            raise MessageError(
+                "bad_type",
+                (f"{kind.kind}.{field.name} is {raw!r:.60}, expected {field.annotation}"),
+            )
+        found.append(value)
+    return found
