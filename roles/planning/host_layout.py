@@ -1,5 +1,5 @@
-"""Lay out: the preset's topology, for the hosts where its actors will live, so that sums are made on
-each host before they leave it.
+"""Lay out: the preset's topology, for the hosts where its actors will live, so that sums are made
+on each host before they leave it.
 
 Where actors live follows from their names and roles, so a first layout is placed, and a second one
 is told the hosts.

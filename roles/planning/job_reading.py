@@ -120,7 +120,7 @@ def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
         job = dataclasses.replace(
             job, batch=batch, passes=passes, largest=inputs.auto.largest(batch)
         )
-    return job
+    return job  # noqa: RET504  # without its batches, if the net could not be read
 
 
 def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:

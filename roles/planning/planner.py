@@ -1,5 +1,5 @@
-"""From cluster.toml to a topology: read, check, lay out, brief the actors. Every mistake is reported
-before anything starts."""
+"""From cluster.toml to a topology: read, check, lay out, brief the actors. Every mistake is
+reported before anything starts."""
 
 from __future__ import annotations
 
