@@ -1,5 +1,5 @@
-"""docs/architecture.md follows one message and one gradient: every step is there, and leads to the
-next one.
+"""docs/architecture.md follows one message, one gradient and the configuration: every step is
+there, and leads to the next one.
 
 A step is a numbered line that begins with a file and what to read in it: "1.
 `runtime/actors/actor.py` `Actor.ask`". What is named there must mention what the next step names,
@@ -9,21 +9,36 @@ or the word that the step gives for it ("by `handlers`").
 from __future__ import annotations
 
 import ast
+import inspect
 import itertools
 import re
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
+from runtime.config.file import Judged, Loaded, judge, parse, with_program
+from runtime.config.toml_source import RawConfig
+from runtime.runs.checking import Checked, check, check_plan
 from tests.test_house import ROOT, tree_of
+from tests.test_rooms import room_of
 
 DOCS = ROOT / "docs"
 STEP = re.compile(
     (r"^\d+\. `(?P<file>[\w/]+\.py)` `(?P<name>[\w.]+)`(?: by " r"`(?P<by>\w+)`)?"), re.MULTILINE
 )
 # section -> files at most, lines at most
-JOURNEYS = {"One message, followed": (6, 1040), "One gradient, followed": (8, 1040)}
+CONFIGURATION = "The configuration, followed"
+JOURNEYS = {
+    "One message, followed": (6, 1040),
+    "One gradient, followed": (8, 1040),
+    CONFIGURATION: (13, 2600),
+}
+MOST_ROOMS = 6
+MOST_RETURNS = 3
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,11 @@ class Step:
     file: str
     name: str
     by: str | None
+
+    @property
+    def module(self) -> str:
+        """`roles/options.py` as `roles.options`."""
+        return self.file.removesuffix(".py").replace("/", ".")
 
     def definition(self) -> ast.AST:
         """What is to be read; fails if the file has nothing of that name."""
@@ -88,6 +108,51 @@ def test_each_step_names_the_next_one(section: str) -> None:
     ]
     assert astray == []
     assert steps[-1].definition()
+
+
+def test_the_configuration_passes_few_rooms_and_seldom_returns_to_one_that_it_had_left() -> None:
+    steps = steps_of(CONFIGURATION)
+    way = [room for room, _ in itertools.groupby(room_of(step.module) for step in steps)]
+    assert len(steps) >= 12
+    assert len({*way}) <= MOST_ROOMS, way
+    assert len(way) - len({*way}) <= MOST_RETURNS, way
+
+
+def test_each_stage_of_the_configuration_takes_the_typed_result_of_the_one_before() -> None:
+    stages: list[tuple[Callable[..., object], type | None, type]] = [
+        (parse, None, RawConfig),
+        (judge, RawConfig, Judged),
+        (with_program, Judged, Loaded),
+        (check_plan, Loaded, Checked),
+    ]
+    for stage, taken, given in stages:
+        kinds = list(inspect.signature(stage, eval_str=True).parameters.values())
+        assert taken is None or kinds[0].annotation is taken
+        assert inspect.signature(stage, eval_str=True).return_annotation is given
+
+
+def test_a_real_configuration_takes_these_steps_in_this_order(tmp_path: Path) -> None:
+    # `up` would train; a class is followed by those who make one of it
+    left_out = ("up", "Judged", "Options", "Loaded")
+    steps = [
+        f"{step.file} {step.name}" for step in steps_of(CONFIGURATION) if step.name not in left_out
+    ]
+    entered: list[str] = []
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{ROOT}/"):
+            name = f"{Path(code.co_filename).relative_to(ROOT)} {code.co_qualname}"
+            if name in steps and name not in entered:
+                entered.append(name)
+
+    (tmp_path / "cluster.toml").write_text("[train]\nkernels = 'numpy'\n")
+    sys.setprofile(called)
+    try:
+        check(tmp_path / "cluster.toml")
+    finally:
+        sys.setprofile(None)
+    assert entered == steps
 
 
 def test_the_walks_of_a_newcomer_lead_to_what_they_name() -> None:
