@@ -113,7 +113,7 @@ ROOMS: dict[str, str] = {
     "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators "
     "runtime.machine runtime.plan"
     " runtime.records runtime.report runtime.runs runtime.tracing",
-    "runtime.cli": "runtime runtime.attached runtime.cluster.launchers "
+    "runtime.cli": "runtime runtime.attached runtime.cluster runtime.cluster.launchers "
     "runtime.cluster.operators runtime.config"
     " runtime.drawing runtime.machine runtime.page runtime.plan"
     " runtime.records runtime.recovery"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roles.options import Options
 from roles.planning.strategies import WHY, preset_called
-from runtime.config.file import ClusterConfig
+from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 
 

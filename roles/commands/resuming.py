@@ -20,7 +20,7 @@ from roles.planning.contents import Contents
 from roles.planning.measured_runs import options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
-from runtime.config.file import ClusterConfig
+from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
 from runtime.reasons import reason

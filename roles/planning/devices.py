@@ -22,8 +22,7 @@ from roles.options import DEVICE, DEVICES, Train
 from roles.planning.diagnostics import Diagnostics
 from roles.planning.refusals import Problem
 from runtime.compute.service_times import ServiceTimes
-from runtime.config.file import ClusterConfig
-from runtime.config.sections import Machine
+from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.topology import ActorSpec, Topology

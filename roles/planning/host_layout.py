@@ -1,5 +1,5 @@
-"""Lays a preset out for the hosts where its actors will live: sums are made on each host before
-they leave it.
+"""Lay out: the preset's topology, for the hosts where its actors will live, so that sums are made
+on each host before they leave it.
 
 Where actors live follows from their names and roles, so a first layout is placed, and a second one
 is told the hosts.
@@ -8,6 +8,7 @@ is told the hosts.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,11 +16,14 @@ from roles.exchange.exchange import TREE, Between
 from roles.exchange.halving import HalvingExchange
 from roles.options import Strategy
 from roles.planning.diagnostics import Diagnostics
+from roles.planning.job_checks import CheckedJob
+from roles.planning.job_reading import PlanInputs
 from roles.presets.request import Request
-from runtime.config.file import ClusterConfig
+from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.host_map import hosts_of, only_host, several
 from runtime.plan.placement import place
+from runtime.plan.program import checked as with_typed_options
 from runtime.plan.topology import Topology
 from runtime.queueing.all_reduce import ring_from
 
@@ -36,7 +40,36 @@ NOT_IN_PAIRS = (
 NOT_BY_HALVES = "found 'halving' between {} hosts, but {}: expected 'auto', 'tree' or 'ring'"
 
 
-def laid_out(
+def lay_out(inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics) -> Topology:
+    """The topology of the preset, with the tuner if something is to be chosen. Notes what cannot
+    be laid out."""
+
+    def lay(request: Request) -> Topology:
+        topology = with_typed_options(inputs.preset.layout(request))
+        return inputs.auto.with_tuner(diagnostics, topology, request.timetable)
+
+    return _for_hosts(lay, _request(inputs, checked), inputs.config, diagnostics)
+
+
+def _request(inputs: PlanInputs, checked: CheckedJob) -> Request:
+    strategy = inputs.train.strategy
+    return Request(
+        job=checked.job,
+        timetable=checked.timetable,
+        display=checked.job.solver_spec.display,
+        image_shape=checked.job.all_shapes(checked.sources),
+        strategy=strategy,
+        layers={
+            layer: sum(math.prod(shape) for shape, _ in blobs)
+            for layer, blobs in checked.layers.items()
+        },
+        exchange=strategy.exchange or inputs.preset.exchange,
+        options=checked.options,
+        heals=inputs.config.heals,
+    )
+
+
+def _for_hosts(
     lay: Callable[[Request], Topology],
     request: Request,
     config: ClusterConfig,

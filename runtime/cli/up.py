@@ -54,12 +54,15 @@ def up(
                 [("--sbatch: found --resume beside it: write that into the script, behind `up`")]
             )
         return write(file, settings, sbatch)
-    from runtime.runs.checking import Resume, check
+    from runtime.cluster.warnings import kept_warnings
+    from runtime.config.file import load_with_program
+    from runtime.runs.checking import Resume, check_plan
 
     with _Early(file.parent) as early:
-        checked = check(
-            file, settings, None if wanted is None else Resume(*wanted), imported=early.begin
-        )
+        with kept_warnings() as told:
+            loaded = load_with_program(file, settings)
+        early.begin(loaded.config)
+        checked = check_plan(loaded, None if wanted is None else Resume(*wanted), told=told)
         # beside what the nursery imports
         from runtime.cli.after import After
         from runtime.recovery.up_runs import run

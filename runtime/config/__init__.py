@@ -1,6 +1,7 @@
 """cluster.toml: read, checked, every mistake at its line.
 
-file                     the whole way, and the program's own sections
+file                     the whole way: parse, validate, judge by rules, the program's own sections
+validation  rules        each section by itself; what no single section shows
 unused                   keys that say nothing where they stand
 sections  value_types          what it may say about the runtime; kinds of values that several sections have
 engines                  the tables of [launcher] that belong to one kind

@@ -1,12 +1,10 @@
 """[launcher.ray], [launcher.kubernetes]: what a kind of launcher wants to know besides what all
 do."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from runtime.config.toml_source import Problem, RawConfig
 from runtime.config.value_types import Seconds, Section, Word
 
 RAY = "ray"
@@ -70,19 +68,3 @@ class Kubernetes(Section):
     resources: Annotated[dict[str, Any], AfterValidator(_asked)] = Field(default={})
     volumes: Annotated[dict[str, Any], AfterValidator(_mounted)] = Field(default={})
     most_seconds: Annotated[Seconds, Field(ge=1)] = WEEK
-
-
-def of_another_kind(raw: RawConfig) -> Iterator[Problem]:
-    """Tables of a kind that is not the one that starts the machines, and one that is missing."""
-    launcher = raw.data.get("launcher")
-    if not isinstance(launcher, dict):
-        return
-    for kind in KINDS:
-        if kind in launcher and launcher.get("kind", "local") != kind:
-            yield raw.problem(
-                ("launcher", kind), (f"has a meaning with launcher.kind = '{kind}' only")
-            )
-    if launcher.get("kind") == KUBERNETES and KUBERNETES not in launcher:
-        yield raw.problem(
-            ("launcher", "kind"), ("needs launcher.kubernetes, which says the image of its pods")
-        )

@@ -1,7 +1,7 @@
-"""Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with
-every mistake.
+"""cluster.toml, from its text to a configuration that the runtime and the program accept: one call,
+or ConfigError with every mistake, in the order of the lines.
 
-    read (`source`) -> sections (`sections`) -> the program's Options -> all problems, by line
+    text --parse--> RawConfig --validate--> Sections --judge--> Judged --with_program--> Loaded
 
 Only the process that starts a run imports this file: pydantic is slow to import, and role processes
 read plan.json.
@@ -22,9 +22,12 @@ from pydantic import BaseModel
 from runtime.config import slurm_environment
 from runtime.config.machines import entries_of
 from runtime.config.problems import Model, found, key_names, unknown_key, validated
-from runtime.config.sections import ClusterConfig, Section, rules_between_sections
+from runtime.config.rules import broken_rules
+from runtime.config.sections import ClusterConfig, Section
 from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read, show_text
 from runtime.config.toml_write import dumps
+from runtime.config.unused import unused
+from runtime.config.validation import validate
 from runtime.errors import ConfigError
 
 __all__ = [
@@ -41,13 +44,23 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class Judged:
+    """The runtime's sections after all rules. `config`: None if one of them has a mistake."""
+
+    raw: RawConfig
+    config: ClusterConfig | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A configuration that the runtime and the program both accept. `options` is None if the
-    program has none."""
+    program has none. `unused`: a line for each key that says nothing where it stands."""
 
     config: ClusterConfig
     program: ModuleType
     options: BaseModel | None
+    unused: tuple[str, ...] = ()
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
@@ -56,12 +69,14 @@ def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
 
     ConfigError with all mistakes of the file's syntax, the overrides and the runtime's sections.
     """
-    return _accepted(*_sections(read(path, overrides)))
+    judged = judge(parse(path, overrides))
+    return _accepted(judged.config, judged.problems)
 
 
 def of_script(source: str, tables: Mapping[str, Any], directory: Path) -> ClusterConfig:
     """As `load`, of tables that a script gives in place of a file; see `from_python`."""
-    return _accepted(*_sections(from_python(source, tables, directory)))
+    judged = judge(slurm_environment.as_meant(from_python(source, tables, directory)))
+    return _accepted(judged.config, judged.problems)
 
 
 def load_with_program(
@@ -75,15 +90,46 @@ def load_with_program(
     The program is searched where Python searches, then in `search_dir` (default: the directory of
     `path`).
     """
-    raw = read(path, overrides)
-    config, problems = _sections(raw)
+    return with_program(judge(parse(path, overrides)), search_dir or path.parent)
+
+
+def parse(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
+    """The text of `path` with the overrides, as plain data that knows the line of each key; with
+    the machines that Slurm gives, if they are its. ConfigError as `read`."""
+    return slurm_environment.as_meant(read(path, overrides))
+
+
+def judge(raw: RawConfig) -> Judged:
+    """The runtime's sections, validated one by one, then held against one another."""
+    sections = validate(raw)
+    environ = slurm_environment.environment(raw, os.environ)
+    entries = entries_of(raw, sections.machine, environ)
+    problems = [*raw.problems, *sections.problems, *entries.problems]
+    problems += broken_rules(raw, sections, entries)
+    config = sections.config
+    if config is not None:
+        machines = entries.machines(config.machine)
+        try:
+            machines = slurm_environment.with_cores(raw, machines, os.environ)
+        except ValueError as error:
+            problems.append(raw.problem(("launcher", "kind"), str(error)))
+        config = config.model_copy(update={"machine": machines})
+        config._raw = raw
+    return Judged(raw, config, tuple(problems))
+
+
+def with_program(judged: Judged, search_dir: Path) -> Loaded:
+    """The whole configuration, its program's sections as the program's own `Options`. ConfigError
+    with every mistake so far."""
+    raw = judged.raw
     if raw.program is None:  # noted by the sections: there is no program that could judge the rest
-        raise ConfigError(in_order(problems))
-    program = _imported(raw.program, search_dir or path.parent)
+        raise ConfigError(in_order(judged.problems))
+    program = _imported(raw.program, search_dir)
     if isinstance(program, str):
-        raise ConfigError(in_order([*problems, raw.problem(("program",), program)]))
-    options, more = _options(raw, _program_data(raw), getattr(program, "Options", None))
-    return Loaded(_accepted(config, problems + more), program, options)
+        raise ConfigError(in_order([*judged.problems, raw.problem(("program",), program)]))
+    options, problems = _options(raw, _program_data(raw), getattr(program, "Options", None))
+    config = _accepted(judged.config, [*judged.problems, *problems])
+    return Loaded(config, program, options, tuple(unused(config)))
 
 
 def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> ModuleType:
@@ -119,30 +165,6 @@ def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
     if options is None:
         return dumps(sections | config.program_section)
     return dumps(sections | options.model_dump(mode="json", exclude_none=True, by_alias=True))
-
-
-def _sections(raw: RawConfig) -> tuple[ClusterConfig | None, list[Problem]]:
-    by_slurm = slurm_environment.is_wanted(raw)
-    environ = dict(os.environ)
-    if by_slurm:
-        raw, environ = slurm_environment.as_meant(raw), slurm_environment.environment(raw, environ)
-    config, problems = validated(ClusterConfig, raw.data, raw)
-    entries = entries_of(raw, environ)
-    if config is not None:
-        machines = entries.machines(config.machine)
-        if by_slurm:
-            try:
-                machines = slurm_environment.with_cores(machines, os.environ)
-            except ValueError as error:
-                problems.append(raw.problem(("launcher", "kind"), str(error)))
-        config = config.model_copy(update={"machine": machines})
-        config._raw = raw
-    return config, [
-        *raw.problems,
-        *problems,
-        *entries.problems,
-        *rules_between_sections(raw, entries),
-    ]
 
 
 def _program_data(raw: RawConfig) -> dict[str, Any]:
@@ -201,7 +223,7 @@ def _blame(error: BaseException) -> str:
     return show_text(f"{type(error).__name__}: {error}{place}", 300)
 
 
-def _accepted(value: Model | None, problems: list[Problem]) -> Model:
+def _accepted(value: Model | None, problems: Sequence[Problem]) -> Model:
     if value is None or problems:
         raise ConfigError(in_order(problems))
     return value

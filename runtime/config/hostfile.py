@@ -1,6 +1,9 @@
 """Many hosts in a few words: Slurm's lists, MPI's files. Plain text in, names out; every mistake is
 a ValueError."""
 
+# Not python-hostlist: its licence is the GPL, and it accepts 'node 1' and 'a,,b'; for 'node[a]' it
+# says "bad range", and nothing of where.
+
 from __future__ import annotations
 
 import fnmatch

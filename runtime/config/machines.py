@@ -3,7 +3,7 @@ that it lists."""
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -106,6 +106,21 @@ class Machine(Section):
         """Which [[machine]] of the file it comes from."""
         return self._entry
 
+    @property
+    def lists_hosts(self) -> bool:
+        """Does the entry stand for a machine for each host of a list or a file?"""
+        return bool(self.model_fields_set & {"hosts", "hostfile"})
+
+    @property
+    def listens_at(self) -> str:
+        """The address of the machines that the entry stands for: "auto" where they have hosts and
+        nothing is said."""
+        if "address" not in self.model_fields_set and (
+            self.lists_hosts or "host" in self.model_fields_set
+        ):
+            return AUTO
+        return self.address
+
     def called(self, host: Host, entry: int) -> "Machine":
         """The machine that one of the hosts is; the entry itself where it lists none (`host.name`
         is then "")."""
@@ -138,6 +153,7 @@ class Entries:
     hosts: tuple[tuple[Host, ...], ...]
     names: tuple[str, ...]
     problems: tuple[Problem, ...]
+    all_known: bool  # do all entries say which machines they are?
 
     def machines(self, entries: tuple[Machine, ...]) -> tuple[Machine, ...]:
         """All machines, in the order of the file."""
@@ -149,80 +165,75 @@ class Entries:
             for host in hosts
         )
 
-    @property
-    def all_known(self) -> bool:
-        """Do all entries say which machines they are?"""
-        return all(self.hosts)
 
-
-def entries_of(raw: RawConfig, environ: Mapping[str, str] | None = None) -> Entries:
-    """Which machines each [[machine]] stands for. `environ`: the environment that "$NAME" looks in,
-    by default this process's."""
+def entries_of(
+    raw: RawConfig, written: Sequence[Machine], environ: Mapping[str, str] | None = None
+) -> Entries:
+    """Which machines each [[machine]] that is `written` stands for. `environ`: the environment that
+    "$NAME" looks in, by default this process's. `raw` knows the line of each key."""
     problems: list[Problem] = []
     hosts: list[tuple[Host, ...]] = []
     first: dict[str, str] = {}  # name -> where it is said
-    for index, table in enumerate(tables(raw, "machine")):
+    for index, machine in enumerate(written):
         mine = tuple(
-            _hosts(raw, index, table, os.environ if environ is None else environ, problems)
+            _hosts(raw, index, machine, os.environ if environ is None else environ, problems)
         )
         hosts.append(mine)
+        key = "name" if not machine.lists_hosts else _listing(machine)
+        keys = ("machine", index, key)
         for host in mine:
-            keys = (
-                "machine",
-                index,
-                "name" if not host.name else "hosts" if "hosts" in table else "hostfile",
-            )
-            name = machine_name(host.name) or table.get("name", LOCAL_NAME)
+            name = machine_name(host.name) or machine.name
             if host.name and not re.fullmatch(NAME, name):
-                problems.append(
-                    raw.problem(keys, (f"found the host '{show_text(name)}', expected {NAMED}"))
-                )
-            elif isinstance(name, str) and name in first:
-                problems.append(
-                    raw.problem(keys, (f"a machine named {name!r} exists already ({first[name]})"))
-                )
-            elif isinstance(name, str):
+                text = f"found the host '{show_text(name)}', expected {NAMED}"
+                problems.append(raw.problem(keys, text))
+            elif name in first:
+                text = f"a machine named {name!r} exists already ({first[name]})"
+                problems.append(raw.problem(keys, text))
+            elif name is not None:
                 first[name] = raw.origin(keys).where
-    return Entries(tuple(hosts), tuple(first) or (LOCAL_NAME,), tuple(problems))
+    named = all(machine.name is not None for machine in written)
+    return Entries(
+        tuple(hosts), tuple(first) or (LOCAL_NAME,), tuple(problems), named and all(hosts)
+    )
+
+
+def _listing(machine: Machine) -> str:
+    """The key that says the hosts of an entry that lists some."""
+    return "hosts" if "hosts" in machine.model_fields_set else "hostfile"
 
 
 def _hosts(
     raw: RawConfig,
     index: int,
-    table: dict[str, Any],
+    machine: Machine,
     environ: Mapping[str, str],
     problems: list[Problem],
 ) -> Iterator[Host]:
     """Those of one entry; nothing after a problem."""
-    listed = table.get("hosts")
-    file = table.get("hostfile")
-    if listed is None and file is None:
+    if not machine.lists_hosts:
         yield Host("")
         return
-    key = "hosts" if listed is not None else "hostfile"
-    for other in ("name", "host", *(["hostfile"] if listed is not None else [])):
-        if other in table:
+    key = _listing(machine)
+    said = machine.model_fields_set
+    for other in ("name", "host", "hostfile"):
+        if other in said and other != key:
             text = f"says nothing beside {key}, whose machines are called by their hosts"
             problems.append(raw.problem(("machine", index, other), text))
     try:
-        if listed is not None:
-            yield from _listed(listed, environ)
-        elif isinstance(file, str) and file:
-            yield from _in_file(raw.path.parent / _variable(file, environ))
+        if key == "hosts":
+            yield from _listed(machine.hosts, environ)
+        elif machine.hostfile is not None:
+            yield from _in_file(raw.path.parent / _variable(machine.hostfile, environ))
     except ValueError as error:
         problems.append(raw.problem(("machine", index, key), str(error)))
 
 
-def _listed(said: Any, environ: Mapping[str, str]) -> list[Host]:
-    """Of `hosts`, in whatever way it is written; what is no list of strings is the section's
-    problem."""
-    texts = [said] if isinstance(said, str) else said
-    if not isinstance(texts, list | tuple) or not all(
-        isinstance(text, str) and text for text in texts
-    ):
+def _listed(texts: tuple[str, ...] | None, environ: Mapping[str, str]) -> list[Host]:
+    """Of `hosts`; none where it has a mistake, which the section reports."""
+    if texts is None:
         return []
     if not texts:
-        raise ValueError(f"found {found(said)} without a host, expected one at least")
+        raise ValueError(f"found {found([])} without a host, expected one at least")
     names = [name for text in texts for name in expanded(_variable(text, environ))]
     twice = (
         next((name for name in names if names.count(name) > 1), None)

@@ -1,21 +1,17 @@
-"""What cluster.toml may say about the runtime: every section, key, default and limit, and the rules
-between sections.
+"""What cluster.toml may say about the runtime: every section, key, default and limit.
 
 Top-level keys that are not here belong to the program.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from runtime.config.engines import Kubernetes, Ray, of_another_kind
-from runtime.config.hostfile import matching
-from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, listened_at, tables
+from runtime.config.engines import Kubernetes, Ray
+from runtime.config.machines import LOCAL_NAME, Machine, listened_at
 from runtime.config.problems import Expected
-from runtime.config.toml_lines import KeyPath
-from runtime.config.toml_source import Problem, RawConfig, show_text
+from runtime.config.toml_source import RawConfig
 from runtime.config.value_types import (
     Bytes,
     Count,
@@ -27,8 +23,7 @@ from runtime.config.value_types import (
     Word,
     parse_bytes,
 )
-from runtime.machine.addresses import AUTO, is_loopback
-from runtime.suggest import hint, near_hint
+from runtime.machine.addresses import is_loopback
 
 __all__ = [
     "LOCAL",
@@ -39,13 +34,9 @@ __all__ = [
     "Section",
     "Text",
     "parse_bytes",
-    "rules_between_sections",
 ]
 
 LEAST_MESSAGE = 64 * 1024  # what a message without arrays may need
-NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: leave that out"
-MACHINE = "machine"  # where metrics are served: at the address of each process's machine
-MOST_NAMED = 20  # machines in a message
 LOCAL = "local"  # the launcher that starts processes on this machine only
 
 
@@ -251,137 +242,3 @@ class ClusterConfig(BaseModel):
         return isinstance(other, ClusterConfig) and self.model_dump() == other.model_dump()
 
     __hash__ = None  # type: ignore[assignment]  # holds tables, and pydantic's hash would promise otherwise
-
-
-def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem]:
-    """Mistakes that no single section shows. Works on raw data, so that they show beside the
-    mistakes in sections."""
-    yield from _duplicates(raw)
-    yield from _only_virtual(raw)
-    yield from of_another_kind(raw)
-    wanted: list[tuple[KeyPath, Any]] = [
-        (("process", index, "machine"), table.get("machine", LOCAL_NAME))
-        for index, table in _processes(raw)
-    ]
-    if isinstance(placement := raw.data.get("placement"), dict):
-        wanted.append((("placement", "spread"), placement.get("spread", "*")))
-    for keys, said in wanted if entries.all_known else ():
-        if isinstance(said, str) and said:
-            yield from _unknown_machine(raw, keys, said, entries.names)
-    addresses = [_address_of(table) for table in tables(raw, "machine")]
-    yield from _metrics_elsewhere(raw, addresses)
-    for index, (table, address) in enumerate(zip(tables(raw, "machine"), addresses, strict=True)):
-        several = "hosts" in table or "hostfile" in table
-        if table.get("namespace") is not None:
-            yield from _in_namespace(raw, index, address)
-        elif _starts_here(raw) and isinstance(address, str) and not is_loopback(address):
-            who = f"machine[{index}]" if several else f"machine {table.get('name', LOCAL_NAME)!r}"
-            text = (
-                f"{who} has address {address!r}: launcher '{LOCAL}' starts processes on "
-                "this machine only (loopback"
-            )
-            yield raw.problem(
-                ("machine", index, "address"),
-                (f"{show_text(text, 180)} address): set launcher.kind"),
-            )
-        elif isinstance(address, str) and not is_loopback(address) and _over_ipc(raw):
-            yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)
-
-
-def _address_of(table: dict[str, Any]) -> Any:
-    elsewhere = any(key in table for key in ("host", "hosts", "hostfile"))
-    return table.get("address", AUTO if elsewhere else LOOPBACK)
-
-
-def _metrics_elsewhere(raw: RawConfig, addresses: list[Any]) -> Iterator[Problem]:
-    """Pages that other machines reach are for everybody there: no user of theirs is known here."""
-    metrics = raw.data.get("metrics")
-    if (
-        not isinstance(metrics, dict)
-        or metrics.get("address") != MACHINE
-        or "*" in metrics.get("readers", ())
-    ):
-        return
-    if any(isinstance(address, str) and not is_loopback(address) for address in addresses):
-        text = (
-            "shows the metrics to whoever reaches these machines, of whom nobody's name "
-            "is known here"
-        )
-        yield raw.problem(("metrics", "address"), f"{text}: write metrics.readers = ['*'] too")
-
-
-def _processes(raw: RawConfig) -> Iterator[tuple[int, dict[str, Any]]]:
-    yield from enumerate(tables(raw, "process"))
-
-
-def _unknown_machine(
-    raw: RawConfig, keys: KeyPath, said: str, names: tuple[str, ...]
-) -> Iterator[Problem]:
-    try:
-        matching(said, names)
-    except ValueError as error:
-        wrong = str(error)
-        near = hint(wrong, names) if len(names) <= MOST_NAMED else near_hint(wrong, names)
-        expected = (
-            (f"no machine is named {show_text(wrong)!r}")
-            if " " not in wrong
-            else show_text(wrong, 200)
-        )
-        yield raw.problem(keys, f"{expected}{near}")
-
-
-def _starts_here(raw: RawConfig) -> bool:
-    """Will processes be started, and on this machine only?"""
-    launcher = raw.data.get("launcher")
-    simulation = raw.data.get("simulation")
-    if isinstance(simulation, dict) and simulation.get("clock", "real") != "real":
-        return False
-    return not isinstance(launcher, dict) or launcher.get("kind", LOCAL) == LOCAL
-
-
-def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
-    """A machine that is a network namespace needs an address there and a road that leads out of
-    it."""
-    if isinstance(address, str) and is_loopback(address):
-        text = (
-            f"found {address!r}, expected an address of the machine's network namespace: "
-            "its loopback is its own"
-        )
-        yield raw.problem(("machine", index, "address"), text)
-    if _over_ipc(raw):
-        yield raw.problem(("machine", index, "namespace"), NOT_OVER_IPC)
-
-
-def _over_ipc(raw: RawConfig) -> bool:
-    links = raw.data.get("links")
-    return isinstance(links, dict) and links.get("transport") == "ipc"
-
-
-def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
-    """Keys that say something, and nothing on the real clock."""
-    table = raw.data.get("simulation")
-    if not isinstance(table, dict) or table.get("clock", "real") != "real":
-        return
-    for key in ("latency", "bytes_per_second", "interfaces", "links", "service_times"):
-        if (
-            table.get(key, Simulation.model_fields[key].default)
-            != Simulation.model_fields[key].default
-        ):
-            yield raw.problem(
-                ("simulation", key), ("has a meaning with simulation.clock = 'virtual' only")
-            )
-
-
-def _duplicates(raw: RawConfig) -> Iterator[Problem]:
-    """Processes of one name."""
-    first: dict[str, int] = {}
-    for index, table in _processes(raw):
-        name = table.get("name")
-        if not isinstance(name, str):
-            continue
-        if name in first:
-            where = raw.origin(("process", first[name], "name")).where
-            yield raw.problem(
-                ("process", index, "name"), (f"a process named {name!r} exists already ({where})")
-            )
-        first.setdefault(name, index)

@@ -39,7 +39,9 @@ def is_wanted(raw: RawConfig) -> bool:
 
 
 def as_meant(raw: RawConfig) -> RawConfig:
-    """As cluster.toml would say it for any launcher."""
+    """As cluster.toml would say it for any launcher; the same where Slurm starts nothing."""
+    if not is_wanted(raw):
+        return raw
     machines = raw.data.get("machine")
     origins = raw.origins
     if machines is None:
@@ -65,18 +67,23 @@ def nodes(environ: Mapping[str, str]) -> str:
     return next(filter(None, map(environ.get, LISTS)), None) or ""
 
 
-def environment(raw: RawConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """With a list of nodes, whether there is an allocation or not."""
+def environment(raw: RawConfig, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """With a list of nodes, whether there is an allocation or not; the same where Slurm starts
+    nothing."""
+    if not is_wanted(raw):
+        return environ
     launcher = raw.data.get("launcher")
     count = launcher.get("nodes", 1) if isinstance(launcher, dict) else 1
     stand_in = STAND_IN.format(count if type(count) is int and count >= 1 else 1)
     return {**environ, **dict.fromkeys(LISTS, nodes(environ) or stand_in)}
 
 
-def with_cores(machines: Sequence[Machine], environ: Mapping[str, str]) -> tuple[Machine, ...]:
-    """With what the allocation has on each, where nothing is said and it counts. ValueError if that
-    cannot be read."""
-    if not nodes(environ) or not environ.get(CORES):
+def with_cores(
+    raw: RawConfig, machines: Sequence[Machine], environ: Mapping[str, str]
+) -> tuple[Machine, ...]:
+    """With what the allocation has on each, where nothing is said and it counts; the same where
+    Slurm starts nothing. ValueError if that cannot be read."""
+    if not is_wanted(raw) or not nodes(environ) or not environ.get(CORES):
         return tuple(machines)
     names = expanded(nodes(environ))
     counts = cores(environ[CORES])

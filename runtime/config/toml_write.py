@@ -1,6 +1,9 @@
 """Plain data to TOML text that tomllib reads back equal: as much of TOML as a resolved
 configuration needs."""
 
+# Not tomli-w: it turns a short [[machine]] into a row of an array, gives every item of an array a
+# line of its own, and has no function for a single string, which `init` needs.
+
 import json
 import re
 from collections.abc import Iterator, Mapping

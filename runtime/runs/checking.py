@@ -14,7 +14,6 @@ from runtime.cluster.warnings import kept_warnings
 from runtime.config import slurm_environment
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
-from runtime.config.unused import unused
 from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
 from runtime.plan import room
@@ -73,22 +72,28 @@ class Checked:
 
 
 def check(
-    path: Path,
-    overrides: Sequence[str] = (),
+    path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True
+) -> Checked:
+    """Read cluster.toml, plan and place: `load_with_program`, then `check_plan`. ConfigError with
+    every mistake."""
+    with kept_warnings() as told:
+        loaded = load_with_program(path, overrides)
+    return check_plan(loaded, resume, starts=starts, told=told)
+
+
+def check_plan(
+    loaded: Loaded,
     resume: Resume | None = None,
     *,
     starts: bool = True,
-    imported: Callable[[ClusterConfig], None] = lambda config: None,
+    told: Sequence[str] = (),
 ) -> Checked:
-    """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a
-    warning meanwhile is kept, for whoever asked. `resume`: the run shall go on from another.
-    `starts`: it shall run here, and what this machine lacks is a mistake; who only plans may do so
-    elsewhere. `imported`: called when the program is, before it plans."""
-    with kept_warnings() as first:
-        loaded = load_with_program(path, overrides)
-    imported(loaded.config)
-    with kept_warnings() as told:
-        for line in unused(loaded.config):
+    """Plan and place what cluster.toml says. ConfigError with every mistake. What is logged as a
+    warning meanwhile is kept for the person who asked, after the warnings that were `told` when it
+    was loaded. `resume`: the run shall go on from another. `starts`: it shall run here, and what
+    this machine lacks is a mistake; a plan alone may be for other machines."""
+    with kept_warnings() as more:
+        for line in loaded.unused:
             logging.getLogger("convoy").warning("%s", line)
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)
@@ -101,7 +106,7 @@ def check(
         if starts and (lacking := _lacking(loaded, placement.topology)):
             raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
-        warnings = (*first, *told, *idle(placement, loaded.config), *remarks)
+        warnings = (*told, *more, *idle(placement, loaded.config), *remarks)
         return Checked(
             loaded, placement, warnings, choice, resumed, _finished(loaded, placement.topology)
         )

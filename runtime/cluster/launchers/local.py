@@ -2,7 +2,7 @@
 lifeline.
 
 They are forked from a `nursery`, which has imported all they need. Whoever can forks it early
-(`birth`): what it still has to import and what the launching process has to then go side by side.
+(`nursery_start`): what it still has to import and what the launching process has to then go side by side.
 """
 
 from __future__ import annotations

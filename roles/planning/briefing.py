@@ -1,0 +1,80 @@
+"""Brief the actors: what the options of a laid-out topology must say of tests, checkpoints, wire
+formats and devices."""
+
+from __future__ import annotations
+
+from nets import Net
+from roles.base.shapes import Shapes
+from roles.checkpoints.checkpoint_timing import lead_told, with_timing
+from roles.checkpoints.finished import finished
+from roles.checkpoints.watching import told_to_lead
+from roles.forecasting.regrouped import at_largest
+from roles.messages import TRAIN
+from roles.planning.devices import Devices, by_machine
+from roles.planning.diagnostics import Diagnostics
+from roles.planning.gradient_links import gradient_links, mistakes, with_formats
+from roles.planning.job_checks import CheckedJob
+from roles.planning.job_reading import PlanInputs
+from roles.planning.largest import largest_array
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.plan.topology import Topology
+
+
+def brief(
+    topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
+) -> Topology:
+    """The same actors, told all that they need. ConfigError with every mistake that was noted."""
+    topology = _lead_briefed(topology, inputs, checked, diagnostics)
+    diagnostics.stop_if_wrong()
+    _check_messages(topology, inputs.config, checked.nets[TRAIN])
+    topology = _with_formats(topology, inputs, checked, diagnostics)
+    topology = _on_devices(topology, inputs, checked, diagnostics)
+    return with_timing(topology, inputs.checkpoint, inputs.config)
+
+
+def _lead_briefed(
+    topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
+) -> Topology:
+    """Tell the lead what follows from tests, and what checkpoints are to say of their use."""
+    told, wrong = told_to_lead(
+        inputs.train, inputs.checkpoint, inputs.base, checked.job, checked.sources, checked.nets
+    )
+    for text, keys in wrong:
+        diagnostics.problem(text, *keys)
+    diagnostics.stop_if_wrong()
+    topology = lead_told(topology, **told)
+    if (over := finished(topology)) is not None:
+        diagnostics.warn(over[0], "train", "resume")
+    return topology
+
+
+def _check_messages(topology: Topology, config: ClusterConfig, whole: Net) -> None:
+    """No message may be larger than the links allow. ConfigError."""
+    size, what = largest_array(Shapes(at_largest(topology)), whole)
+    if size > (most := config.links.max_message_bytes):
+        text = f"found {most}, but {what} has {size} bytes and is sent as one"
+        raise ConfigError([config.raw.problem(("links", "max_message_bytes"), text).text])
+
+
+def _with_formats(
+    topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
+) -> Topology:
+    """Tell each actor that sends gradients in which format."""
+    train = inputs.train
+    for text, keys in mistakes(gradient_links(topology), train.gradients, train.strategy.preset):
+        diagnostics.problem(text, "train", "gradients", *keys)
+    diagnostics.stop_if_wrong()
+    return with_formats(topology, train.gradients, checked.layers, checked.job)
+
+
+def _on_devices(
+    topology: Topology, inputs: PlanInputs, checked: CheckedJob, diagnostics: Diagnostics
+) -> Topology:
+    """Tell each actor that computes where to do so."""
+    patterns = by_machine(inputs.train.devices, topology, inputs.config, diagnostics)
+    devices = Devices(patterns, checked.sources, inputs.config.simulation.seed, inputs.base)
+    for text, keys in devices.mistakes(topology, inputs.train):
+        diagnostics.problem(text, "train", *keys)
+    diagnostics.stop_if_wrong()
+    return devices.placed(topology)

@@ -1,0 +1,226 @@
+"""Check: the job, its nets and its files against what the preset can lay out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nets import Net
+from nets.data import Source
+from roles.coordination.schedule import Timetable
+from roles.coordination.timetable import with_tests
+from roles.learning.batch_split import Cutting, Shares
+from roles.learning.job import InputShape, Job
+from roles.learning.tree import split
+from roles.learning.wire_formats import Layers, layers_of
+from roles.messages import TRAIN
+from roles.planning.contents import Contents, check_rates
+from roles.planning.diagnostics import Diagnostics
+from roles.planning.job_reading import PlanInputs, ReadJob
+from roles.planning.strategies import (
+    PRESETS,
+    idle_servers,
+    mistakes_of,
+    options_of,
+    told_of_momentum,
+)
+
+
+@dataclass(frozen=True)
+class CheckedJob:
+    """A job without mistakes. `timetable`: with its tests. `layers`: of the part that the workers
+    compute, whose gradients travel. `options`: of the preset."""
+
+    job: Job
+    timetable: Timetable
+    sources: Mapping[str, Source]
+    nets: Mapping[str, Net]
+    layers: Layers
+    options: Any
+
+
+def check(inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics) -> CheckedJob:
+    """The job that can be laid out: every part of its nets was built once. ConfigError with every
+    mistake that was noted so far."""
+    options = _check_strategy(inputs, read.job, diagnostics)
+    diagnostics.stop_if_wrong()
+    assert read.timetable is not None
+    nets, layers = _check_nets(inputs, read, diagnostics)
+    for text, keys in idle_servers(inputs.train.strategy, inputs.preset, len(layers)):
+        diagnostics.problem(text, "train", *keys)
+    _look_into_files(inputs, read, nets, diagnostics)
+    inputs.auto.check(diagnostics, read.job, read.timetable)
+    diagnostics.stop_if_wrong()
+    timetable = with_tests(read.timetable, read.job, read.sources)
+    _check_tests(inputs, timetable, diagnostics)
+    return CheckedJob(read.job, timetable, read.sources, nets, layers, options)
+
+
+def _check_strategy(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> Any:
+    """The preset's own options. Notes what of solver and strategy does not go together."""
+    _check_solver(inputs, job, diagnostics)
+    strategy = inputs.train.strategy
+    groups = inputs.preset.groups(strategy)
+    if groups > strategy.workers:
+        text = f"found {groups}, expected at most {strategy.workers}, the number of workers"
+        diagnostics.problem(text, "train", "strategy", "groups")
+        groups = strategy.workers
+    if not job.batch:
+        return None  # the net could not be read: its batch is not known
+    shares = Shares(Cutting(**strategy.cutting))
+    for members in {*split(strategy.workers, groups)} if not inputs.preset.alone else {1}:
+        problem = shares.problem(members, job.batch)
+        if problem:
+            text = f"found {strategy.workers}: {problem}"
+            diagnostics.problem(text, "train", "strategy", "workers")
+    options = None
+    try:
+        options = options_of(strategy, inputs.preset)
+    except ValueError as error:
+        diagnostics.problem(str(error), "train", "strategy", "options")
+    for text, keys in mistakes_of(strategy, inputs.preset, inputs.train.kernels):
+        diagnostics.problem(text, "train", *keys)
+    return options
+
+
+def _check_solver(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
+    """Refuse rates that are not numbers, and clipping by a norm over all layers where layers are
+    updated apart."""
+    with diagnostics.reading("train", "solver"):
+        check_rates(job.solver_spec)
+        if job.solver_spec.clips and not inputs.preset.joint:
+            joint = [name for name, preset in PRESETS.items() if preset.joint]
+            text = (
+                "clip_gradients needs the norm of all gradients at once: only "
+                f"presets {_named(joint)} know it"
+            )
+            diagnostics.problem(text, "train", "strategy", "preset")
+
+
+def _check_nets(
+    inputs: PlanInputs, read: ReadJob, diagnostics: Diagnostics
+) -> tuple[dict[str, Net], Layers]:
+    """The whole net of each phase, and the layers whose gradients travel."""
+    # nothing is computed: no need to import the compiler, 0.2 s
+    plain = dataclasses.replace(read.job, kernels="numpy")
+    nets: dict[str, Net] = {}
+    layers: Layers = {}
+    for phase, source in read.sources.items():
+        with diagnostics.reading("train", "net"):
+            shapes = plain.shapes(phase, source)
+            whole = plain.build(phase, "all", shapes)
+            layers = _check_parts(inputs, plain, phase, shapes, whole, diagnostics) or layers
+            nets[phase] = whole
+            read.job.batches(phase, source, whole)
+    return nets, layers
+
+
+def _check_parts(
+    inputs: PlanInputs,
+    job: Job,
+    phase: str,
+    shapes: InputShape,
+    whole: Net,
+    diagnostics: Diagnostics,
+) -> Layers:
+    """The layers of the part that workers compute; {} if there is no such part. Presets that cut
+    the net need a conv phase to cut off, and rows that may be shared."""
+    preset = inputs.preset
+    if preset.alone:
+        return {}
+    if whole.time_first:
+        text = "found a net with recurrent layers, whose rows are steps of time: only "
+        text += (
+            f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
+        )
+        diagnostics.problem(text, "train", "strategy", "preset")
+        return {}
+    if preset.part == "all":
+        return layers_of(whole)
+    conv, _ = (job.build(phase, part, shapes) for part in ("conv", "fc"))
+    _check_shards(inputs, job, phase, shapes, diagnostics)
+    if not conv.params:
+        whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
+        text = f"found a net without a conv phase that learns ({whole.spec.name}): "
+        text += f"only presets {_named(whole_nets)} train it"
+        diagnostics.problem(text, "train", "strategy", "preset")
+    return layers_of(conv)
+
+
+def _check_shards(
+    inputs: PlanInputs, job: Job, phase: str, shapes: InputShape, diagnostics: Diagnostics
+) -> None:
+    """Notes what an FC phase that is shared out cannot do with this net."""
+    strategy = inputs.train.strategy
+    shards = inputs.preset.shards(strategy)
+    if not shards:
+        return
+    shard = job.build_shard(phase, 0, shards, shapes)
+    if strategy.variable_batch and not shard.means:
+        text = (
+            "found true with a loss whose normalization is NONE: it is no mean, "
+            "whose weight could change"
+        )
+        diagnostics.problem(text, "train", "strategy", "variable_batch")
+    for layer in shard.rounding if strategy.reproducible else ():
+        text = (
+            f"found true, but layer '{layer}' before an InnerProduct rounds "
+            "gradients: FC shards add them up after it, one server before"
+        )
+        diagnostics.problem(text, "train", "strategy", "reproducible")
+
+
+def _look_into_files(
+    inputs: PlanInputs, read: ReadJob, nets: Mapping[str, Net], diagnostics: Diagnostics
+) -> None:
+    """Whatever would end the run soon after its start is reported before it."""
+    contents = Contents(read.job)
+    for phase, net in nets.items():
+        with diagnostics.reading("train", "data", phase.lower()):
+            contents.of_source(phase, read.sources[phase], net)
+    if TRAIN in nets:
+        with diagnostics.reading("train", "weights"):
+            contents.of_weights(read.weights, nets[TRAIN])
+        with diagnostics.reading("train", "resume"):
+            contents.of_checkpoint(nets[TRAIN])
+    if not diagnostics.problems:
+        for text, keys in contents.warnings:
+            diagnostics.warn(text, "train", *keys)
+        _warn(inputs, read.job, diagnostics)
+
+
+def _warn(inputs: PlanInputs, job: Job, diagnostics: Diagnostics) -> None:
+    """Keys that say nothing beside others, and a momentum that is too much with so many groups."""
+    train = inputs.train
+    simulation = inputs.config.simulation
+    if not inputs.auto.momentum and (
+        text := told_of_momentum(job.solver_spec, inputs.preset, train.strategy)
+    ):
+        diagnostics.warn(text, "train", "solver" if train.momentum is None else "momentum")
+    emulated = any(device.startswith("emulated") for device in train.devices.values())
+    if simulation.seed != type(simulation).model_fields["seed"].default and not (
+        emulated or simulation.service_times
+    ):
+        text = "says nothing where nothing is emulated: no service times are drawn"
+        diagnostics.warn(text, "simulation", "seed")
+
+
+def _check_tests(inputs: PlanInputs, timetable: Timetable, diagnostics: Diagnostics) -> None:
+    """Workers that are averaged before a test must all take part in its first batch. ConfigError
+    at once: nothing can be laid out otherwise."""
+    workers = inputs.train.strategy.workers
+    rows = min((min(test.batch, test.rows) for test in timetable.tests[:1]), default=0)
+    if inputs.preset.averages and 0 < rows < workers:
+        text = (
+            f"found {workers}, but they meet in the first batch of a test, which has "
+            f"{rows} images: one for each"
+        )
+        diagnostics.problem(text, "train", "strategy", "workers")
+        diagnostics.stop_if_wrong()
+
+
+def _named(presets: list[str]) -> str:
+    *first, last = (f"'{preset}'" for preset in presets)
+    return f"{', '.join(first)} and {last}" if first else last

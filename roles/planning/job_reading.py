@@ -1,0 +1,179 @@
+"""Read: what [train] asks becomes a job, and the files of the job are opened, each once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nets import is_file
+from nets.data import Source, is_one
+from nets.files.shared import Weights
+from nets.files.weights import read_each
+from roles.checkpoints.meant import meant
+from roles.coordination.schedule import Timetable
+from roles.coordination.timetable import timetable_of
+from roles.learning.job import Job
+from roles.learning.resume import Place, place_of
+from roles.messages import TRAIN
+from roles.options import Checkpoint, Options, Train
+from roles.planning.auto_settings import AutoSettings
+from roles.planning.by_solver import as_the_solver_says, augment_of
+from roles.planning.diagnostics import Diagnostics
+from roles.planning.refusals import DOUBLE, mistakes
+from roles.planning.strategies import preset_called
+from roles.presets.request import Preset
+from runtime.config.sections import ClusterConfig
+from runtime.plan.placement import data_here
+
+
+@dataclass(frozen=True)
+class PlanInputs:
+    """What a plan is made of. `train`: the section with which the run begins, in which `auto` has
+    replaced each "auto". `base`: the folder of cluster.toml."""
+
+    config: ClusterConfig
+    train: Train
+    checkpoint: Checkpoint
+    preset: Preset
+    auto: AutoSettings
+    base: Path
+
+
+@dataclass(frozen=True)
+class ReadJob:
+    """A job and what its files hold: the data of each phase, and the first weights. `timetable`:
+    None if the solver cannot be read."""
+
+    job: Job
+    timetable: Timetable | None
+    sources: Mapping[str, Source]
+    weights: Weights
+
+
+def inputs_of(
+    config: ClusterConfig, options: Options, preset: Preset | None, diagnostics: Diagnostics
+) -> PlanInputs:
+    """The inputs of a plan by `preset`, or by the preset that `options` name. ConfigError if there
+    is no such preset."""
+    train = options.train
+    with diagnostics.reading("train", "strategy", "preset"):
+        preset = preset or preset_called(train.strategy.preset)
+    diagnostics.stop_if_wrong()
+    assert preset is not None
+    base = config.raw.path.resolve().parent
+    auto = AutoSettings(train, preset, base)
+    return PlanInputs(config, auto.begun_with, options.checkpoint, preset, auto, base)
+
+
+def read(inputs: PlanInputs, diagnostics: Diagnostics) -> ReadJob:
+    """The job, its data and its first weights; notes every file that cannot be read."""
+    job = read_job(inputs, diagnostics)
+    sources: dict[str, Source] = {}
+    timetable = None
+    with diagnostics.reading("train", "net"):
+        _ = job.net_spec
+    with diagnostics.reading("train", "solver"):
+        timetable = timetable_of(job, _place(job, diagnostics))
+    # what each data layer reads is not known of a net that cannot be read
+    readable = not diagnostics.problems
+    for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
+        with diagnostics.reading("train", "data", phase.lower()):
+            sources[phase] = job.source(phase)
+    if inputs.train.data.shuffle is None and TRAIN in sources:
+        job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
+    weights: Weights = {}
+    with diagnostics.reading("train", "weights"):
+        if job.weights:
+            weights = read_each(job.weights, job.shared if readable else {})
+    return ReadJob(job, timetable, sources, weights)
+
+
+def read_job(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
+    """Net, solver and data as cluster.toml names them. Without its batches, if the net cannot be
+    read."""
+    train = inputs.train
+    for text, keys in (*mistakes(train), *inputs.auto.mistakes()):
+        diagnostics.problem(text, "train", *keys)
+    job = _as_written(inputs, diagnostics)
+    with diagnostics.reading("train", "data", "augment"):
+        job = dataclasses.replace(job, augment=augment_of(train.data))
+    with diagnostics.reading("train", "solver"):
+        job, wrong, told = as_the_solver_says(job, train)
+        for text, keys in wrong:
+            diagnostics.problem(text, "train", *keys)
+        for text, keys in told:
+            diagnostics.warn(text, "train", *keys)
+    with diagnostics.reading("train", "net"):
+        for phase in dict.fromkeys((TRAIN, *job.test_phases)):
+            for text in job.spec(phase).told(sources_read=not is_one(job.data.get(phase, {}))):
+                diagnostics.warn(text, "train", "net")
+    with diagnostics.reading("train", "net"):
+        job = job.with_batches(train.batch)
+    with diagnostics.reading("train", "solver"):
+        count = job.solver_spec.iter_size
+        apart = inputs.preset.part == "all" and not job.micro_batches
+        batch = job.batch * count
+        passes = count if apart else 1
+        job = dataclasses.replace(
+            job, batch=batch, passes=passes, largest=inputs.auto.largest(batch)
+        )
+    return job  # noqa: RET504  # without its batches, if the net could not be read
+
+
+def _as_written(inputs: PlanInputs, diagnostics: Diagnostics) -> Job:
+    """The job as [train] alone says it: no file is read yet but that of a run's weights."""
+    train = inputs.train
+    values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
+    return Job(
+        net=_located(inputs.base, train.net),
+        solver=_located(inputs.base, train.solver),
+        data={TRAIN: train.data.train},
+        seed=train.seed,
+        batch=0,
+        test_batches=(),
+        base_directory=data_here(inputs.config),
+        shuffle=bool(train.data.shuffle),
+        b_p=train.b_p,
+        kernels="numpy" if train.precision == DOUBLE else train.kernels,
+        precision=train.precision,
+        cudnn=train.cudnn,
+        micro_batches=train.strategy.cutting["micro_batches"],
+        resume=_beside(inputs.base, train.resume),
+        weights=_weights(inputs, diagnostics),
+        solver_values={name: value for name, value in values.items() if value is not None},
+    )
+
+
+def _located(base: Path, name: str) -> str:
+    """A path beside cluster.toml if there is such a file, otherwise the name as it is (the
+    zoo's)."""
+    return _beside(base, name) if is_file(base / name) else name
+
+
+def _beside(base: Path, name: str | None) -> str:
+    """A path relative to cluster.toml; "" for none."""
+    return os.path.abspath(base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
+
+
+def _weights(inputs: PlanInputs, diagnostics: Diagnostics) -> tuple[str, ...]:
+    """The file of first weights that cluster.toml names; of a run directory the one that is meant,
+    which is reported; () for none."""
+    found: tuple[str, ...] = ()
+    with diagnostics.reading("train", "weights"):
+        if inputs.train.weights:
+            file, line = meant(Path(_beside(inputs.base, inputs.train.weights)))
+            found = (str(file),)
+            if line:
+                diagnostics.warn(line, "train", "weights")
+    return found
+
+
+def _place(job: Job, diagnostics: Diagnostics) -> Place:
+    """From where the run goes on."""
+    with diagnostics.reading("train", "resume"):
+        if job.resume:
+            return place_of(job.resume)
+    return 0, -1

@@ -1,0 +1,146 @@
+"""Rules: what no single section shows. They speak of typed sections, and of the machines that
+[[machine]] stands for; the mistakes of all rules come at once."""
+
+from collections.abc import Iterator
+
+from runtime.config.engines import KINDS, KUBERNETES
+from runtime.config.hostfile import matching
+from runtime.config.machines import Entries, Machine
+from runtime.config.sections import LOCAL, Simulation
+from runtime.config.toml_lines import KeyPath
+from runtime.config.toml_source import Problem, RawConfig, show_text
+from runtime.config.validation import Sections
+from runtime.machine.addresses import is_loopback
+from runtime.suggest import hint, near_hint
+
+NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: leave that out"
+MACHINE = "machine"  # where metrics are served: at the address of each process's machine
+MOST_NAMED = 20  # machines in a message
+
+
+def broken_rules(raw: RawConfig, sections: Sections, entries: Entries) -> Iterator[Problem]:
+    """The mistakes between sections. `raw` knows the line of each key."""
+    yield from _duplicates(raw, sections)
+    yield from _only_virtual(raw, sections.simulation)
+    yield from _of_another_kind(raw, sections)
+    yield from _unknown_machines(raw, sections, entries)
+    yield from _metrics_elsewhere(raw, sections)
+    for index, machine in enumerate(sections.machine):
+        yield from _unreachable(raw, sections, index, machine)
+
+
+def _duplicates(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
+    """Processes of one name."""
+    first: dict[str, int] = {}
+    for index, process in enumerate(sections.process):
+        if process.name in first:
+            where = raw.origin(("process", first[process.name], "name")).where
+            text = f"a process named {process.name!r} exists already ({where})"
+            yield raw.problem(("process", index, "name"), text)
+        elif process.name is not None:
+            first[process.name] = index
+
+
+def _only_virtual(raw: RawConfig, simulation: Simulation) -> Iterator[Problem]:
+    """Keys that say something, and nothing on the real clock."""
+    if simulation.clock != "real":
+        return
+    for key in ("latency", "bytes_per_second", "interfaces", "links", "service_times"):
+        said = key in simulation.model_fields_set
+        value = getattr(simulation, key)
+        if said and (value is None or value != Simulation.model_fields[key].default):
+            text = "has a meaning with simulation.clock = 'virtual' only"
+            yield raw.problem(("simulation", key), text)
+
+
+def _of_another_kind(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
+    """Tables of a kind that is not the one that starts the machines, and one that is missing."""
+    launcher = sections.launcher
+    for kind in KINDS:
+        if kind in launcher.model_fields_set and launcher.kind != kind:
+            text = f"has a meaning with launcher.kind = '{kind}' only"
+            yield raw.problem(("launcher", kind), text)
+    if launcher.kind == KUBERNETES and KUBERNETES not in launcher.model_fields_set:
+        text = "needs launcher.kubernetes, which says the image of its pods"
+        yield raw.problem(("launcher", "kind"), text)
+
+
+def _unknown_machines(raw: RawConfig, sections: Sections, entries: Entries) -> Iterator[Problem]:
+    """Machines that a process, or what is spread, names and that do not exist."""
+    if not entries.all_known:
+        return
+    named: list[tuple[KeyPath, str]] = [
+        (("process", index, "machine"), process.machine)
+        for index, process in enumerate(sections.process)
+    ]
+    named.append((("placement", "spread"), sections.placement.spread))
+    for keys, said in named:
+        if said and (text := _unknown(said, entries.names)):
+            yield raw.problem(keys, text)
+
+
+def _unknown(said: str, names: tuple[str, ...]) -> str:
+    """What is wrong with a text that should mean machines; "" if it means some."""
+    try:
+        matching(said, names)
+    except ValueError as error:
+        wrong = str(error)
+    else:
+        return ""
+    near = hint(wrong, names) if len(names) <= MOST_NAMED else near_hint(wrong, names)
+    is_name = " " not in wrong
+    text = f"no machine is named {show_text(wrong)!r}" if is_name else show_text(wrong, 200)
+    return f"{text}{near}"
+
+
+def _metrics_elsewhere(raw: RawConfig, sections: Sections) -> Iterator[Problem]:
+    """Pages that other machines reach are for everybody there: no user of theirs is known here."""
+    metrics = sections.metrics
+    if metrics.address != MACHINE or metrics.readers is None or "*" in metrics.readers:
+        return
+    if any(_is_elsewhere(machine) for machine in sections.machine):
+        text = (
+            "shows the metrics to whoever reaches these machines, of whom nobody's name "
+            "is known here"
+        )
+        yield raw.problem(("metrics", "address"), f"{text}: write metrics.readers = ['*'] too")
+
+
+def _unreachable(
+    raw: RawConfig, sections: Sections, index: int, machine: Machine
+) -> Iterator[Problem]:
+    """A machine that nothing here starts, or to which no road leads. One that is a network
+    namespace needs an address there and a road that leads out of it."""
+    over_ipc = sections.links.transport == "ipc"
+    address = machine.listens_at
+    if "namespace" in machine.model_fields_set:
+        if address is not None and is_loopback(address):
+            text = (
+                f"found {address!r}, expected an address of the machine's network namespace: "
+                "its loopback is its own"
+            )
+            yield raw.problem(("machine", index, "address"), text)
+        if over_ipc:
+            yield raw.problem(("machine", index, "namespace"), NOT_OVER_IPC)
+    elif _is_elsewhere(machine) and _starts_here(sections):
+        which = f"machine {machine.name!r}"
+        if machine.lists_hosts or machine.name is None:
+            which = f"machine[{index}]"
+        text = (
+            f"{which} has address {address!r}: launcher '{LOCAL}' starts processes on "
+            "this machine only (loopback"
+        )
+        text = f"{show_text(text, 180)} address): set launcher.kind"
+        yield raw.problem(("machine", index, "address"), text)
+    elif _is_elsewhere(machine) and over_ipc:
+        yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)
+
+
+def _is_elsewhere(machine: Machine) -> bool:
+    """Is it another host? False where its address has a mistake."""
+    return machine.listens_at is not None and not is_loopback(machine.listens_at)
+
+
+def _starts_here(sections: Sections) -> bool:
+    """Will processes be started, and on this machine only?"""
+    return sections.simulation.clock == "real" and sections.launcher.kind == LOCAL
