@@ -14,6 +14,7 @@ runs  report  page            a run from its start to its end; what is known of 
 attached                      a live run, seen from outside of its processes
 recovery                      runs that follow one another: after deaths, and when one is scaled
 cli                           what the user types
+program_interface             what a program offers to the runtime, with the defaults
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
 regular  terminal_text                 only regular files are opened; text for a terminal
@@ -114,7 +115,7 @@ _PLACES = {
     "Json KeepState KeptState"
     " Message Reached Save WindDown message",
     "plan.topology": "ActorSpec Topology",
-    "report.events": "Event",
+    "report.event_stream": "Event",
     "attached.attach": "attach",
     "runs.run": "Run",
     "runs.scripting": "launch run",

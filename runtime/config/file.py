@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -26,6 +25,7 @@ from runtime.config.sections import ClusterConfig, Section, rules_between_sectio
 from runtime.config.toml_source import Problem, RawConfig, from_python, in_order, read, show_text
 from runtime.config.toml_write import dumps
 from runtime.errors import ConfigError
+from runtime.program_interface import Program, program_of
 
 __all__ = [
     "ClusterConfig",
@@ -46,7 +46,7 @@ class Loaded:
     program has none."""
 
     config: ClusterConfig
-    program: ModuleType
+    program: Program
     options: BaseModel | None
 
 
@@ -82,20 +82,20 @@ def load_with_program(
     program = _imported(raw.program, search_dir or path.parent)
     if isinstance(program, str):
         raise ConfigError(in_order([*problems, raw.problem(("program",), program)]))
-    options, more = _options(raw, _program_data(raw), getattr(program, "Options", None))
+    options, more = _options(raw, _program_data(raw), program.options)
     return Loaded(_accepted(config, problems + more), program, options)
 
 
-def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> ModuleType:
+def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> Program:
     """Import the program: a module with `plan()`, and `Options` if it has sections of its own in
     cluster.toml.
 
     `search_dir` is added at the end of sys.path and stays there, for what the program imports
     later. ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan
-    or has Options that are no model.
+    or offers something of a wrong kind.
     """
     program = _imported(name, search_dir)
-    if isinstance(program, ModuleType):
+    if isinstance(program, Program):
         return program
     raise ConfigError([raw.problem(("program",), program).text if raw else f"program: {program}"])
 
@@ -164,8 +164,8 @@ def _options(
     return options, problems
 
 
-def _imported(name: str, search_dir: Path) -> ModuleType | str:
-    """The program's module, or what is wrong with it."""
+def _imported(name: str, search_dir: Path) -> Program | str:
+    """The program, or what is wrong with it."""
     if not all(part.isidentifier() for part in name.split(".")):
         return f"found {found(name)}, expected the name of a Python module, such as 'roles'"
     if (folder := str(search_dir.resolve())) not in sys.path:
@@ -179,15 +179,10 @@ def _imported(name: str, search_dir: Path) -> ModuleType | str:
         return f"program {name!r} cannot be imported: {_blame(error)}"
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's module may raise anything
         return f"program {name!r} cannot be imported: {_blame(error)}"
-    if not callable(getattr(module, "plan", None)):
-        return f"program {name!r} has no function plan()"
-    options = getattr(module, "Options", None)
-    if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
-        return (
-            f"program {name!r}: Options is {type(options).__name__}, expected a pydantic "
-            "model class"
-        )
-    return module
+    try:
+        return program_of(module, planned=True)
+    except ConfigError as error:
+        return error.problems[0]
 
 
 def _blame(error: BaseException) -> str:
