@@ -17,6 +17,7 @@ cli                           what the user types
 program_interface             what a program offers to the runtime, with the defaults
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
+defaults                      of keys of cluster.toml that rooms below the configuration need too
 regular  terminal_text                 only regular files are opened; text for a terminal
 reasons                       why the system refused something
 hidden                        packages that others of their name hide
