@@ -39,6 +39,8 @@ __all__ = [
     "program_options",
 ]
 
+RUNTIME = str(Path(__file__).parents[1])
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -190,7 +192,9 @@ def _blame(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return show_text(f"{error.msg} ({Path(error.filename or '?').name}:{error.lineno})", 300)
     frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith(("<frozen", RUNTIME))  # what refuses a class of the program
     ]
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return show_text(f"{type(error).__name__}: {error}{place}", 300)
