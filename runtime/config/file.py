@@ -39,7 +39,7 @@ __all__ = [
     "program_options",
 ]
 
-RUNTIME = str(Path(__file__).parents[1])
+RUNTIME = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @dataclass(frozen=True)

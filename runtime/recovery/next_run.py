@@ -147,9 +147,7 @@ def _on(
 
 def _crowded(placement: Placement, config: ClusterConfig) -> Iterator[str]:
     """A line for each machine with more workers than cores."""
-    spread = {
-        actor.name for actor in placement.topology.actors if getattr(actor.options, "spread", False)
-    }
+    spread = {actor.name for actor in placement.topology.actors if actor.spread}
     crowds = Counter(spec.machine for spec in placement.processes if spread & {*spec.actors})
     for machine in config.machine:
         cores = cores_of(machine, config)
