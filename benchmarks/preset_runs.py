@@ -165,7 +165,7 @@ def bytes_seen(topology: Topology) -> dict[tuple[str, str], int]:
     pages: dict[str, Any] = {}
 
     def look(actors: dict[str, Actor]) -> None:
-        pages.update({name: actor._node.metrics for name, actor in actors.items()})
+        pages.update({name: actor._runtime.host.metrics for name, actor in actors.items()})
 
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         virtual(topology, Path(folder), look)

@@ -14,8 +14,10 @@ runs  report  page            a run from its start to its end; what is known of 
 attached                      a live run, seen from outside of its processes
 recovery                      runs that follow one another: after deaths, and when one is scaled
 cli                           what the user types
+program_interface             what a program offers to the runtime, with the defaults
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
+defaults                      of keys of cluster.toml that rooms below the configuration need too
 regular  terminal_text                 only regular files are opened; text for a terminal
 reasons                       why the system refused something
 hidden                        packages that others of their name hide
@@ -114,7 +116,7 @@ _PLACES = {
     "Json KeepState KeptState"
     " Message Reached Save WindDown message",
     "plan.topology": "ActorSpec Topology",
-    "report.events": "Event",
+    "report.event_stream": "Event",
     "attached.attach": "attach",
     "runs.run": "Run",
     "runs.scripting": "launch run",

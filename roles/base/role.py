@@ -1,22 +1,24 @@
-"""What every role of training says of itself, in its own file: `Options`, a frozen dataclass on
-`RoleOptions`.
+"""What a role of training says of itself, in its own file, before it runs: `Options`, a frozen
+dataclass on `RoleOptions`.
 
-    fields          what the actor is told; typed, checked before anything starts, plain data in plan.json
-    sends, holds    the bytes that it will send in an iteration and hold in memory
-    loads           the array work that it does in an iteration
-    steps, period   what it does in an iteration, and after how many it begins anew
-    keeps_beside    whether something of it goes from one iteration to the next that is in no model
-    most_groups     in how many groups it may want the run to be
-    tells_of        what it can be asked what gradients say of: momentum, noise
-    parents, redirected, with_wires    which links its gradients travel, and in which formats
-    on_device       where it can compute
-    anew            what becomes of it when it is started anew
-    any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
-    spread          are actors of its kind shared out over the machines, where cluster.toml says nothing of them?
-    beside          the actor on whose machine it lives then, if it is not spread; "": on the first
+    fields             what the actor is told; typed, checked before anything starts, plain data in plan.json
+    TrafficOptions     sends: the bytes that it will send in an iteration
+    GradientOptions    parents, redirected, with_wires: which links its gradients travel, and in which formats
+    MemoryOptions      holds: the bytes that it will hold
+    PredictionOptions  steps, period: what it does in an iteration, and after how many it begins anew
+                       loads: the array work that it does in one
+    RecoveryOptions    anew: what becomes of it when it is started anew
+                       keeps_beside: does something of it last that is in no model?
+    DeviceOptions      on_device: where it can compute
+                       spread: are its actors shared out over the machines, unless cluster.toml says otherwise?
+    TuningOptions      any_batch: does it take the rows of each batch as they come, up to `Job.largest`?
+                       tells_of: what it can be asked what gradients say of: momentum, noise
+                       most_groups: in how many groups it may want the run to be
 
-Others ask these instead of knowing roles by name. A role that says nothing sends, holds and
-computes nothing.
+Others ask these instead of knowing roles by name, each the concern that it is about: options of
+your own may be of some of these classes only. `RoleOptions` is all of them. A role that says
+nothing sends, holds and computes nothing. A field `beside` names the actor on whose machine it
+lives if it is not spread; "", or no such field: on the first.
 """
 
 from __future__ import annotations
@@ -63,48 +65,17 @@ class Wires:
     kernels: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoleOptions:
-    """Base of all; what is said here is said of a role that only talks."""
-
-    anew: ClassVar[Anew] = Anew.FROM_OPTIONS
-    any_batch: ClassVar[bool] = True
-    keeps_beside: ClassVar[bool] = False
-    spread: ClassVar[bool] = False
-
-    @property
-    def tells_of(self) -> frozenset[str]:
-        """Of what it knows when it is asked what gradients say: "momentum", "noise"."""
-        return frozenset()
-
-    @property
-    def period(self) -> int:
-        """Iterations after which it does the same again."""
-        return 1
-
-    @property
-    def most_groups(self) -> int:
-        """In how many groups it may want the run to be while it goes on; 0: it wants nothing."""
-        return 0
-
-    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What the actor of this name does in a training iteration of a group, in the order in
-        which it begins what could begin at one time."""
-        return ()
+class TrafficOptions:
+    """The messages that a role sends, for plans and predictions."""
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """What the actor of this name sends in one training iteration: bytes of arrays, by receiver
         and message."""
         return ()
 
-    def holds(self, name: str, shapes: Shapes) -> Held:
-        """Bytes of arrays it holds, by what they are for; empty: next to none."""
-        return {}
 
-    def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The pieces of array work that it does in one training iteration, as many of a label as it
-        does; without those that only read data or copy."""
-        return ()
+class GradientOptions:
+    """The links that a role's gradients travel, and in which formats: `train.gradients`."""
 
     def parents(self) -> tuple[str, ...]:
         """Who gets its gradients."""
@@ -118,10 +89,79 @@ class RoleOptions:
         """The same, with the formats in which its gradients travel."""
         return self
 
+
+class MemoryOptions:
+    """The memory that a role takes, for plans and the check that there is enough."""
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Bytes of arrays it holds, by what they are for; empty: next to none."""
+        return {}
+
+
+class PredictionOptions:
+    """The work of a role in an iteration, for predictions of time."""
+
+    @property
+    def period(self) -> int:
+        """Iterations after which it does the same again."""
+        return 1
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """What the actor of this name does in a training iteration of a group, in the order in
+        which it begins what could begin at one time."""
+        return ()
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """The pieces of array work that it does in one training iteration, as many of a label as it
+        does; without those that only read data or copy."""
+        return ()
+
+
+class RecoveryOptions:
+    """What becomes of a role after a death, and what of it a checkpoint must hold."""
+
+    anew: ClassVar[Anew] = Anew.FROM_OPTIONS
+    keeps_beside: ClassVar[bool] = False
+
+
+class DeviceOptions:
+    """Where a role computes, and on which machine it lives."""
+
+    spread: ClassVar[bool] = False
+
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """The same, computing on "cpu", "cuda:N" or "emulated"; None: it computes nothing there.
         `blank`: data of the job's shapes that nobody has to read, for emulated devices."""
         return None
+
+
+class TuningOptions:
+    """What a role lets the tuner choose, and what it can be asked while it does so."""
+
+    any_batch: ClassVar[bool] = True
+
+    @property
+    def tells_of(self) -> frozenset[str]:
+        """Of what it knows when it is asked what gradients say: "momentum", "noise"."""
+        return frozenset()
+
+    @property
+    def most_groups(self) -> int:
+        """In how many groups it may want the run to be while it goes on; 0: it wants nothing."""
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleOptions(
+    TrafficOptions,
+    GradientOptions,
+    MemoryOptions,
+    PredictionOptions,
+    RecoveryOptions,
+    DeviceOptions,
+    TuningOptions,
+):
+    """All concerns, with what holds for a role that only talks."""
 
 
 @dataclass(frozen=True, kw_only=True)

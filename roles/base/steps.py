@@ -1,7 +1,7 @@
 """What an actor does in one training iteration of a group, as steps that wait for one another:
 times follow from them.
 
-A role says its steps in its own file, beside what it sends (`RoleOptions.steps`). A step is named
+A role says its steps in its own file, beside what it sends (`PredictionOptions.steps`). A step is named
 by its actor and by what it is, so that others can wait for it. Messages are steps of their sender,
 named by their type:
 

@@ -1,7 +1,7 @@
 """A profile of this machine for a plan: how long its actors' array work takes here, measured layer
 by layer.
 
-What a role's work is made of (`RoleOptions.loads`) says how long it takes.
+What a role's work is made of (`PredictionOptions.loads`) says how long it takes.
 """
 
 from __future__ import annotations

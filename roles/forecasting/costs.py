@@ -15,7 +15,7 @@ from typing import Any
 from nets import Net
 from nets.tools.volumes import volumes
 from roles.base.loads import Load
-from roles.base.role import RoleOptions
+from roles.base.role import PredictionOptions
 from roles.base.shapes import Shapes
 
 Seconds = Callable[[Load], float]
@@ -66,7 +66,7 @@ def loads_of(shapes: Shapes) -> dict[str, list[Load]]:
     said = {
         name: list(options.loads(name, shapes))
         for name, options in shapes.options.items()
-        if isinstance(options, RoleOptions)
+        if isinstance(options, PredictionOptions)
     }
     return {name: loads for name, loads in said.items() if loads}
 

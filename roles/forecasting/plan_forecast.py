@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from roles.base.role import Held, RoleOptions
+from roles.base.role import Held, MemoryOptions, TuningOptions
 from roles.base.shapes import Shapes
 from roles.forecasting.regrouped import at_largest, regrouped
 from roles.forecasting.traffic import traffic_of
@@ -56,7 +56,7 @@ def decided(topology: Topology) -> tuple[str, ...]:
 
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:
     """The run as a tuner may make it while it goes on: then every worker has the most rows."""
-    told = [actor.options for actor in topology.actors if isinstance(actor.options, RoleOptions)]
+    told = [actor.options for actor in topology.actors if isinstance(actor.options, TuningOptions)]
     if most := max((options.most_groups for options in told), default=0):
         yield regrouped(topology, most, most)
 
@@ -88,6 +88,6 @@ def footprint(shapes: Shapes) -> dict[str, Held]:
     said = {
         name: options.holds(name, shapes)
         for name, options in shapes.options.items()
-        if isinstance(options, RoleOptions)
+        if isinstance(options, MemoryOptions)
     }
     return {name: held for name, held in said.items() if held}

@@ -1,7 +1,7 @@
 """How long a training iteration of a topology will take, from how long its pieces take and how fast
 its network is.
 
-Every role says what it does in an iteration (`RoleOptions.steps`). Put together they are one graph
+Every role says what it does in an iteration (`PredictionOptions.steps`). Put together they are one graph
 for each group: layers that are pulled while others are computed, members that wait for their
 slowest, groups that meet at a server. These graphs are evaluated (`runtime.queueing.work_graph`),
 with times drawn from means and variations. No message is made, no role runs. What it assumes:
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roles.base.role import RoleOptions
+from roles.base.role import PredictionOptions
 from roles.base.shapes import Shapes
 from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.plan_forecast import plainly
@@ -129,7 +129,7 @@ class _Asked:
         self._home = home
         self._shapes = shapes
         self._actors = {actor.name: actor for actor in topology.actors}
-        said = {n: o for n, o in self._shapes.options.items() if isinstance(o, RoleOptions)}
+        said = {n: o for n, o in self._shapes.options.items() if isinstance(o, PredictionOptions)}
         self.groups = self._shapes.groups
         self.period = math.lcm(*(options.period for options in said.values()))
         self.notes: dict[str, None] = {}  # in the order in which they were found

@@ -8,7 +8,7 @@ Tests, checkpoints and messages without arrays are not counted.
 
 from __future__ import annotations
 
-from roles.base.role import Bytes, RoleOptions
+from roles.base.role import Bytes, TrafficOptions
 from roles.base.shapes import Shapes
 from runtime.plan.topology import Topology
 
@@ -27,7 +27,7 @@ def traffic_of(shapes: Shapes) -> Traffic:
     found = Traffic()
     for name, options in shapes.options.items():
         for receiver, message, size in (
-            options.sends(name, shapes) if isinstance(options, RoleOptions) else ()
+            options.sends(name, shapes) if isinstance(options, TrafficOptions) else ()
         ):
             kinds = found.setdefault((name, receiver), {})
             before = kinds.get(message.__name__, 0)

@@ -89,7 +89,7 @@ class Beside(Protocol):
 
 class KeepsBeside(Actor):
     """An actor that may have something of the kind; whoever plans the run knows if it has
-    (`RoleOptions.keeps_beside`, formats of gradients)."""
+    (`RecoveryOptions.keeps_beside`, formats of gradients)."""
 
     beside: Sequence[Beside] = ()
     _aside: Sequence[Mapping[str, Array]] = ()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nets import NetError
+from roles.base.role import TuningOptions
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
@@ -300,7 +301,11 @@ class AutoSettings:
 
 def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:
     """The actors that can be asked what gradients say of this."""
-    return (actor.name for actor in topology.actors if of in getattr(actor.options, "tells_of", ()))
+    return (
+        actor.name
+        for actor in topology.actors
+        if isinstance(actor.options, TuningOptions) and of in actor.options.tells_of
+    )
 
 
 def _batch_stays(topology: Topology) -> Iterator[str]:
@@ -310,7 +315,7 @@ def _batch_stays(topology: Topology) -> Iterator[str]:
     fixed = {
         actor.role: actor.name
         for actor in topology.actors
-        if not getattr(actor.options, "any_batch", True)
+        if isinstance(actor.options, TuningOptions) and not actor.options.any_batch
     }
     for role, name in fixed.items():
         yield f"has actors whose batch is fixed: '{name}' ({role})"

@@ -14,7 +14,7 @@ from typing import Any
 
 import ops
 from nets.data import Source
-from roles.base.role import EMULATED, JobOptions, RoleOptions
+from roles.base.role import EMULATED, DeviceOptions, JobOptions
 from roles.base.shapes import Shapes
 from roles.formats.format import FORMATS
 from roles.learning.backends import GPU_PRECISIONS
@@ -38,10 +38,10 @@ class Devices:
     seed: int
     base: Path
 
-    def of(self, actor: ActorSpec) -> tuple[str, RoleOptions] | None:
+    def of(self, actor: ActorSpec) -> tuple[str, DeviceOptions] | None:
         """The pattern that says where an actor computes, and its options there; None: on the CPU.
         An actor that computes nothing has none."""
-        if isinstance(actor.options, RoleOptions):
+        if isinstance(actor.options, DeviceOptions):
             for pattern, device in self.patterns.items():
                 if fnmatch.fnmatchcase(actor.name, pattern):
                     placed = actor.options.on_device(
@@ -195,8 +195,8 @@ def by_machine(
     free = [
         actor.name
         for actor in topology.actors
-        if isinstance(actor.options, RoleOptions)
-        and actor.options.spread
+        if isinstance(actor.options, DeviceOptions)
+        and actor.spread
         and not any(fnmatch.fnmatchcase(actor.name, pattern) for pattern in patterns)
     ]
     found = dict(patterns)

@@ -9,7 +9,7 @@ import fnmatch
 from collections import defaultdict
 from collections.abc import Iterator
 
-from roles.base.role import RoleOptions, Wires
+from roles.base.role import GradientOptions, RecoveryOptions, Wires
 from roles.formats.format import FORMATS
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
@@ -25,7 +25,7 @@ def gradient_links(topology: Topology) -> list[Link]:
     return [
         (actor.name, parent)
         for actor in topology.actors
-        if isinstance(actor.options, RoleOptions)
+        if isinstance(actor.options, GradientOptions)
         for parent in actor.options.parents()
     ]
 
@@ -107,7 +107,8 @@ def _with_keepers(topology: Topology, lossy: set[str]) -> Topology:
     names = [
         actor.name
         for actor in topology.actors
-        if actor.name in lossy or getattr(actor.options, "keeps_beside", False)
+        if actor.name in lossy
+        or (isinstance(actor.options, RecoveryOptions) and actor.options.keeps_beside)
     ]
     lead = topology.lead
     actors = tuple(

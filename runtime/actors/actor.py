@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from runtime.actors.actor_metrics import Measured
+from runtime.actors.actor_state import ActorState, Host, Placed
 from runtime.actors.conversation import Conversation
-from runtime.actors.host import Host
+from runtime.actors.reserved_names import refuse_attributes, refuse_class, reserved_names
 from runtime.compute.compute import Compute
 from runtime.messages.message import (
     Array,
@@ -53,15 +54,20 @@ class Actor(Measured):
     conversations: ClassVar[tuple[Conversation, ...]] = ()
     # patterns of its files in the run directory; None: not said
     writes: ClassVar[tuple[str, ...] | None] = None
-    log: logging.Logger
-    inbox_task: asyncio.Task[Any] | None = None  # runs the handlers
-    # the peer whose answer a handler waits for without a limit; which ask it is
-    blocked_by: tuple[str, int] = ("", 0)
-    _node: Host
-    _blocked = 0
+    name = Placed[str]()
+    role = Placed[str]()
+    log = Placed[logging.Logger]()
+    device = Placed[Compute]()  # where this actor's array work is done
+    steps = Placed[int]()  # see `stepped`
+    # names of the runtime's that the class defines on purpose
+    _runtime_overrides: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, overrides: Collection[str] = (), **kwargs: Any) -> None:
+        """`overrides`: names that the runtime uses itself and that the class defines on purpose.
+        TypeError if it defines others, or a handler that is not called after its message."""
         super().__init_subclass__(**kwargs)
+        refuse_class(cls, Actor, RESERVED, overrides)
+        cls._runtime_overrides = cls._runtime_overrides.union(overrides)
         found = {
             kind: name
             for base in reversed(cls.__mro__)
@@ -78,15 +84,6 @@ class Actor(Measured):
                 )
             found[kind] = name
         cls.handlers = found
-
-    def attach(self, host: Host, name: str, role: str, device: Compute | None = None) -> None:
-        """Called by the host that takes the actor in. `device`: its own, instead of its
-        process's."""
-        self._node = host
-        self.name = name
-        self.role = role
-        self.device = device or host.compute
-        self.log = logging.getLogger(f"convoy.{name}")
 
     async def on_start(self) -> None:
         """Prepare. Called once, before any message."""
@@ -107,7 +104,8 @@ class Actor(Measured):
     async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
         """Send and do not wait for an answer. Waits only while the link has no byte credits
         left."""
-        await self._node.send(self.name, to, message, step=step)
+        state = self._runtime
+        await state.host.send(state.name, to, message, step=step)
 
     async def ask(
         self,
@@ -123,21 +121,24 @@ class Actor(Measured):
         Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after
         `timeout` seconds.
         """
-        if timeout is not None or asyncio.current_task() is not self.inbox_task:
-            return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout)
-        self._blocked += 1
-        self.blocked_by = to, self._blocked
+        state = self._runtime
+        send = state.host.ask
+        if timeout is not None or asyncio.current_task() is not state.inbox_task:
+            return await send(state.name, to, message, answer, step=step, timeout=timeout)
+        state.asked += 1
+        state.blocked_by = to, state.asked
         try:
-            return await self._node.ask(self.name, to, message, answer, step=step, timeout=None)
+            return await send(state.name, to, message, answer, step=step, timeout=None)
         finally:
-            self.blocked_by = "", 0
+            state.blocked_by = "", 0
 
     async def reply(self, envelope: Envelope, message: Message) -> None:
         """Answer an ask, now or later: keep the envelope as long as needed. After a tell nothing is
         sent."""
         if envelope.reply_to:
-            await self._node.send(
-                self.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id
+            state = self._runtime
+            await state.host.send(
+                state.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id
             )
 
     def memory(self, size: int) -> Array:
@@ -145,7 +146,7 @@ class Actor(Measured):
         copy: they must not be written to again once they were sent, and the memory is free when the
         last view of it, anywhere, is gone. May be called from the compute thread.
         """
-        return self._node.memory(size)
+        return self._runtime.host.memory(size)
 
     async def compute(
         self, label: str, work: Callable[..., T], *args: Any, size: int | None = None
@@ -157,30 +158,51 @@ class Actor(Measured):
         nothing else. Over BRIEF and less it goes on the event loop, if the thread is idle: that is
         sooner done than handed over.
         """
+        state = self._runtime
         if size is not None and size <= BRIEF:
-            return await self.device.run_brief(self.name, label, work, *args)
-        return await self.device.run(self.name, label, work, *args)
+            return await state.device.run_brief(state.name, label, work, *args)
+        return await state.device.run(state.name, label, work, *args)
 
     async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
         """Run array work at once, beside whatever else the process computes. Nothing keeps two
         pieces off one array."""
-        return await self._node.compute.race(self.name, label, work, *args)
+        state = self._runtime
+        return await state.host.compute.race(state.name, label, work, *args)
 
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits; plain values only."""
-        self._node.on_event(self.name, event, fields)
+        state = self._runtime
+        state.host.on_event(state.name, event, fields)
 
     def finish(self) -> None:
         """End the run, if this is the lead actor."""
-        self._node.finished(self.name)
+        self._runtime.host.finished(self._runtime.name)
 
     @property
     def run_directory(self) -> Path:
         """Where this run's files are kept."""
-        return self._node.directory
+        return self._runtime.host.directory
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"
 
 
+RESERVED = reserved_names(Actor)
 Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}
+
+
+def attach(
+    actor: Actor, host: Host, name: str, role: str, device: Compute | None = None
+) -> ActorState:
+    """Give an actor its place in a host. `device`: its own, instead of the host's. TypeError if it
+    has set an attribute of a name that is the runtime's."""
+    refuse_attributes(actor, RESERVED, actor._runtime_overrides)
+    log = logging.getLogger(f"convoy.{name}")
+    actor._runtime = ActorState(host, name, role, device or host.compute, log)
+    return actor._runtime
+
+
+async def start(actor: Actor) -> None:
+    """Let an actor prepare. TypeError as `attach`."""
+    await actor.on_start()
+    refuse_attributes(actor, RESERVED, actor._runtime_overrides)

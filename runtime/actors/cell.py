@@ -87,7 +87,7 @@ class Cell:
         inbox = self.inbox
         service = self.service
         loop = asyncio.get_running_loop()
-        actor.inbox_task = asyncio.current_task()
+        actor._runtime.inbox_task = asyncio.current_task()
         since = clock()
         while True:
             if not inbox:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.actors.actor import Actor
+from runtime.actors.actor import Actor, attach, start
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
@@ -71,7 +71,7 @@ class Node:
     def add(self, name: str, role: str, actor: Actor, device: Compute | None = None) -> None:
         """Place an actor here, with an emulated device of its own if it has one. It does nothing
         until `prepare` and `begin`."""
-        actor.attach(self, name, role, device)
+        attach(actor, self, name, role, device)
         if device is not None:
             device.on_done = self._worked
         self._message_metrics.roles[name] = role
@@ -80,7 +80,7 @@ class Node:
     async def prepare(self, names: Iterable[str]) -> None:
         """Call on_start of the named actors; the first error comes through."""
         for name in names:
-            await self.actors[name].actor.on_start()
+            await start(self.actors[name].actor)
 
     def begin(self, names: Iterable[str]) -> None:
         """Open the inboxes of the named actors and start their own work."""
@@ -164,7 +164,7 @@ class Node:
                 "role": cell.actor.role,
                 "doing": self._computing(name, cell) or cell.doing,
                 "waiting_for": waits.get(name, ""),
-                "blocked_by": cell.actor.blocked_by,
+                "blocked_by": cell.actor._runtime.blocked_by,
                 "steps": cell.actor.steps,
                 "waited": dict(self._message_metrics.waits.get(name, {})),
                 "handled": cell.handled,

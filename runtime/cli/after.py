@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from runtime.attached.run_status import journal, said
 from runtime.errors import ConfigError, ProgramFailed
+from runtime.program_interface import Program
 
 FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that somebody ended
 TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
@@ -22,15 +22,15 @@ class After:
     ConfigError if that is wanted and it has none."""
 
     def __init__(
-        self, program: ModuleType, file: Path, settings: Sequence[str], *, test: bool
+        self, program: Program, file: Path, settings: Sequence[str], *, test: bool
     ) -> None:
-        self._resumes = hasattr(program, "resumed")
+        self._resumes = program.resumes
         self._file = file
         self._settings = tuple(settings)
         self._test = test
-        self._command: str | None = getattr(program, "COMMANDS", {}).get(TEST)
+        self._command: str | None = program.commands.get(TEST)
         if test and self._command is None:
-            raise ConfigError([f"--test: program '{program.__name__}' has no command '{TEST}'"])
+            raise ConfigError([f"--test: program '{program.name}' has no command '{TEST}'"])
 
     def told(
         self, code: int, directory: Path | None, saved: Path | None, say: Callable[[str], None]

@@ -136,4 +136,4 @@ def _commands_of(file: Path) -> Mapping[str, str]:
         return {}
     from runtime.config.file import load_program
 
-    return getattr(load_program(program, file.parent), "COMMANDS", {})
+    return load_program(program, file.parent).commands

@@ -101,8 +101,7 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     from runtime.plan.placement import unknown
     from runtime.report.console import Teller
 
-    tell = getattr(checked.loaded.program, "forecast", None)
-    forecast = tell(checked.placement.topology) if tell is not None else Forecast()
+    forecast = checked.loaded.program.forecast(checked.placement.topology) or Forecast()
     console = Teller()
     checked.tell(console)
     console.say(outline(checked.placement, forecast))
@@ -119,31 +118,24 @@ def _prospects(checked: Checked, wanted: Sequence[Wanted]) -> list[Prospects]:
     was asked."""
     first = wanted[0]
     _check(first)
-    tell = getattr(checked.loaded.program, "prospects", None)
-    if tell is None:
+    config = checked.loaded.config
+    options = checked.loaded.options
+    told = (
+        checked.loaded.program.prospects(config, options, checked.placement, one) for one in wanted
+    )
+    found = [one for one in told if one is not None]
+    if not found:
         if first.profile or first.machine or first.target or first.presets:
-            raise ConfigError(
-                [
-                    (
-                        f"program '{checked.loaded.config.program}' predicts no time: "
-                        "it has no prospects()"
-                    )
-                ]
-            )
+            text = "predicts no time: it has no prospects()"
+            raise ConfigError([f"program '{config.program}' {text}"])
         return []
-    found = [
-        tell(checked.loaded.config, checked.loaded.options, checked.placement, one)
-        for one in wanted
-    ]
     asked = "--target" if first.target else "--presets"
     if (first.target or first.presets) and not found[0].choices:
         raise ConfigError(
             [(f"{asked}: there are no predictions: give --profile FILE or --machine NAME")]
         )
     if first.target and not found[0].target:
-        raise ConfigError(
-            [(f"--target: program '{checked.loaded.config.program}' tells nothing of one")]
-        )
+        raise ConfigError([f"--target: program '{config.program}' tells nothing of one"])
     return found
 
 

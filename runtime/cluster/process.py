@@ -32,7 +32,7 @@ from runtime.machine.loop import event_loop_factory
 from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
-from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
+from runtime.plan.program import actor_of, import_program, vocabulary_of
 from runtime.plan.run_plan import MACHINE, RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
 from runtime.tracing.merging import part_of
@@ -161,7 +161,7 @@ async def _live(
 
 def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     program = import_program(plan.placement.topology.program)
-    node.router.vocabulary = vocabulary_of(roles_of(program), plan.placement.topology)
+    node.router.vocabulary = vocabulary_of(program.roles, plan.placement.topology)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
             made = actor_of(program, actor, plan.files.get(spec.machine))

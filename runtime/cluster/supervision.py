@@ -12,23 +12,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from runtime.cluster.launcher import Launcher
 from runtime.cluster.lifecycle import FIRST, LIFE, Heartbeat, LifeStage
+from runtime.defaults import LivenessTimes
 from runtime.errors import MessageError
 from runtime.plan.topology import SUPERVISOR
 
 
 @dataclass(frozen=True)
-class Liveness:
-    """When a process counts as dead. Seconds."""
+class Liveness(LivenessTimes):
+    """When a process counts as dead."""
 
-    heartbeat_seconds: float = 0.25
-    missed: int = 9
-    link_seconds: float = 6.0
-    progress_seconds: float = 10.0
-    start_seconds: float = 30.0
-    prepare_seconds: float = 300.0
-    standstill_seconds: float = 30.0
-    grace_seconds: float = 1.0  # for what explains a lost link: see Launcher
+    grace_seconds: float = Launcher.grace  # for what explains a lost link
 
     @property
     def silence_seconds(self) -> float:

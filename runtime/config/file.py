@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -29,6 +28,7 @@ from runtime.config.toml_write import dumps
 from runtime.config.unused import unused
 from runtime.config.validation import validate
 from runtime.errors import ConfigError
+from runtime.program_interface import Program, program_of
 
 __all__ = [
     "ClusterConfig",
@@ -41,6 +41,8 @@ __all__ = [
     "of_script",
     "program_options",
 ]
+
+RUNTIME = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Loaded:
     program has none. `unused`: a line for each key that says nothing where it stands."""
 
     config: ClusterConfig
-    program: ModuleType
+    program: Program
     options: BaseModel | None
     unused: tuple[str, ...] = ()
 
@@ -127,21 +129,21 @@ def with_program(judged: Judged, search_dir: Path) -> Loaded:
     program = _imported(raw.program, search_dir)
     if isinstance(program, str):
         raise ConfigError(in_order([*judged.problems, raw.problem(("program",), program)]))
-    options, problems = _options(raw, _program_data(raw), getattr(program, "Options", None))
+    options, problems = _options(raw, _program_data(raw), program.options)
     config = _accepted(judged.config, [*judged.problems, *problems])
     return Loaded(config, program, options, tuple(unused(config)))
 
 
-def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> ModuleType:
+def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> Program:
     """Import the program: a module with `plan()`, and `Options` if it has sections of its own in
     cluster.toml.
 
     `search_dir` is added at the end of sys.path and stays there, for what the program imports
     later. ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan
-    or has Options that are no model.
+    or offers something of a wrong kind.
     """
     program = _imported(name, search_dir)
-    if isinstance(program, ModuleType):
+    if isinstance(program, Program):
         return program
     raise ConfigError([raw.problem(("program",), program).text if raw else f"program: {program}"])
 
@@ -186,8 +188,8 @@ def _options(
     return options, problems
 
 
-def _imported(name: str, search_dir: Path) -> ModuleType | str:
-    """The program's module, or what is wrong with it."""
+def _imported(name: str, search_dir: Path) -> Program | str:
+    """The program, or what is wrong with it."""
     if not all(part.isidentifier() for part in name.split(".")):
         return f"found {found(name)}, expected the name of a Python module, such as 'roles'"
     if (folder := str(search_dir.resolve())) not in sys.path:
@@ -201,15 +203,10 @@ def _imported(name: str, search_dir: Path) -> ModuleType | str:
         return f"program {name!r} cannot be imported: {_blame(error)}"
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's module may raise anything
         return f"program {name!r} cannot be imported: {_blame(error)}"
-    if not callable(getattr(module, "plan", None)):
-        return f"program {name!r} has no function plan()"
-    options = getattr(module, "Options", None)
-    if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
-        return (
-            f"program {name!r}: Options is {type(options).__name__}, expected a pydantic "
-            "model class"
-        )
-    return module
+    try:
+        return program_of(module, planned=True)
+    except ConfigError as error:
+        return error.problems[0]
 
 
 def _blame(error: BaseException) -> str:
@@ -217,7 +214,9 @@ def _blame(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return show_text(f"{error.msg} ({Path(error.filename or '?').name}:{error.lineno})", 300)
     frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith(("<frozen", RUNTIME))  # what refuses a class of the program
     ]
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return show_text(f"{type(error).__name__}: {error}{place}", 300)

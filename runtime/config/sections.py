@@ -23,6 +23,7 @@ from runtime.config.value_types import (
     Word,
     parse_bytes,
 )
+from runtime.defaults import CREDIT_BYTES, LIVENESS, MESSAGE_BYTES
 from runtime.machine.addresses import is_loopback
 
 __all__ = [
@@ -103,7 +104,7 @@ class Links(Section):
     transport: Literal["auto", "ipc", "tcp"] = "auto"
     encryption: Literal["curve", "none"] = "curve"
     shared_memory: bool = True
-    credit_bytes: Bytes = 64 * 2**20
+    credit_bytes: Bytes = CREDIT_BYTES
     latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 0.0002
     bytes_per_second: Bytes = 1_250_000_000
     max_message_bytes: Annotated[
@@ -111,7 +112,7 @@ class Links(Section):
         BeforeValidator(parse_bytes),
         Field(ge=LEAST_MESSAGE, lt=2**63),
         Expected(f"a size of at least {LEAST_MESSAGE} bytes, such as '64MiB'"),
-    ] = 2**30
+    ] = MESSAGE_BYTES
 
 
 class Liveness(Section):
@@ -119,13 +120,13 @@ class Liveness(Section):
     failed to start or to prepare (build its nets and compile their kernels); when a whole run
     stands still."""
 
-    heartbeat_seconds: Seconds = 0.25
-    missed: Count = 9
-    link_seconds: Seconds = 6.0
-    progress_seconds: Seconds = 10.0
-    start_seconds: Seconds = 30.0
-    prepare_seconds: Seconds = 300.0
-    standstill_seconds: Seconds = 30.0
+    heartbeat_seconds: Seconds = LIVENESS.heartbeat_seconds
+    missed: Count = LIVENESS.missed
+    link_seconds: Seconds = LIVENESS.link_seconds
+    progress_seconds: Seconds = LIVENESS.progress_seconds
+    start_seconds: Seconds = LIVENESS.start_seconds
+    prepare_seconds: Seconds = LIVENESS.prepare_seconds
+    standstill_seconds: Seconds = LIVENESS.standstill_seconds
 
 
 class Recovery(Section):

@@ -40,8 +40,7 @@ def outlook(story: RunHistory, trusted: Collection[str]) -> tuple[Placement, For
         return placement, Forecast()
     try:
         topology = checked(placement.topology)
-        tell = getattr(import_program(program), "forecast", None)
-        forecast = tell(topology) if tell is not None else Forecast()
+        forecast = import_program(program).forecast(topology) or Forecast()
     except Exception as error:  # noqa: BLE001  # of another version, gone with its files, or whatever it raises
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         story.notes.append(

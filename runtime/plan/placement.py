@@ -70,11 +70,7 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
     first = config.machine[0].name
     order = {machine.name: machine for machine in config.machine}
     chosen = [order[name] for name in matching(config.placement.spread, order)]
-    kinds = {
-        actor.name: actor.role
-        for actor in topology.actors
-        if getattr(actor.options, "spread", False)
-    }
+    kinds = {actor.name: actor.role for actor in topology.actors if actor.spread}
     # role -> the processes with an actor of it
     alike: defaultdict[str, list[str]] = defaultdict(list)
     for process, machine, actors in groups:
@@ -92,11 +88,7 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
     at = {
         actor: machine or homes[process] for process, machine, actors in groups for actor in actors
     }
-    near = {
-        actor.name: at[beside]
-        for actor in topology.actors
-        if (beside := getattr(actor.options, "beside", ""))
-    }
+    near = {actor.name: at[actor.beside] for actor in topology.actors if actor.beside}
     return [
         (
             process,

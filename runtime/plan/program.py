@@ -19,7 +19,7 @@ from contextlib import suppress
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime import extensions
 from runtime.actors.actor import Actor
@@ -28,6 +28,10 @@ from runtime.messages.message import SCRIPT, Message
 from runtime.options import typed
 from runtime.plan.machine_files import Files
 from runtime.plan.topology import ActorSpec, Topology
+from runtime.program_interface import Program, program_of
+
+if TYPE_CHECKING:
+    from runtime.config.sections import ClusterConfig
 
 Role = Callable[..., Actor]
 
@@ -65,26 +69,27 @@ def is_script(program: str) -> bool:
     return os.sep in program
 
 
-def import_program(program: str) -> ModuleType:
-    """The program's module, imported by its name or, a script, by its path; what its import raises
-    comes through."""
+def import_program(program: str) -> Program:
+    """The program, imported by its name or, a script, by its path; what its import raises comes
+    through."""
     if not is_script(program):
-        return importlib.import_module(program)
+        return program_of(importlib.import_module(program))
     known = sys.modules.get(SCRIPT)
     if known is not None and known.__file__ == program:
-        return known
+        return program_of(known)
     if program in _failed:
         raise _failed[program]
-    return _loaded(program)
+    return program_of(_loaded(program))
 
 
-def program_here(program: str) -> ModuleType | None:
+def program_here(program: str) -> Program | None:
     """The program as this process has it already, perhaps as the script that runs; None if it has
     not."""
     with suppress(ConfigError):
         if program == main_program():
-            return sys.modules[MAIN]
-    return sys.modules.get(program)
+            return program_of(sys.modules[MAIN])
+    module = sys.modules.get(program)
+    return None if module is None else program_of(module)
 
 
 def _loaded(path: str) -> ModuleType:
@@ -109,16 +114,6 @@ def stop_if_loading() -> None:
     """LaunchError if a script that is loaded for its roles would start a run of its own."""
     if _loading:
         raise LaunchError(f"{_loading[-1]}: starts a run when its roles are loaded: {GUARD}")
-
-
-def roles_of(module: ModuleType) -> Mapping[str, Role]:
-    """The program's ROLES. ConfigError if it has none."""
-    roles = getattr(module, "ROLES", None)
-    if isinstance(roles, dict):
-        return roles
-    raise ConfigError(
-        [(f"program '{module.__name__}' has no ROLES, a table of role names and actor classes")]
-    )
 
 
 def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
@@ -171,16 +166,26 @@ def made_of(roles: Mapping[str, Role], spec: ActorSpec, files: Files | None = No
     return role(**options) if getattr(role, "Options", None) is None else role(options)
 
 
-def actor_of(module: ModuleType, spec: ActorSpec, files: Files | None = None) -> Actor:
-    """A new actor of the program. ConfigError as `roles_of` and `made_of`."""
-    return made_of(roles_of(module), spec, files)
+def actor_of(program: Program, spec: ActorSpec, files: Files | None = None) -> Actor:
+    """A new actor of the program. ConfigError as `Program.roles` and `made_of`."""
+    return made_of(program.roles, spec, files)
+
+
+def planned(program: Program, config: ClusterConfig, options: Any) -> Topology:
+    """The topology that the program plans, with all options as its roles declare them. ConfigError
+    as `checked`, and if it plans something else."""
+    topology = program.plan(config, options)
+    if not isinstance(topology, Topology):
+        text = f"plan returned {type(topology).__name__}, expected a runtime.Topology"
+        raise ConfigError([f"program '{program.name}': {text}"])
+    return checked(topology)
 
 
 def checked(topology: Topology) -> Topology:
     """The topology with all options as its program's roles declare them. ConfigError with every
     mistake in them, or if the program cannot be imported."""
     try:
-        roles = roles_of(import_program(topology.program))
+        roles = import_program(topology.program).roles
     except ImportError as error:
         raise ConfigError(
             [(f"topology: program '{topology.program}' cannot be imported: {error}")]

@@ -45,6 +45,17 @@ class ActorSpec:
     process: str = ""
     emulated: Mapping[str, Any] | None = None
 
+    @property
+    def spread(self) -> bool:
+        """Are actors of its kind shared out over the machines, unless cluster.toml says
+        otherwise?"""
+        return bool(getattr(self.options, "spread", False))
+
+    @property
+    def beside(self) -> str:
+        """The actor on whose machine it lives if it is not spread; "": on the first."""
+        return str(getattr(self.options, "beside", ""))
+
 
 @dataclass(frozen=True)
 class Topology:

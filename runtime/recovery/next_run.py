@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen
 from runtime.plan.placement import cores_of, idle
-from runtime.plan.program import checked as planned
+from runtime.plan.program import planned
 from runtime.plan.topology import Placement
+from runtime.program_interface import Program
 from runtime.runs.checking import Checked, placed, remarks_on_room
 from runtime.runs.choosing import settled
 from runtime.suggest import hint
@@ -43,7 +44,7 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
     ConfigError in words if that cannot be."""
     options = checked.loaded.options
     program = checked.loaded.program
-    if not hasattr(program, "resumed"):
+    if not program.resumes:
         raise ConfigError(
             [(f"program '{whole.program}' does not say where a run goes on: it has no resumed()")]
         )
@@ -89,7 +90,7 @@ def goes_on(
             return checked, [AS_BEFORE]
         if wish is not None:
             options = _with_workers(program, config, options, wish)
-        topology = planned(program.plan(config, options))
+        topology = planned(program, config, options)
     return settled(checked, Chosen(options, topology, (RESTART, {}))), told
 
 
@@ -107,22 +108,12 @@ def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, li
         return found, [f"{NOT_HEALED}{error.problems[0]}", *told]
 
 
-def _with_workers(program: Any, config: ClusterConfig, options: Any, wish: Scale) -> Any:
+def _with_workers(program: Program, config: ClusterConfig, options: Any, wish: Scale) -> Any:
     """The options with the workers and groups that are wished for. ConfigError in words if that
     cannot be."""
     if not (wish.workers or wish.groups):
         return options
-    change: Callable[..., Any] | None = getattr(program, "scaled", None)
-    if change is None:
-        raise ConfigError(
-            [
-                (
-                    f"program '{config.program}' does not say what other workers are: "
-                    "it has no scaled()"
-                )
-            ]
-        )
-    return change(config, options, wish.workers, wish.groups)
+    return program.scaled(config, options, wish.workers, wish.groups)
 
 
 def _but(machines: Collection[Machine], without: Collection[str]) -> tuple[Machine, ...]:
@@ -139,7 +130,7 @@ def _on(
     config = whole.model_copy(update={"machine": machines})
     loaded = checked.loaded
     with kept_warnings():
-        topology = planned(loaded.program.plan(config, options))
+        topology = planned(loaded.program, config, options)
         try:
             placement = placed(topology, config)
         except ConfigError:
@@ -156,9 +147,7 @@ def _on(
 
 def _crowded(placement: Placement, config: ClusterConfig) -> Iterator[str]:
     """A line for each machine with more workers than cores."""
-    spread = {
-        actor.name for actor in placement.topology.actors if getattr(actor.options, "spread", False)
-    }
+    spread = {actor.name for actor in placement.topology.actors if actor.spread}
     crowds = Counter(spec.machine for spec in placement.processes if spread & {*spec.actors})
     for machine in config.machine:
         cores = cores_of(machine, config)

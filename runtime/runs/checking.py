@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +18,10 @@ from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
 from runtime.plan import room
 from runtime.plan.placement import idle, place
-from runtime.plan.program import checked
+from runtime.plan.program import planned
 from runtime.plan.roads import roads_of
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
+from runtime.program_interface import Program
 
 if TYPE_CHECKING:
     from runtime.plan.open_choice import Choice
@@ -54,10 +55,7 @@ class Checked:
     def notes(self) -> tuple[str, ...]:
         """What the program has decided by itself, a line for each: no warning, but worth
         knowing."""
-        tell: Callable[[Topology], tuple[str, ...]] | None = getattr(
-            self.loaded.program, "decided", None
-        )
-        return () if tell is None else tell(self.placement.topology)
+        return tuple(self.loaded.program.decided(self.placement.topology))
 
     def tell(self, console: RunConsole) -> None:
         """To whoever starts nothing: the warnings, what was decided, and what is known of the
@@ -97,19 +95,19 @@ def check_plan(
             logging.getLogger("convoy").warning("%s", line)
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)
-        choice = _choice(loaded)
+        choice: Choice | None = loaded.program.choice(loaded.config, loaded.options)
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
-        placement = placed(
-            checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config
-        )
-        if starts and (lacking := _lacking(loaded, placement.topology)):
-            raise ConfigError(lacking)
-        remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
+        program = loaded.program
+        topology = planned(program, loaded.config, loaded.options)
+        placement = placed(topology, loaded.config)
+        if starts and (lacking := program.lacking(loaded.config, topology)):
+            raise ConfigError([*lacking])
+        remarks = remarks_on_room(program, topology, loaded.config)
         warnings = (*told, *more, *idle(placement, loaded.config), *remarks)
-        return Checked(
-            loaded, placement, warnings, choice, resumed, _finished(loaded, placement.topology)
-        )
+        end = program.finished(topology)
+        finished = None if end is None else end[1]
+        return Checked(loaded, placement, warnings, choice, resumed, finished)
 
 
 def _restarts(loaded: Loaded) -> None:
@@ -118,7 +116,7 @@ def _restarts(loaded: Loaded) -> None:
     if (
         config.recovery.restarts
         and config.simulation.clock == "real"
-        and not hasattr(loaded.program, "resumed")
+        and not loaded.program.resumes
     ):
         text = (
             f"program '{config.program}' does not say where a run goes on: expected 0, or "
@@ -131,8 +129,7 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
     """With what its program resumes, and what there is to tell of it. ConfigError if it cannot."""
     if resume is None:
         return loaded, ()
-    find = getattr(loaded.program, "resumed", None)
-    if find is None:
+    if not loaded.program.resumes:
         raise ConfigError(
             [
                 (
@@ -142,42 +139,22 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
                 )
             ]
         )
-    options, told = find(loaded.config, loaded.options, resume.run)
+    options, told = loaded.program.resumed(loaded.config, loaded.options, resume.run)
     return dataclasses.replace(loaded, options=options), tuple(told)
 
 
-def _lacking(loaded: Loaded, topology: Topology) -> list[str]:
-    """What the machines lack that are known before a start, if the program tells it; a line
-    each."""
-    tell: Callable[[ClusterConfig, Topology], list[str]] | None = getattr(
-        loaded.program, "lacking", None
-    )
-    return [] if tell is None else tell(loaded.config, topology)
-
-
-def _finished(loaded: Loaded, topology: Topology) -> Path | None:
-    """The checkpoint after which nothing is left to do, if the program tells it."""
-    tell: Callable[[Topology], tuple[str, Path] | None] | None = getattr(
-        loaded.program, "finished", None
-    )
-    found = None if tell is None else tell(topology)
-    return None if found is None else found[1]
-
-
-def _choice(loaded: Loaded) -> Choice | None:
-    """What the program leaves open until the run starts, if anything. ConfigError."""
-    make: Callable[..., Choice | None] | None = getattr(loaded.program, "choice", None)
-    return None if make is None else make(loaded.config, loaded.options)
-
-
-def remarks_on_room(program: object, topology: Topology, config: ClusterConfig) -> list[str]:
+def remarks_on_room(
+    program: Program | None, topology: Topology, config: ClusterConfig
+) -> list[str]:
     """What to tell of memory, if the program says what its actors hold and they will live on this
     machine. ConfigError if it can never be enough."""
-    tell = getattr(program, "memory", None)
-    if tell is None or config.launcher.kind != "local":
+    if program is None or config.launcher.kind != "local":
+        return []
+    held = program.memory(topology)
+    if held is None:
         return []
     memory = MachineMemory()
-    return room.warned(tell(topology), memory.total, memory.available)
+    return room.warned(held, memory.total, memory.available)
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:

@@ -8,14 +8,13 @@ beside the loop.
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any, TypeVar
 
 from runtime.actors.actor import Actor
 from runtime.compute.compute import Compute, ThreadCompute
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
-from runtime.plan.program import MAIN, actor_of, import_program
+from runtime.plan.program import actor_of, import_program
 from runtime.plan.topology import SUPERVISOR
 from runtime.runs.execution import Execution, ExecutionContext, Watchers
 from runtime.runs.observation import Observation
@@ -70,9 +69,9 @@ class LoopExecution(Execution):
     async def _live(self) -> None:
         try:
             program = self._site.placement.topology.program
-            module = sys.modules[MAIN] if program == MAIN else import_program(program)
+            offered = import_program(program)
             self._observe()
-            await self._cluster.prepare(lambda spec: actor_of(module, spec))
+            await self._cluster.prepare(lambda spec: actor_of(offered, spec))
             self._trace()
             self._begin()
             await self._cluster.over

@@ -22,16 +22,14 @@ from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.warnings import WARNING
 from runtime.compute.compute import Compute
 from runtime.compute.work_sums import Sums
-from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
 from runtime.plan.program import program_here
-from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.plan.topology import SUPERVISOR
 from runtime.runs.execution import ExecutionContext
 
 Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
 # (name, help, **labels): see Measured.gauge; served on the page of `up`
 MakeGauge = Callable[..., Gauge]
-Make = Callable[[Placement, ClusterConfig, MakeGauge], "Observer | None"]
 PERIOD = 1.0  # seconds from one hearing to the next
 MANY = 1000  # things to hear: enough, also where no work is heard of
 
@@ -139,10 +137,10 @@ class Observation:
         """In the thread: the observer, which is made if it is not there yet, hears of it all."""
         if not self._is_made:
             self._is_made = True
-            make: Make | None = getattr(
-                program_here(self._site.placement.topology.program), "observer", None
-            )
-            self._observer = make and make(self._site.placement, self._site.config, self._gauge)
+            placement = self._site.placement
+            program = program_here(placement.topology.program)
+            if program is not None:
+                self._observer = program.observer(placement, self._site.config, self._gauge)
         if self._observer is None:
             self._over = True
             return []

@@ -39,7 +39,7 @@ from runtime.messages.message import Envelope, Lane, Message
 from runtime.page.live import LivePage
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
-from runtime.plan.program import program_here, roles_of, vocabulary_of
+from runtime.plan.program import program_here, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
@@ -152,7 +152,7 @@ class ProcessExecution(Execution):
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         topology = self._placement.topology
         if (program := program_here(topology.program)) is not None:
-            self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
+            self._node.router.vocabulary = vocabulary_of(program.roles, topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
         self.operators_at = await self._desk.open(self._config.operators)

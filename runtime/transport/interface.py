@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runtime.defaults import CREDIT_BYTES, LIVENESS, MESSAGE_BYTES
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope, Lane
 
@@ -61,10 +62,10 @@ class Limits:
     frame; `link_seconds` without a sign of life of the peer's host, and the link to it counts as
     lost."""
 
-    credit_bytes: int = 64 << 20
-    message_bytes: int = 1 << 30
+    credit_bytes: int = CREDIT_BYTES
+    message_bytes: int = MESSAGE_BYTES
     control_credit_bytes: int = 1 << 20
-    link_seconds: float = 6.0
+    link_seconds: float = LIVENESS.link_seconds
 
     def credit_of(self, lane: str) -> int:
         """The window of one lane, in bytes."""

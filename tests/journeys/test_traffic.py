@@ -51,7 +51,7 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
     pages = {}
 
     def look(actors: dict[str, Actor]) -> None:
-        pages.update({name: actor._node.metrics for name, actor in actors.items()})
+        pages.update({name: actor._runtime.host.metrics for name, actor in actors.items()})
 
     placement = Placement(
         of, tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in of.actors)

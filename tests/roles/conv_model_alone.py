@@ -24,7 +24,7 @@ JOB = Job(
 PATIENCE = 20  # seconds until a test that hangs has failed
 
 
-class Model(ConvModel):
+class Model(ConvModel, overrides=("reply", "tell")):
     """A conv model that keeps what it says."""
 
     def __init__(self, **options: Any) -> None:

@@ -4,14 +4,37 @@ where."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import pytest
 
 import roles
 from roles import registry
-from roles.base.role import Anew, RoleOptions
+from roles.base.role import (
+    Anew,
+    DeviceOptions,
+    GradientOptions,
+    Held,
+    MemoryOptions,
+    PredictionOptions,
+    RecoveryOptions,
+    RoleOptions,
+    Sent,
+    TrafficOptions,
+    TuningOptions,
+)
+from roles.base.shapes import Shapes
+from roles.base.steps import Step, Steps, Turn, Work
 from roles.coordination.coordinator import CoordinatorOptions
-from roles.messages import GetState
+from roles.forecasting.costs import loads_of
+from roles.forecasting.plan_forecast import footprint
+from roles.forecasting.traffic import traffic_of
+from roles.messages import Done, GetState
+from roles.planning.auto_settings import _batch_stays, _telling
+from roles.planning.devices import Devices
+from roles.planning.gradient_links import _with_keepers, gradient_links
+from runtime import ActorSpec, Topology
 from runtime.options import plain, typed
 
 DURABLE = {Anew.FROM_STATE, Anew.FROM_PEER}
@@ -47,3 +70,120 @@ def test_what_a_preset_tells_its_actors_is_plain_data_and_comes_back_the_same(pr
     for actor in topology(preset).actors:
         assert dataclasses.is_dataclass(actor.options)
         assert typed(type(actor.options), plain(actor.options)) == actor.options
+
+
+# -- options of a role that is about one concern only
+
+CONCERNS = RoleOptions.__bases__
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sends(TrafficOptions):
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        yield "b", Done, 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Holds(MemoryOptions):
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        return {"a table": 16}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Works(PredictionOptions):
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        yield Step((name, "work"), Work("work"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lasts(RecoveryOptions):
+    keeps_beside: ClassVar[bool] = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Computes(DeviceOptions):
+    spread: ClassVar[bool] = True
+    device: str = "cpu"
+
+    def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
+        return dataclasses.replace(self, device=device)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learns(GradientOptions):
+    def parents(self) -> tuple[str, ...]:
+        return ("b",)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fixed(TuningOptions):
+    any_batch: ClassVar[bool] = False
+
+    @property
+    def tells_of(self) -> frozenset[str]:
+        return frozenset({"noise"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lead:
+    keepers: tuple[str, ...] = ()
+    beside: str = ""
+
+
+def with_(options: object) -> Topology:
+    actors = (ActorSpec("a", "mine", options), ActorSpec("b", "lead", Lead()))
+    return Topology("nobody", actors, (("a", "b"),), "b")
+
+
+def test_all_that_a_role_can_say_of_itself_belongs_to_one_concern() -> None:
+    said = [name for kind in CONCERNS for name in vars(kind) if not name.startswith("_")]
+    assert sorted(said) == sorted({*said})
+    assert {name for name in dir(RoleOptions) if not name.startswith("_")} == {*said}
+    assert all(kind.__doc__ for kind in CONCERNS)
+
+
+def test_options_may_say_what_a_role_sends_and_nothing_else() -> None:
+    shapes = Shapes(with_(Sends()))
+    assert traffic_of(shapes) == {("a", "b"): {"Done": 8}}
+    assert (footprint(shapes), loads_of(shapes), gradient_links(with_(Sends()))) == ({}, {}, [])
+
+
+def test_options_may_say_what_a_role_holds_and_nothing_else() -> None:
+    shapes = Shapes(with_(Holds()))
+    assert footprint(shapes) == {"a": {"a table": 16}}
+    assert traffic_of(shapes) == {}
+
+
+def test_options_may_say_what_a_role_does_and_nothing_else() -> None:
+    shapes = Shapes(with_(Works()))
+    assert (traffic_of(shapes), footprint(shapes), loads_of(shapes)) == ({}, {}, {})
+    assert [step.name for step in Works().steps("a", shapes, Turn(("a",), 0, 1))] == [("a", "work")]
+
+
+def test_options_may_say_that_something_lasts_and_nothing_else() -> None:
+    lead = _with_keepers(with_(Lasts()), set()).actors[1].options
+    assert lead.keepers == ("a",)
+    lead = _with_keepers(with_(Sends()), set()).actors[1].options
+    assert lead.keepers == ()
+
+
+def test_options_may_say_where_a_role_computes_and_nothing_else() -> None:
+    topology = with_(Computes())
+    found = Devices({"*": "cuda:1"}, {}, 0, None).of(topology.actors[0])  # type: ignore[arg-type]
+    assert found == ("*", Computes(device="cuda:1"))
+    assert [(actor.spread, actor.beside) for actor in topology.actors] == [(True, ""), (False, "")]
+    assert Devices({"*": "cpu"}, {}, 0, None).of(topology.actors[1]) is None  # type: ignore[arg-type]
+
+
+def test_options_may_say_where_gradients_go_and_nothing_else() -> None:
+    assert gradient_links(with_(Learns())) == [("a", "b")]
+
+
+def test_options_may_say_what_a_tuner_must_know_and_nothing_else() -> None:
+    assert [*_telling(with_(Fixed()), "noise")] == ["a"]
+    assert [*_batch_stays(with_(Fixed()))] == ["has actors whose batch is fixed: 'a' (mine)"]
+
+
+def test_the_actor_beside_which_one_lives_is_a_field_of_its_options() -> None:
+    near = ActorSpec("a", "mine", Lead(beside="b"))
+    assert (near.beside, near.spread) == ("b", False)

@@ -19,6 +19,7 @@ from roles.exchange.chosen_exchange import exchange_called
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork
+from tests.roles.placed import placed
 from tests.roles.summing import OPS, SIZES, array_of, names_of, options_of, summed
 
 KINDS: list[tuple[str, dict[str, int]]] = [
@@ -93,7 +94,7 @@ def test_one_bucket_goes_up_and_down_a_binary_tree_in_the_time_of_equation_4(mem
 async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> None:
     actor = Actor()
     told = []
-    actor.name = "member-0"
+    placed(actor, "member-0")
 
     async def tell(to: str, message: Any, *answer: Any, step: int) -> None:
         told.append(to)
@@ -115,7 +116,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 
 def member(kind: str, name: str = "member-1", dtype: Any = np.float32, **more: int) -> Any:
     actor = Actor()
-    actor.name = name
+    placed(actor, name)
     return options_of(kind, 3, **more).of(actor, dict(enumerate(SIZES)), OPS, dtype)
 
 
@@ -251,16 +252,18 @@ def test_only_the_first_member_of_a_collective_gives_memory_for_a_sum(
 # -- the accumulator
 
 
-class Accumulator(HostAccumulator):
+class Accumulator(HostAccumulator, overrides=("compute", "memory", "phase", "tell")):
     """Computes at once and keeps what it tells."""
 
     def __init__(self) -> None:
         super().__init__(AccumulatorOptions(members=("a", "b")))
-        self.name = "sums"
+        placed(self, "sums")
         self.told = []
         self._sums = SimpleNamespace(inc=lambda: None)
-        self.memory = lambda size: np.empty(size, np.uint8)  # type: ignore[method-assign]
         self._build()
+
+    def memory(self, size: int) -> Array:
+        return np.empty(size, np.uint8)
 
     def phase(self, name: str) -> Any:
         return nullcontext()
@@ -303,7 +306,7 @@ async def test_an_accumulator_adds_each_member_once_and_tells_everybody() -> Non
 
 def by_halves() -> Any:
     actor = Actor()
-    actor.name = "member-1"
+    placed(actor, "member-1")
     return options_of("halving", 4).of(actor, dict(enumerate(SIZES)), OPS, np.float32)
 
 

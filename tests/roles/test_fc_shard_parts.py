@@ -18,6 +18,7 @@ from roles.fc.swap import Columns, ColumnSwap, FcTurn
 from roles.learning.checkpoint_slices import cut_state, slices_of_state
 from roles.messages import ActivationSlice, State
 from runtime import Actor, Envelope, MessageError
+from tests.roles.placed import placed
 
 CUTS = [(0, 4), (0, 3, 6), (0, 4, 7, 10), (0, 1, 2, 9, 10), (0, 1, 2, 3, 4, 5)]
 
@@ -162,7 +163,7 @@ def test_columns_that_are_not_awaited_are_rejected_and_change_nothing(
     message: Columns, sender: str, why: str
 ) -> None:
     actor = Actor()
-    actor.name = "a"
+    placed(actor, "a")
     swap = ColumnSwap(actor, ["a", "b", "c"], lenet_shard(0, 3))
     with pytest.raises(MessageError, match=why):
         swap.came(message, sender)

@@ -199,7 +199,7 @@ def test_a_checkpoint_in_memory_says_of_which_type_its_solver_is(tmp_path: Path)
         os.close(file)
 
 
-class Half(Replica):
+class Half(Replica, overrides=("compute",)):
     """One whose second bucket is never summed: its peer has died."""
 
     def __init__(self, *, atomic: bool) -> None:

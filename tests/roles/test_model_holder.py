@@ -21,7 +21,7 @@ from runtime.messages.message import Refusal
 SOLVER = 'net: "unused" base_lr: 0.1 momentum: 0.9 lr_policy: "fixed" max_iter: 100'
 
 
-class Holder(ModelHolder):
+class Holder(ModelHolder, overrides=("compute", "reply")):
     """Keeps what it says."""
 
     def __init__(self, folder: Path, *, in_place: bool = False) -> None:

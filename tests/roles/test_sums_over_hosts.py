@@ -18,6 +18,7 @@ from runtime import MessageError
 from runtime.actors.actor import Actor
 from runtime.queueing.all_reduce import halving_seconds, ring_from, ring_seconds, tree_seconds
 from runtime.transport.inproc import InprocNetwork
+from tests.roles.placed import placed
 from tests.roles.summing import OPS, SIZES, Member, array_of, names_of, summed
 from tests.roles.test_exchanges import ZEROS, contribution, in_order
 
@@ -189,7 +190,7 @@ def test_what_does_not_belong_to_a_sum_over_hosts_is_rejected(
 ) -> None:
     actor = Actor()
     # the first of its host: hears of its own, and of some first ones of others
-    actor.name = "member-0"
+    placed(actor, "member-0")
     chosen, _, _ = laid_out("per-host", (2,) * 4 if way == HALVES else (2, 2, 2), way)
     exchange = chosen.of(actor, dict(enumerate(SIZES)), OPS, np.float32)
     bucket = 99 if sender == "member-4" else -1 - 4 * 4 if way == RING else 4

@@ -181,7 +181,7 @@ def test_the_page_of_a_model_server_tells_momentum_and_noise(
 
     def kept(self: gradient_gauges.GradientGauges, iterations: int, explicit: float) -> None:
         original(self, iterations, explicit)
-        page = self._actor._node.metrics.text()
+        page = self._actor._runtime.host.metrics.text()
         for line in page.splitlines():
             if line.startswith(
                 ("convoy_implicit_momentum", "convoy_total_momentum", "convoy_gradient_noise")

@@ -210,10 +210,10 @@ def test_sizes_have_units(text: str, count: int) -> None:
 def test_a_program_beside_the_file_is_found_and_can_import_its_neighbours() -> None:
     Path("neighbour_of_convoy.py").write_text("NAME = 'x'\n")
     Path("program_of_convoy.py").write_text(
-        "def plan(config):\n    import neighbour_of_convoy as n\n    return n.NAME\n"
+        "def plan(config, options):\n    import neighbour_of_convoy as n\n    return n.NAME\n"
     )
     loaded = load_with_program(write("program = 'program_of_convoy'"))
-    assert loaded.program.plan(loaded.config) == "x"
+    assert loaded.program.plan(loaded.config, loaded.options) == "x"
     assert loaded.options is None
     for name in ("program_of_convoy", "neighbour_of_convoy"):
         del sys.modules[name]
@@ -222,7 +222,7 @@ def test_a_program_beside_the_file_is_found_and_can_import_its_neighbours() -> N
 def test_a_program_is_looked_for_in_the_search_directory_too(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "far_program.py").write_text("def plan(config): ...\n")
-    assert load_program("far_program", tmp_path / "elsewhere").__name__ == "far_program"
+    assert load_program("far_program", tmp_path / "elsewhere").name == "far_program"
     del sys.modules["far_program"]
     with pytest.raises(ConfigError, match=r"^program: no module named 'farther_program'"):
         load_program("farther_program", tmp_path)

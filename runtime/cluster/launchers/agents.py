@@ -29,6 +29,7 @@ from runtime.cluster.machines.agent_messages import Close, Orders, Piece, Privat
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.file_sync import pieces
 from runtime.cluster.machines.machine_facts import mismatch
+from runtime.defaults import LIVENESS
 from runtime.errors import Absent, MessageError
 from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message
@@ -67,7 +68,7 @@ class AgentLauncher(Launcher):
 
     attached = True
     start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
-    link_seconds = 6.0  # how long a link may be silent, as the run has it
+    link_seconds = LIVENESS.link_seconds  # how long a link may be silent, as the run has it
     # the folder of the run on this host that only its user can look into, once it is opened
     private = Path()
 

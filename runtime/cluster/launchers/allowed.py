@@ -14,7 +14,7 @@ from glob import escape
 
 from runtime.cluster.machines.copies import FOLDERS
 from runtime.errors import ConfigError
-from runtime.plan.program import program_here, role_of, roles_of
+from runtime.plan.program import program_here, role_of
 from runtime.plan.run_plan import FILE, SAID
 from runtime.plan.topology import Placement, Topology
 
@@ -61,7 +61,7 @@ def _declared(topology: Topology) -> dict[str, tuple[str, ...] | None]:
     if program is None:
         return {}
     with suppress(ConfigError):  # whoever starts the actor tells it
-        roles = roles_of(program)
+        roles = program.roles
         return {
             spec.name: getattr(role_of(roles, spec), "writes", None) for spec in topology.actors
         }

@@ -60,7 +60,7 @@ def main() -> int:
     # whatever is wrong with the program, the role process says it, with its name
     with suppress(Exception):
         program = import_program(json.loads(told)["program"])
-        getattr(program, "preload", lambda: None)()
+        program.preload()
         identity(json.loads(told)["program"])  # kept: every child tells it
     # what was imported lasts: looking at it would copy the pages that all processes share
     gc.freeze()

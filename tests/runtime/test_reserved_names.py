@@ -1,0 +1,158 @@
+"""Names that the runtime uses on every actor: a class that takes one by accident is told so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_pair import Pair, Question
+
+import runtime
+from runtime.actors.actor import RESERVED, Actor
+from runtime.messages.message import Envelope
+from runtime.plan.topology import ActorSpec, Topology
+
+TELLS = "which the runtime uses itself on every actor: call it something else, such as my_"
+
+
+def made(name: str, value: Any, *bases: type, **more: Any) -> type:
+    """A class of actors with one attribute of its own."""
+    return type("Mine", bases or (Actor,), {name: value}, **more)
+
+
+async def placed(actor: Actor, on: list[str] | None = None) -> None:
+    """The actor gets its place, and prepares."""
+
+    async def place(pair: Pair) -> None:
+        pair.p.add("mine", "mine", actor)
+        if on is not None:
+            on.append("placed")
+        await pair.p.prepare(["mine"])
+
+    await place(Pair())
+
+
+def test_the_words_that_the_docs_give_to_authors_are_among_the_reserved_names() -> None:
+    words = "tell ask reply memory compute race emit finish took stepped counter gauge histogram"
+    words += " summary phase run_directory name role log device steps now handlers _runtime"
+    assert set(words.split()) <= RESERVED
+    assert not RESERVED & {"Options", "conversations", "writes", "run", "on_start", "on_stop"}
+    assert not RESERVED & {"on_save", "on_wind_down", "__init__", "__repr__"}
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_class_that_defines_a_name_of_the_runtimes_is_refused_when_it_is_made(name: str) -> None:
+    wanted = re.escape(f"Mine defines {name}, {TELLS}{name.lstrip('_')}")
+    with pytest.raises(TypeError, match=f"^{wanted}$"):
+        made(name, 3)
+    with pytest.raises(TypeError, match=f"^{wanted}$"):
+        made(name, lambda self: None)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_so_is_one_that_inherits_it_from_a_class_that_is_no_actor(first: bool) -> None:
+    class Stepping:
+        steps = 3
+
+    bases = (Stepping, Actor) if first else (Actor, Stepping)
+    with pytest.raises(TypeError, match=r"^Mine defines steps in Stepping, which the runtime "):
+        made("mine", 3, *bases)
+
+
+def test_an_override_on_purpose_is_said_so_and_holds_for_subclasses_too() -> None:
+    class Mixin:
+        def phase(self, name: str) -> None: ...
+
+    class Meant(Mixin, Actor, overrides=("tell", "phase")):
+        async def tell(self, to: str, message: Any, *, step: int = -1) -> None: ...
+
+    class Further(Meant): ...
+
+    assert Further.tell is Meant.tell
+    with pytest.raises(TypeError, match=r"^Mine defines ask, "):
+        made("ask", 3, Meant)
+    with pytest.raises(TypeError, match=r"^Mine defines tell, "):  # another one is not meant
+        made("tell", 3, Meant)
+    with pytest.raises(TypeError, match=r"Mine: .* no name 'tel' \(did you mean 'tell'\?\)$"):
+        made("mine", 3, overrides=("tel",))
+
+
+@pytest.mark.parametrize("name", ["name", "role", "log", "device", "steps"])
+async def test_what_the_runtime_has_of_an_actor_can_be_read_and_is_refused_where_it_is_set(
+    name: str,
+) -> None:
+    class Mine(Actor):
+        def __init__(self, late: bool) -> None:
+            self._late = late
+            if not late:
+                setattr(self, name, 3)
+
+        async def on_start(self) -> None:
+            getattr(self, name)
+            setattr(self, name, 3)
+
+    wanted = rf"^Mine sets self\.{name}, {TELLS}{name}$"
+    with pytest.raises(TypeError, match=wanted):
+        Mine(late=False)
+    with pytest.raises(TypeError, match=wanted):
+        await placed(Mine(late=True))
+
+
+@pytest.mark.parametrize("name", ["memory", "tell", "now", "handlers", "_runtime"])
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_attribute_that_hides_a_method_is_refused_when_the_actor_gets_its_place_or_begins(
+    name: str, late: bool
+) -> None:
+    class Mine(Actor):
+        def __init__(self) -> None:
+            if not late:
+                vars(self)[name] = {}
+
+        async def on_start(self) -> None:
+            vars(self)[name] = {}
+
+    reached: list[str] = []
+    with pytest.raises(TypeError, match=rf"^Mine sets self\.{name}, {TELLS}{name.lstrip('_')}$"):
+        await placed(Mine(), reached)
+    assert reached == ["placed"] * late
+
+
+async def test_an_actor_may_call_its_own_state_what_it_likes_with_an_underscore() -> None:
+    class Mine(Actor):
+        def __init__(self) -> None:
+            self._name = self._role = self._steps = self._node = self._memory = self._log = 3
+            self.inbox = self.state = self.blocked_by = self.inbox_task = self.attach = 4
+
+    actor = Mine()
+    await placed(actor)
+    assert (actor.name, actor.role, actor.steps) == ("mine", "mine", 0)
+    assert (actor._name, actor.blocked_by) == (3, 4)
+    actor.stepped()
+    assert (actor.steps, actor._steps) == (1, 3)
+
+
+def test_a_name_that_is_asked_for_too_soon_is_told() -> None:
+    class Mine(Actor):
+        def __init__(self) -> None:
+            self.greeting = f"I am {self.name}"
+
+    with pytest.raises(AttributeError, match=r"^Mine\.name is known from on_start on, not in __i"):
+        Mine()
+
+
+def test_whoever_runs_a_topology_reads_which_class_took_which_name(tmp_path: Path) -> None:
+    topology = Topology(__name__, (ActorSpec("a", "keeper"),), (), "a")
+    with pytest.raises(runtime.ConvoyError, match=rf"Keeper sets self\.memory, {TELLS}memory"):
+        runtime.run(topology, directory=tmp_path, processes="here")
+
+
+class Keeper(Actor):
+    def __init__(self) -> None:
+        vars(self)["memory"] = {}
+
+    async def on_question(self, message: Question, envelope: Envelope) -> None: ...
+
+
+ROLES = {"keeper": Keeper}
