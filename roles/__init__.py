@@ -14,9 +14,9 @@ planning                     cluster.toml, or options from Python, to a topology
 choosing                     preset = "auto": which is the fastest, before a run starts
 forecasting  commands        what a topology will send and hold; time, test, convert, predict
 
-A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
-is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES
-only, so all else is imported when asked for.
+A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config,
+options)`; `Options` is its part of cluster.toml, COMMANDS what it adds to the command line. Role
+processes need ROLES only, so all else is imported when asked for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What every role of training says of itself, in its own file: `Options`, a frozen dataclass on
 `RoleOptions`.
 
-    fields          what the actor is told; typed, checked before anything starts, plain data in plan.json
+    fields          what the actor is told; typed, checked before anything starts, plain data in
+                    plan.json
     sends, holds    the bytes that it will send in an iteration and hold in memory
     loads           the array work that it does in an iteration
     steps, period   what it does in an iteration, and after how many it begins anew
@@ -12,7 +13,8 @@
     on_device       where it can compute
     anew            what becomes of it when it is started anew
     any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
-    spread          are actors of its kind shared out over the machines, where cluster.toml says nothing of them?
+    spread          are actors of its kind shared out over the machines, where cluster.toml says
+                    nothing of them?
     beside          the actor on whose machine it lives then, if it is not spread; "": on the first
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and

@@ -17,7 +17,8 @@ Counts = defaultdict[tuple[str, ...], int]
 
 
 class MessageMetrics:
-    """Messages, bytes, waits and phases per actor. `roles` (actor -> role) is filled as actors are placed."""
+    """Messages, bytes, waits and phases per actor. `roles` (actor -> role) is filled as actors are
+    placed."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -71,7 +72,8 @@ class MessageMetrics:
         mine[peer] = mine.get(peer, 0.0) + seconds
 
     def totals(self) -> dict[str, list[int]]:
-        """Actor -> messages sent, messages received and their bytes (also of arrays that are read in place), so far."""
+        """Actor -> messages sent, messages received and their bytes (also of arrays that are read
+        in place), so far."""
         found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for (actor, _), count in self._sent.items():
             found[actor][0] += count

@@ -9,7 +9,8 @@ counting of references is the lease.
 
     owner   array = arena.empty(...)    held by the owner while any view of it lives
             arena.lend(array, reader)   and once more for each message that carries it
-    reader  window.array(offset, ...)   its views keep the block; with the last, `on_drop(offset)` tells the owner
+    reader  window.array(offset, ...)   its views keep the block; with the last, `on_drop(offset)`
+                                        tells the owner
     owner   arena.returned(reader, offset), or arena.forget(reader) when the reader died
 """
 

@@ -28,7 +28,8 @@ class RunStateMetrics:
 
     `outcome`, `cause` and `by` are known at the end:
 
-        finished   schedule                  by: the lead actor, which has done all that was to be done
+        finished   schedule                  by: the lead actor, which has done all that was to be
+                                             done
         finished   asked                     by: who asked for a good end, a signal or a client
         finished   ended                     somebody ended it without waiting for anything
         continued  scaled                    by: the supervisor; another run goes on from it
@@ -85,8 +86,8 @@ class RunStateMetrics:
 
 
 class RunMetrics:
-    """A watcher of one run that shows it on the page of `up`. `stages`: process -> where it is in its life;
-    `restarts`: see Site; `facts` are shown as labels."""
+    """A watcher of one run that shows it on the page of `up`. `stages`: process -> where it is in
+    its life; `restarts`: see Site; `facts` are shown as labels."""
 
     def __init__(
         self,
