@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import ROOT, tree_of
+from tests.house.source import ROOT, tree_of
 
 DOCS = ROOT / "docs"
 STEP = re.compile(

@@ -129,6 +129,7 @@ class Layer:
     """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what
     they are.
 
+    of_caffe              Caffe has this type
     bottoms, tops         how many (least, most)
     is_source             its tops are fed; it is never run
     is_dense              it belongs to the FC phase
@@ -153,6 +154,7 @@ class Layer:
     rectifies             its forward can take the maximum with 0 as it writes (`rectify`)
     """
 
+    of_caffe: ClassVar[bool] = True
     bottoms: ClassVar[tuple[int, int]] = (1, 1)
     tops: ClassVar[tuple[int, int]] = (1, 1)
     is_source: ClassVar[bool] = False

@@ -2,7 +2,7 @@
 of, or refused.
 
 The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of
-docs/caffe.md are made from it (`python -m nets.schema`). A test sets every field of the schema and
+docs/caffe.md are written from it (`python -m tests.house --write`). A test sets every field of the schema and
 sees that it is so.
 """
 
@@ -164,25 +164,3 @@ def blocks_of(kind: str) -> frozenset[str]:
     """The options that layers of this type of Caffe read: {"convolution_param"}; empty for types
     without any."""
     return frozenset(f"{name}_param" for name in _OWN.get(kind, "").split())
-
-
-def markdown() -> str:
-    """The tables of docs/caffe.md."""
-    lines = ["| message | honoured |", "| --- | --- |"]
-    lines += [
-        f"| `{name}` | {_quoted(of.honoured.split())} |"
-        for name, of in FIELDS.items()
-        if of.honoured
-    ]
-    for title, chosen in (("warned of", "warned"), ("refused", "refused")):
-        lines += ["", f"| {title} | why |", "| --- | --- |"]
-        for name, of in FIELDS.items():
-            reasons: dict[str, list[str]] = {}
-            for key, why in getattr(of, chosen).items():
-                reasons.setdefault(why, []).append(key)
-            lines += [f"| `{name}`: {_quoted(keys)} | {why} |" for why, keys in reasons.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)

@@ -1,14 +1,21 @@
 """From [train], or options from Python, to a topology.
 
-planner  diagnostics            reads net, solver and data once; what it finds wrong or worth telling
-by_solver                   what the solver says and cluster.toml does not
-script_topology                   the same from a script
-strategies  refusals        what may be asked of a preset; what cannot go together
-host_layout                       lays it out for the hosts where its actors will live
-auto_settings                       what is "auto", and the tuner that chooses it
-contents                    what stands in files and cannot be; warnings of it
-largest                     the largest array that a run will send
-devices  gradient_links     where actors compute; which link has which format
-predicted_times  alternatives       how long it will take; what else could be chosen: groups, presets
-measured_runs  learnt            how long a run took; in how many iterations it reached a target
+planner          From cluster.toml to a topology
+diagnostics      What a plan finds wrong or worth telling in cluster.toml and its files
+by_solver        What a solver says and cluster.toml does not
+script_topology  Training from Python
+strategies       Presets by name, what may be asked of each, and what its groups make of a solver's
+                 momentum
+refusals         What cannot go with runs that are there to be compared
+host_layout      Lays a preset out for the hosts where its actors will live
+auto_settings    What is "auto" in [train]
+contents         What stands in the files of a job that its net cannot take, found before training
+largest          The largest array that a run will send, so that no message meets
+                 `links.max_message_bytes` on its way
+devices          On which device each actor computes
+gradient_links   Which link's gradients have which format
+predicted_times  What `plan` tells of time
+alternatives     What else the same cluster.toml could choose
+measured_runs    How long an iteration of a run took, from its run directory
+learnt           In how many iterations runs have reached a target, from their run directories
 """

@@ -1,12 +1,20 @@
 """cluster.toml: read, checked, every mistake at its line.
 
-file                     the whole way, and the program's own sections
-unused                   keys that say nothing where they stand
-sections  value_types          what it may say about the runtime; kinds of values that several sections have
-engines                  the tables of [launcher] that belong to one kind
-machines  hostfile          [[machine]], and the machines that an entry stands for; lists and files of hosts
-slurm_environment                    what [[machine]] means with launcher.kind = "slurm"
-toml_source                   the text and the --set overrides, with the place of each value
-problems                 pydantic's errors in our words
-toml_lines  toml_write   on which line a key stands; plain data back to TOML
+file               Reading cluster.toml: one call that returns the checked configuration or raises
+                   ConfigError with every mistake
+unused             Keys of the runtime's sections that say something and change nothing where they
+                   stand
+sections           What cluster.toml may say about the runtime
+value_types        The kinds of values that several sections of cluster.toml have, and what all
+                   sections are
+engines            [launcher.ray], [launcher.kubernetes]: what a kind of launcher wants to know
+                   besides what all do
+machines           [[machine]]: what it may say, and which machines each entry stands for
+hostfile           Many hosts in a few words: Slurm's lists, MPI's files
+slurm_environment  Machines that Slurm gives
+toml_source        The text of cluster.toml and the --set overrides, as plain data that remembers
+                   where each value came from
+problems           pydantic's errors in our words: "found 'two' (string), expected an integer >= 1"
+toml_lines         On which line each key of a TOML document stands, for error messages
+toml_write         Plain data to TOML text that tomllib reads back equal
 """

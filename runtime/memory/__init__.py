@@ -1,6 +1,6 @@
 """Memory: what processes of one host share, what a process keeps.
 
-arena    arrays written once by their producer, read in place by others
-mapping  a file mapped far from this process's code
-freed    memory of messages, kept for the next ones
+arena    Shared memory between the processes of one host
+mapping  A file mapped into memory far away from this process's code
+freed    Memory that came free after a message is kept for the next one
 """

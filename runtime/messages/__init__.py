@@ -1,8 +1,8 @@
 """What actors say.
 
-message  message classes, their registry, the envelope
-wire     an envelope as frames and back, trusting nothing
-arrays   what the header says of an array, and its frame
-nesting  how deep values may be nested
-credits  how many bytes may be under way
+message  What actors say to one another
+wire     Envelope <-> frames, without sockets
+arrays   Arrays in messages
+nesting  How deep the values of a message may be nested, and how one that came is shown
+credits  Byte credits: how many bytes one sender may have under way to one receiver on one lane
 """
