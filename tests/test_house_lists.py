@@ -7,8 +7,10 @@ import importlib
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 from tests.house import written
+from tests.house.commands import commands, help_of
 from tests.house.exports import offered
 from tests.house.folder_maps import first_sentence, mapped
 from tests.house.pages import linked, replaced
@@ -89,6 +91,29 @@ def test_a_package_that_defines_what_it_offers_keeps_its_own_list() -> None:
     assert offered(tree_of("ops/__init__.py")) is None
     places = offered(tree_of("runtime/__init__.py"))
     assert places is not None and places["Actor"] == "runtime.actors.actor"
+
+
+# -- commands
+
+
+def test_every_argument_of_a_command_has_help() -> None:
+    for name, app in commands().items():
+        shown = [
+            each for each in app.assemble_argument_collection(parse_docstring=True) if each.show
+        ]
+        assert all(help_of(name, argument) for argument in shown)
+
+
+def test_an_argument_without_help_is_named() -> None:
+    app = App()
+
+    def command(size: int) -> None:
+        """Do it."""
+
+    app.command(command)
+    (argument,) = app["command"].assemble_argument_collection(parse_docstring=True)
+    with pytest.raises(LookupError, match="command do: SIZE has no help, expected a text under"):
+        help_of("do", argument)
 
 
 # -- pages

@@ -25,16 +25,27 @@ def entries() -> Iterator[Entry]:
 
 def _pages() -> Iterator[Entry]:
     """The pages, whose makers import the code: the lists of packages are written before."""
-    from tests.house import caffe_fields, conversations, layers, messages
+    from tests.house import (
+        caffe_fields,
+        commands,
+        conversations,
+        layers,
+        messages,
+        metrics,
+        wire_formats,
+    )
     from tests.house.boards import boards
     from tests.house.pages import DOCS, page
 
     parts = {
         "caffe.md": {"fields": caffe_fields.markdown},
+        "configuration.md": {"commands": commands.summary, "formats": wire_formats.markdown},
         "layers.md": {"layers": layers.types, "solvers": layers.solvers},
+        "metrics.md": {"metrics": metrics.markdown},
     }
     for name, made in parts.items():
         yield _name(DOCS / name), partial(page, name, made)
+    yield _name(DOCS / "commands.md"), commands.markdown
     yield _name(DOCS / "messages.md"), messages.markdown
     yield _name(DOCS / "conversations.md"), conversations.markdown
     for path, json in boards().items():

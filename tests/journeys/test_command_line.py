@@ -9,28 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli.main import main
+from roles.commands import COMMANDS as TRAINING
+from runtime.cli.main import COMMANDS, main
 from tests.support import ROOT
 
-OURS = (
-    "check",
-    "completion",
-    "down",
-    "events",
-    "join",
-    "logs",
-    "plan",
-    "ps",
-    "report",
-    "save",
-    "scale",
-    "stack",
-    "status",
-    "top",
-    "trace",
-    "up",
-)
-TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
 ROLES = {}
@@ -82,7 +64,7 @@ def test_the_help_lists_every_command_with_its_first_sentence(
 ) -> None:
     assert main(arguments) == 0
     listing = capsys.readouterr().out
-    assert commands(listing) == sorted([*OURS, *TRAINING])
+    assert commands(listing) == sorted([*COMMANDS, *TRAINING])
     assert "│ time         Time every layer of the net, forward and backward. " in listing
     assert "│ convert      Turn data sets and weights into one another. " in listing
 
@@ -94,7 +76,7 @@ def test_a_program_brings_commands_of_its_own(
     assert capsys.readouterr().out == "oneoneone\n"
     assert main([]) == 0
     listing = capsys.readouterr().out
-    assert commands(listing) == sorted([*OURS, *TRAINING, "count"])
+    assert commands(listing) == sorted([*COMMANDS, *TRAINING, "count"])
     assert "│ count        Count a word. " in listing
 
 
@@ -194,7 +176,7 @@ def test_the_nursery_is_thought_of_before_anything_is_imported_that_reads_the_co
         f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
         "from runtime.cluster import nursery_start\n"
         f"def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
-        f"birth.{begun} = begin; main.command()"
+        f"nursery_start.{begun} = begin; main.command()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
@@ -213,7 +195,7 @@ def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
         "import sys; sys.argv[1:] = ['join', '--nonsense']; import runtime.__main__ as main\n"
         "from runtime.cluster import nursery_start; begin, kept = nursery_start.begin, []\n"
         "def kept_too(): begin(); kept.extend(nursery_start._begun)\n"
-        "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
+        "nursery_start.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
