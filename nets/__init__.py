@@ -1,20 +1,21 @@
 """Nets as data: prototxt in, shapes and parameters out, layers that call `ops`, data sources,
 weights as files.
 
-definition/   a net as its author wrote it: prototxt, older formats, parameters, solver
-graph/        a net that runs: what reads what, in which stages and memory, one pass
-layers/       one class per kind of layer
-sharding/     the FC phase, shared out over several servers
-data/         where images and labels come from
-files/        weights, histories and means as files
-predict/      a trained net in use: classes of images
-onnx/         a trained net as a file for other runtimes
-tools/        converting files, counting volumes, timing layers
-schema/       Caffe's file formats as protobuf messages
-zoo/          nets and solvers that ship
-errors        one readable line per mistake
-regular       what is no regular file is not opened
-reasons       why the system refused something
+definition/  A net as its author wrote it
+graph/       A net that runs
+layers/      The layer kinds, one file per family
+sharding/    The FC phase of a net, shared out over several servers by output units
+data/        Where images and labels come from
+files/       Weights, histories and means as files
+predict/     A trained net in use: images in, classes out
+onnx/        A trained net as an ONNX file, for other runtimes
+tools/       What people do with nets and data beside training
+schema/      Caffe's file formats as protobuf messages
+zoo/         nets and solvers that ship
+errors       What can be wrong with a net, its data or its checkpoint, told to the person who can
+             mend it
+regular      The one door to files that a person names: only a regular file is opened
+reasons      Why the system refused something, in words for people
 
 Nothing here knows of messages, sockets or machines.
 """

@@ -2,7 +2,8 @@
 
 Also the helper that finds the nearest name. Bad input never ends in a traceback.
 
-    NetError(ValueError)        the file or value is wrong; `problems` has one readable line per mistake
+    NetError(ValueError)        the file or value is wrong; `problems` has one readable line per
+                                mistake
      |- PrototxtError           a net or solver prototxt
      |- DataError               a data source or its configuration
      |- CheckpointError         a checkpoint file

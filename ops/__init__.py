@@ -1,12 +1,14 @@
 """The array operations of CNN training, forward and backward, behind one small interface.
 
-interface/           signatures and meaning of every operation
-reference/           each operation written plainly with NumPy
-backends/            NumPy, the compiled CPU kernels, CuPy, emulated devices
-cpu/  cuda/          the kernels of the CPU and of NVIDIA GPUs
-geometry  errors     windows and their sizes; the one error and the checks
-holding              calls that hold the interpreter's lock, told before they are made
-gradcheck            one line proves a layer's backward pass
+interface/  The methods of every backend, one class per family of operations
+reference/  Every operation written plainly with NumPy, one family a file
+backends/   The array backends, one a file
+cpu/        The fast kernels of the CPU backend
+cuda/       What an NVIDIA GPU computes, a family of operations a file
+geometry    Where windows lie
+errors      The one error of ops and the input checks that raise it
+holding     Telling that a call is about to hold the interpreter's lock for seconds
+gradcheck   The generic directional gradient check: one line proves a layer's backward pass
 
 `get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of
 layers, nets, files or messages, and this package imports none of the others.

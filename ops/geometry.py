@@ -69,7 +69,8 @@ class ConvGeometry:
             )
 
     def output_shape(self, in_shape: Shape, num_output: int) -> Shape:
-        """(N, C, H, W) -> (N, num_output, OH, OW) with OH = floor((H + 2 pad - extent) / stride) + 1."""
+        """(N, C, H, W) -> (N, num_output, OH, OW) with OH = floor((H + 2 pad - extent) / stride) +
+        1."""
         check_image("convolution", in_shape)
         for what, count in (("input channels", in_shape[1]), ("num_output", num_output)):
             if count < 1 or count % self.groups:
@@ -80,8 +81,8 @@ class ConvGeometry:
         return (in_shape[0], num_output, high, wide)
 
     def transposed_shape(self, in_shape: Shape, num_output: int) -> Shape:
-        """(N, C, H, W) -> (N, num_output, OH, OW) of the transposed convolution, OH = stride (H - 1) + extent - 2 pad:
-        the least image that this convolution maps to H rows."""
+        """(N, C, H, W) -> (N, num_output, OH, OW) of the transposed convolution, OH = stride (H -
+        1) + extent - 2 pad: the least image that this convolution maps to H rows."""
         check_image("deconvolution", in_shape)
         extents = [self.dilation[a] * (self.kernel[a] - 1) + 1 for a in (0, 1)]
         sizes = [
@@ -142,7 +143,8 @@ class PoolGeometry:
             )
 
     def output_shape(self, in_shape: Shape) -> Shape:
-        """(N, C, H, W) -> (N, C, OH, OW), rounded up; the last window starts before the far padding."""
+        """(N, C, H, W) -> (N, C, OH, OW), rounded up; the last window starts before the far
+        padding."""
         check_image("pooling", in_shape)
         high, wide = (self._outputs(axis, in_shape[2 + axis]) for axis in (0, 1))
         return (in_shape[0], in_shape[1], high, wide)

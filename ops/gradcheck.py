@@ -24,9 +24,9 @@ def check_gradient(
     """The largest relative error of backward over inputs and directions; OpsError if it exceeds
     `tolerance`.
 
-    forward(*inputs) -> y; backward(dy, *inputs) -> one gradient per input, in order. Inputs are float64 and
-    stay as they are. Keep them away from kinks (ties of a maximum, zeros of a ReLU) by more than
-    `step`.
+    forward(*inputs) -> y; backward(dy, *inputs) -> one gradient per input, in order. Inputs are
+    float64 and stay as they are. Keep them away from kinks (ties of a maximum, zeros of a ReLU) by
+    more than `step`.
     """
     _check_inputs(inputs)
     random = np.random.default_rng(seed)

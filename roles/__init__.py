@@ -1,18 +1,25 @@
 """The built-in program: training convolutional networks as role processes.
 
-messages  options            what the roles say; what [train] may say
-base                         what every role says of itself before it runs
-workers                      conv workers, replicas, one worker that does it all
-tuning                       what learning says of itself: momentum, noise
-servers  fc                  model servers and reducers; the FC phase on one server or several
-exchange                     how workers with replicas add up
-coordination  tuning         tickets, tests, the end; who tries settings and chooses
-checkpoints                  what a run saves, and what one goes on from
-learning  formats            plain objects behind the roles; how gradients travel
-presets  registry            families of topologies; the names of presets and exchanges
-planning                     cluster.toml, or options from Python, to a topology
-choosing                     preset = "auto": which is the fastest, before a run starts
-forecasting  commands        what a topology will send and hold; time, test, convert, predict
+messages       What the training roles say to one another
+options        What cluster.toml may say about training: the [train] section
+base/          What every role of training says of itself before it runs
+workers/       Who computes gradients
+tuning/        The tuner: tries settings on the training cluster and chooses groups, momentum,
+               learning rate and batch
+servers/       Who holds the conv model, and who adds up gradients on the way to it
+fc/            The FC phase
+exchange/      How workers with replicas add up; all but the ring give the same bits
+coordination/  Who trains what next
+checkpoints/   Checkpoints of a run that goes on, and the one that a run goes on from
+learning/      Plain objects behind the roles
+formats/       How gradients travel
+presets/       Families of topologies
+registry       What cluster.toml can name: where each is declared
+planning/      From [train], or options from Python, to a topology
+choosing/      `preset = "auto"`: the fastest preset that computes what `single` does
+forecasting/   What a topology will send and hold, and how long an iteration will take, told before
+               it runs and while it runs
+commands/      What `python -m runtime` can do besides starting runs
 
 What a module may offer as a program of the runtime is said by `runtime.program_interface.Program`.
 Role processes need ROLES only, so all else is imported when it is asked for.

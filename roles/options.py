@@ -47,9 +47,8 @@ else:
 
 class GradientLinks(Section):
     """[train.gradients]: how gradients travel. `format` is that of every link but those in `links`,
-    a table of
-    "SENDER -> RECEIVER", names or patterns of actors; the first that fits counts. Beside them stand the options of
-    formats."""
+    a table of "SENDER -> RECEIVER", names or patterns of actors; the first that fits counts. Beside
+    them stand the options of formats."""
 
     format: GradientFormat = "float32"
     links: dict[str, GradientFormat] = Field(default={})

@@ -16,7 +16,8 @@ from runtime.suggest import hint, near_hint
 
 
 class Registry:
-    """Names of one kind of thing. `known` are ours, name -> "module:attribute"; `group` is that of the entry points."""
+    """Names of one kind of thing. `known` are ours, name -> "module:attribute"; `group` is that of
+    the entry points."""
 
     def __init__(self, group: str, known: Mapping[str, str]) -> None:
         self.group = group

@@ -1,26 +1,39 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing
 of nets.
 
-messages  memory  transport   what is said, as bytes; shared memory; the roads
-tracing                       what actors did and when, as a file
-actors  compute               an actor and the way to its peers; array work off the event loop
-config  plan  drawing         cluster.toml; what will run, as data; the same for people
-machine  serving              what the machine is on which a process runs; the pages that it serves
-cluster                       the life of processes: agents, the supervisor, launchers
-queueing                      how fast a cluster will be, from how long its parts take
-simulation                    a cluster on one event loop, on virtual time
-records                       the files that runs leave; which is the newest, which lives
-runs  report  page            a run from its start to its end; what is known of it, also as a page
-attached                      a live run, seen from outside of its processes
-recovery                      runs that follow one another: after deaths, and when one is scaled
-cli                           what the user types
-program_interface             what a program offers to the runtime, with the defaults
-options  extensions           typed options of roles; what installed packages bring
-errors  suggest               every error; the nearest name
-defaults                      of keys of cluster.toml that rooms below the configuration need too
-regular  terminal_text                 only regular files are opened; text for a terminal
-reasons                       why the system refused something
-hidden                        packages that others of their name hide
+messages/          What actors say
+memory/            Memory: what processes of one host share, what a process keeps
+transport/         The roads between actors
+tracing/           What the actors of a run did and when, as a file that Perfetto and
+                   chrome://tracing open
+actors/            An actor, the process it lives in, and the way to its peers
+compute/           Array work off the event loop
+config/            cluster.toml: read, checked, every mistake at its line
+plan/              What will run, as data
+drawing/           A plan for people, in words and pictures
+machine/           What the machine is on which a process runs
+serving/           The pages that a process serves over HTTP
+cluster/           The life of the processes of a run
+queueing/          How fast a cluster will be, from how long its parts take
+simulation/        A cluster on one event loop
+records/           The files that runs leave
+runs/              A run from its start to its end
+report/            What is known of a run
+page/              A report of runs as one HTML page, as a file or served while a run goes on
+attached/          A live run, seen from outside of its processes
+recovery/          A run as a command, and the runs that follow it
+cli/               What the user types: a command a file
+options            Options of an actor
+extensions         What installed packages bring
+errors             Every error the runtime raises, drawn by what the reader can do about it, and
+                   which of several is told
+suggest            The nearest name: turns a typing mistake into a hint
+regular            The one door to files that a person names
+terminal_text      Text for the person's terminal
+reasons            Why the system refused something, in words for people
+hidden             Is one of Convoy's packages hidden by something else of its name?
+defaults           Defaults of keys of cluster.toml that rooms below the configuration need as well
+program_interface  What a program offers to the runtime
 
 Everything is imported when it is asked for: role processes need no configuration, and `python -m
 runtime` hears signals before it imports anything that takes time.
@@ -105,23 +118,43 @@ __all__ = [
     "run",
 ]
 
-_PLACES = {
-    "actors.actor": "Actor",
-    "actors.conversation": "Conversation Standing",
-    "errors": (
-        "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError "
-        "ProgramFailed Refused RoleDied"
-    ),
-    "messages.message": "Array Envelope GetHolders GetReached HandOver HandedOver Holders "
-    "Json KeepState KeptState"
-    " Message Reached Save WindDown message",
-    "plan.topology": "ActorSpec Topology",
-    "report.event_stream": "Event",
-    "attached.attach": "attach",
-    "runs.run": "Run",
-    "runs.scripting": "launch run",
+# written from the imports above by `python -m tests.house --write`
+_PLACE_OF = {
+    "Actor": "runtime.actors.actor",
+    "ActorSpec": "runtime.plan.topology",
+    "ActorStopped": "runtime.errors",
+    "Array": "runtime.messages.message",
+    "AskTimeout": "runtime.errors",
+    "ConfigError": "runtime.errors",
+    "Conversation": "runtime.actors.conversation",
+    "ConvoyError": "runtime.errors",
+    "Envelope": "runtime.messages.message",
+    "Event": "runtime.report.event_stream",
+    "GetHolders": "runtime.messages.message",
+    "GetReached": "runtime.messages.message",
+    "HandOver": "runtime.messages.message",
+    "HandedOver": "runtime.messages.message",
+    "Holders": "runtime.messages.message",
+    "Json": "runtime.messages.message",
+    "KeepState": "runtime.messages.message",
+    "KeptState": "runtime.messages.message",
+    "LaunchError": "runtime.errors",
+    "Message": "runtime.messages.message",
+    "MessageError": "runtime.errors",
+    "ProgramFailed": "runtime.errors",
+    "Reached": "runtime.messages.message",
+    "Refused": "runtime.errors",
+    "RoleDied": "runtime.errors",
+    "Run": "runtime.runs.run",
+    "Save": "runtime.messages.message",
+    "Standing": "runtime.actors.conversation",
+    "Topology": "runtime.plan.topology",
+    "WindDown": "runtime.messages.message",
+    "attach": "runtime.attached.attach",
+    "launch": "runtime.runs.scripting",
+    "message": "runtime.messages.message",
+    "run": "runtime.runs.scripting",
 }
-_PLACE_OF = {name: f"runtime.{place}" for place, names in _PLACES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

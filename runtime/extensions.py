@@ -42,7 +42,8 @@ def find(group: str, name: str) -> object | None:
 
 @cache
 def _brought(group: str, path: Sequence[str]) -> dict[str, tuple[EntryPoint, ...]]:
-    """name -> its entry points. `path` is where Python looks for packages, which changes as programs are found."""
+    """name -> its entry points. `path` is where Python looks for packages, which changes as
+    programs are found."""
     from importlib.metadata import entry_points  # 30 ms that a run of built-in parts does without
 
     found: dict[str, tuple[EntryPoint, ...]] = {}

@@ -4,12 +4,10 @@ what boards ask it."""
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import re
 import shutil
 import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.house.boards import MONITORING, script
 
-MONITORING = ROOT / "docs" / "monitoring"
 CONFIG = """
 global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: ["{rules}"]
@@ -37,12 +34,7 @@ def boards() -> ModuleType:
     pytest.importorskip(
         "grafana_foundation_sdk", reason=("needs grafana-foundation-sdk, which is not installed")
     )
-    spec = importlib.util.spec_from_file_location("boards", MONITORING / "boards.py")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    sys.path.remove(str(MONITORING))
-    return made
+    return script()
 
 
 class PrometheusServer:

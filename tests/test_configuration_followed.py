@@ -14,8 +14,8 @@ from types import FrameType
 from runtime.config.file import Judged, Loaded, judge, parse, with_program
 from runtime.config.toml_source import RawConfig
 from runtime.runs.checking import Checked, check, check_plan
+from tests.house.source import ROOT
 from tests.test_followed import Step, lists_of
-from tests.test_house import ROOT
 from tests.test_rooms import room_of
 
 (STEPS,) = lists_of("The configuration, followed")

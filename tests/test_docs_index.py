@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import ROOT
+from tests.house.source import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.test_house import PACKAGES, ROOT
+from tests.house.source import PACKAGES, ROOT
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|benchmarks|examples|docs)/[\w./-]+)`")

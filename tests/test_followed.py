@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import OURS, ROOT, nodes_of, tree_of
+from tests.house.source import OURS, ROOT, nodes_of, tree_of
 
 DOCS = ROOT / "docs"
 STEP = re.compile(

@@ -1,5 +1,4 @@
-"""The files of docs/monitoring: boards as their script makes them, rules as promtool tests them,
-and no metric without a use."""
+"""The files of docs/monitoring: rules as promtool tests them, and no metric without a use."""
 
 from __future__ import annotations
 
@@ -38,12 +37,6 @@ def used() -> set[str]:
     rules = (MONITORING / "rules.yml").read_text()
     names = {name.partition("{")[0] for text in (*expressions, rules) for name in selectors(text)}
     return names | {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
-
-
-def test_the_boards_are_what_their_script_makes() -> None:
-    made = {f"{board.name}.json": board.json() for board in boards().BOARDS}
-    kept = {path.name: path.read_text() for path in (MONITORING / "boards").iterdir()}
-    assert kept == made, "python docs/monitoring/boards.py writes them"
 
 
 def test_every_metric_is_used_by_a_board_or_a_rule() -> None:

@@ -8,6 +8,7 @@ that it is summed by, unless it says how.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -285,7 +286,39 @@ MACHINE = Board(
     ),
 )
 
-BOARDS = (OVERVIEW, ACTORS, LINKS, EFFICIENCY, MACHINE)
+KNOWN = (OVERVIEW, ACTORS, LINKS, EFFICIENCY, MACHINE)
+RULES = Path(__file__).with_name("rules.yml")
+PAGE = Path(__file__).parents[1] / "metrics.md"
+ROW = re.compile(r"^\| `convoy_(\w+)` \| (\w+) \|.*\| ([^|]+) \|$", re.MULTILINE)
+
+
+def remaining() -> tuple[Board, ...]:
+    """A board of the metrics on the page that no other board and no rule has. None without any."""
+    shown = [
+        query.expression for board in KNOWN for panel in board.panels for query in panel.queries
+    ]
+    used = "\n".join([RULES.read_text("utf-8"), *shown])
+    parts = tuple(
+        _usual(name, kind, meaning)
+        for name, kind, meaning in ROW.findall(PAGE.read_text("utf-8"))
+        if not re.search(rf"\bconvoy_{name}(_sum|_count|_bucket)?\b", used)
+    )
+    if not parts:
+        return ()
+    return (Board("more", "more", "Metrics that no other board shows.", (Row("More"), *parts)),)
+
+
+def _usual(name: str, kind: str, meaning: str) -> Lines:
+    """What is usually asked of a metric of this kind."""
+    title = name.replace("_", " ").capitalize()
+    if kind == "counter":
+        return Lines(title, by("actor", name), about=meaning)
+    if kind == "gauge":
+        return Lines(title, now(name), about=meaning)
+    return Lines(title, mean("actor", name), about=meaning)
+
+
+BOARDS = (*KNOWN, *remaining())
 
 if __name__ == "__main__":
     for board in BOARDS:

@@ -1,20 +1,36 @@
 """Where images and labels come from.
 
-source  formats           the interface, MemorySource; open_source checks the configuration
-held                      what is in memory, once for all actors of a process
-digits  idx  cifar10      the digits that ship, MNIST's and CIFAR-10's files
-zipped                    plain or gzipped files, opened
-lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one record
-images  decode            image files: lists and folders, decoding
-hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
-synthetic  blank          made-up classes; images that are not there
-joined  of_net            several sources side by side; which source each data layer of a net reads
-transform                 Caffe's transform_param
-augment  draws            colours, light, size by chance; random numbers that belong to a sample
-examined  data_identity        a look at a source before training; is it the same elsewhere
-batches  declared         which samples form a global batch; the batch size a net declares
-prefetch                  the next share, read in a thread
-writers                   LMDB databases out
+source         What a data source is, and the simplest one, `MemorySource`
+formats        Opens a data source from its configuration
+held           Data sets in memory
+digits         The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28
+idx            IDX files, MNIST's format
+cifar10        CIFAR-10's binary version
+zipped         Data files, plain or gzipped: one way to open them, their errors translated
+lmdb_source    Caffe's LMDB data sets: Datum records, read by index from a mapped file
+mdb            Reads the file of an LMDB database (`data.mdb`) without the LMDB library
+datum          One Datum (an image and its label, as Caffe's databases hold them) and its array,
+               both ways
+images         Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder
+               per class
+decode         Image files to arrays as Caffe (through OpenCV) has them
+hdf5_list      Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top
+text           Characters of a text for Caffe's recurrent layers
+synthetic      Made-up images that can be learnt
+blank          Images that are not there: any number, any shape, all zero, no memory
+joined         Several sources side by side, as Caffe's nets read them
+of_net         The data of a net in one phase
+transform      Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale
+augment        Changes of training images by chance, besides Caffe's crops and mirrors
+draws          Random numbers that belong to (seed, position of a sample in the run, lane), whoever
+               draws them
+examined       A look at a source before training
+data_identity  Is it the same data on another machine?
+batches        Which samples stand where in a run, epoch after epoch
+declared       What a net's own data layers say about reading
+prefetch       Reads and transforms the next samples in a thread, so that the compute thread does
+               not wait for it
+writers        LMDB databases out: Datum records under the keys Caffe's tools use
 """
 
 from nets.data.augment import Augment

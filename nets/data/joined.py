@@ -15,9 +15,9 @@ from nets.errors import DataError
 
 
 class JoinedSource(Source):
-    """Sample n is sample n of every source. `parts`: data layer -> its source, and how many of the source's arrays are
-    tops of the layer. DataError for sources of other lengths, and for one that gives too few
-    arrays.
+    """Sample n is sample n of every source. `parts`: data layer -> its source, and how many of the
+    source's arrays are tops of the layer. DataError for sources of other lengths, and for one that
+    gives too few arrays.
     """
 
     def __init__(self, parts: Mapping[str, tuple[Source, int]]) -> None:

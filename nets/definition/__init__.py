@@ -1,13 +1,16 @@
 """A net as its author wrote it.
 
-prototxt              text to messages, with the line of every field
-spec                  NetSpec: the layers, the phase rules, names of the zoo
-builder               a net written in Python
-ignored               what is refused, or read and not used
-upgrade  upgrade_v0   Caffe's older formats, brought up to date
-params                ParamSpec: shape, filler, multipliers, first values
-solver  rules         SolverSpec: its nets, rates; the solver types, and the update of a layer
-policies              learning rates over time
-solver_checks         what is wrong with a solver, what in it is not used
-scaling               rates for larger batches
+prototxt       Reads text-format messages and remembers on which line each field stood
+spec           A net as its author wrote it
+builder        Nets written in Python instead of prototxt, as with pycaffe's NetSpec
+ignored        What of a net or solver is not honoured
+upgrade        Brings nets of older Caffe formats to the present one, without a change of meaning
+upgrade_v0     Brings layers of Caffe's first format (V0) to today's
+params         The learnable arrays of a net before training
+solver         How a net is trained
+rules          How a parameter changes
+policies       Learning rates over time
+solver_checks  What is wrong with a solver, and what in it is read and not used
+scaling        What to do with the learning rate and the weight decay when the batch grows by a
+               factor k
 """

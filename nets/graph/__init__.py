@@ -1,13 +1,20 @@
 """A net that runs.
 
-part                what a net is: layers, shapes, parameters, what crosses a cut
-graph  emulated_net     Net: one pass, stage by stage; the same with shapes alone
-wiring  borders     which layer reads what; where a part of a net begins and ends
-stages  sharing     the unit in which parameters are pulled; parameters that layers share
-gradients  scores   the gradients of one pass, summed; its losses and accuracies
-net_memory              where the arrays of a pass lie
-inputs              what a net is fed: its data layers, and whether a batch fits them
-in_place  fusion    who may write over what; which layers are one operation of the backend
-classes             inputs that are numbers of classes or words
-warm                compiling what a net needs before its first pass
+graph         A net that runs
+emulated_net  A net that computes nothing
+wiring        Which layer reads what: blob names resolved to values, each written once
+borders       Where a part of a net begins and ends
+stages        A net in stages
+sharing       Parameters that several layers share by name (Caffe's `param { name
+gradients     The gradients of one pass
+scores        The losses and accuracies of a pass, as Python's numbers
+net_memory    The memory plan of a net
+inputs        What a net is fed
+in_place      Which layers may write over their bottoms, and which do the work of the next one as
+              they write
+fusion        Which layers the backend computes as one operation
+classes       Which inputs of a net are numbers of classes or of words, and how many of these it
+              knows
+warm          Preparing what a net needs before its first iteration
+part          What a net is, before anything is computed
 """

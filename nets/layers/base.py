@@ -129,6 +129,7 @@ class Layer:
     """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what
     they are.
 
+    of_caffe              Caffe has this type
     bottoms, tops         how many (least, most)
     is_source             its tops are fed; it is never run
     is_dense              it belongs to the FC phase
@@ -139,7 +140,8 @@ class Layer:
     top_is_free           a later layer may write over its top
     passes_gradient       a bottom's gradient may be a view of the top's
     labels                index of the bottom that must not depend on parameters
-    time_first            its bottoms are (T, N, ...): rows are steps of time, and one process takes them all
+    time_first            its bottoms are (T, N, ...): rows are steps of time, and one process takes
+                          them all
 
     For the memory plan:
 
@@ -147,10 +149,12 @@ class Layer:
     views                 its tops are views of bottom `view_of`
     reads_bottoms         its backward reads their numbers; `reads_tops` likewise
     gradient_in_place_ok  it may write the gradient of its bottom over that of its top
-    gradient_parts        with `passes_gradient`: each bottom's gradient is another part of the top's
+    gradient_parts        with `passes_gradient`: each bottom's gradient is another part of the
+                          top's
     rectifies             its forward can take the maximum with 0 as it writes (`rectify`)
     """
 
+    of_caffe: ClassVar[bool] = True
     bottoms: ClassVar[tuple[int, int]] = (1, 1)
     tops: ClassVar[tuple[int, int]] = (1, 1)
     is_source: ClassVar[bool] = False

@@ -80,7 +80,8 @@ class Windowed(Layer):
 
 @register("Convolution")
 class Convolution(Windowed):
-    """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW), sizes rounded down."""
+    """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW), sizes rounded
+    down."""
 
     rectifies = True
 
@@ -111,7 +112,8 @@ class Convolution(Windowed):
 
 @register("Deconvolution")
 class Deconvolution(Windowed):
-    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW) that a convolution maps back.
+    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW) that a convolution
+    maps back.
 
     OH = stride (H - 1) + extent - 2 pad.
     """

@@ -23,7 +23,8 @@ from ops import Array
 
 @register("InnerProduct")
 class InnerProduct(Layer):
-    """x (N, ...), weight (O, D), bias (O,) -> y (N, O): all axes from `axis` (default 1) are one of length D.
+    """x (N, ...), weight (O, D), bias (O,) -> y (N, O): all axes from `axis` (default 1) are one of
+    length D.
 
     With `transpose` the weight is stored (D, O).
     """
@@ -164,7 +165,8 @@ def _as(x: Array, shape: Shape) -> Array:
 
 @register("Embed")
 class Embed(Layer):
-    """Whole numbers of any shape -> rows of weight (input_dim, O) plus bias (O,); the numbers get no gradient."""
+    """Whole numbers of any shape -> rows of weight (input_dim, O) plus bias (O,); the numbers get
+    no gradient."""
 
     is_dense = True
 

@@ -2,7 +2,8 @@
 packages bring.
 
 [project.entry-points."convoy.layers"]      in a package's pyproject.toml
-Softsign = "softsign:Softsign"              the type in the prototxt, the module, its subclass of Layer
+Softsign = "softsign:Softsign"              the type in the prototxt, the module, its subclass of
+                                            Layer
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ class ClassLoss(ClassLayer):
 
 @register("SoftmaxWithLoss")
 class SoftmaxWithLoss(ClassLoss):
-    """Scores (N, C, ...), labels (N, ...) -> the mean of -log softmax at the labels, over `softmax_param.axis`."""
+    """Scores (N, C, ...), labels (N, ...) -> the mean of -log softmax at the labels, over
+    `softmax_param.axis`."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self._fold("softmax_param.axis", self.proto.softmax_param.axis, shapes)

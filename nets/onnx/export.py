@@ -29,8 +29,9 @@ MOST = 2**31 - 1  # bytes of a protobuf message
 def export(
     deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]], path: Path
 ) -> int:
-    """Write the net with these weights, layer -> blobs; the number of ONNX operators. The number of rows is open. What
-    is done to images before, and the names of classes, stand in the file's metadata.
+    """Write the net with these weights, layer -> blobs; the number of ONNX operators. The number of
+    rows is open. What is done to images before, and the names of classes, stand in the file's
+    metadata.
 
     NetError for every layer that ONNX cannot express, and for weights that are missing or too large
     for one file.

@@ -1,11 +1,11 @@
 """A trained net in use: images in, classes out. No event loop, no cluster.toml.
 
-predictor   Predictor: arrays or image files to scores and classes
-deployment  what a weights file says of its use: net, transform, class names; as text in a checkpoint's metadata
-given       the same, completed by what a person says
-deployed    the net without data layers and losses, from the input to the scores
-ranking     top-k, the confusion matrix
-files       images by their names: files, folders, broken ones
+predictor   A trained net, ready for images: a plain object with plain calls
+deployment  What a weights file says of its use
+given       The deployment of a weights file
+deployed    A net as it is used
+ranking     Scores of classes
+files       Images by their names
 
     from nets.predict import Predictor
 

@@ -4,8 +4,8 @@ classes are called.
 Training keeps it in every checkpoint, as JSON under one key of the metadata. Other files have none;
 then who predicts says what there is to say (`Given`).
 
-    {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr", "classes":
-    [...],
+    {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr",
+     "classes": [...],
      "transform": {"scale", "mean", "crop", "mean_image": {"shape", "float32": base64}}}
 """
 

@@ -29,9 +29,9 @@ class Predictor:
     """Computes the scores of images, in batches of at most `batch`. Not for several threads at
     once.
 
-    `weights`: layer -> blobs, in the net's shapes; `backend`: what computes (None: the compiled kernels on all cores,
-    or plain NumPy where there are none). NetError if the net does not take one image, or a layer
-    has no weights.
+    `weights`: layer -> blobs, in the net's shapes; `backend`: what computes (None: the compiled
+    kernels on all cores, or plain NumPy where there are none). NetError if the net does not take
+    one image, or a layer has no weights.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Predictor:
 
     def scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
         """(N, C, H, W) images as the net's data source gives them (bytes 0 to 255, the deployment's
-        size and order of
-        planes) -> (N, K) float32: probabilities where the net ends in a softmax. They are transformed here."""
+        size and order of planes) -> (N, K) float32: probabilities where the net ends in a softmax.
+        They are transformed here."""
         expected = self.deployment.shape
         if images.ndim != 4 or images.shape[1:] != expected:
             raise NetError(

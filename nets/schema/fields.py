@@ -1,7 +1,9 @@
-"""What becomes of every field of `caffe.proto` that a net or a solver may hold: honoured, warned of, or refused.
+"""What becomes of every field of `caffe.proto` that a net or a solver may hold: honoured, warned
+of, or refused.
 
-The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of docs/caffe.md are
-made from it (`python -m nets.schema`). A test sets every field of the schema and sees that it is so.
+The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of
+docs/caffe.md are written from it (`python -m tests.house --write`). A test sets every field of the schema and
+sees that it is so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ NORMS = "norms of blobs are not printed; `attach` and the metrics show what a ru
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of one message. `honoured`: names, with spaces between them. `warned`, `refused`: name -> why."""
+    """The fields of one message. `honoured`: names, with spaces between them. `warned`, `refused`:
+    name -> why."""
 
     honoured: str = ""
     warned: Mapping[str, str] = field(default_factory=dict)
@@ -158,27 +161,6 @@ _OWN = {
 
 
 def blocks_of(kind: str) -> frozenset[str]:
-    """The options that layers of this type of Caffe read: {"convolution_param"}; empty for types without any."""
+    """The options that layers of this type of Caffe read: {"convolution_param"}; empty for types
+    without any."""
     return frozenset(f"{name}_param" for name in _OWN.get(kind, "").split())
-
-
-def markdown() -> str:
-    """The tables of docs/caffe.md."""
-    lines = ["| message | honoured |", "| --- | --- |"]
-    lines += [
-        f"| `{name}` | {_quoted(of.honoured.split())} |"
-        for name, of in FIELDS.items()
-        if of.honoured
-    ]
-    for title, chosen in (("warned of", "warned"), ("refused", "refused")):
-        lines += ["", f"| {title} | why |", "| --- | --- |"]
-        for name, of in FIELDS.items():
-            reasons: dict[str, list[str]] = {}
-            for key, why in getattr(of, chosen).items():
-                reasons.setdefault(why, []).append(key)
-            lines += [f"| `{name}`: {_quoted(keys)} | {why} |" for why, keys in reasons.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)

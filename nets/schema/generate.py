@@ -1,6 +1,8 @@
-"""Regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m nets.schema.generate`.
+"""Regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m
+nets.schema.generate`.
 
-Calls protoc (needs grpcio-tools) and edits one thing of its output. Nothing imports this at run time.
+Calls protoc (needs grpcio-tools) and edits one thing of its output. Nothing imports this at run
+time.
 """
 
 import re
@@ -16,7 +18,8 @@ _RUNTIME_CHECK = re.compile(
 
 
 def generate(directory: Path) -> list[Path]:
-    """Write both generated files into `directory` and return their paths; SystemExit if protoc refuses the schema."""
+    """Write both generated files into `directory` and return their paths; SystemExit if protoc
+    refuses the schema."""
     from grpc_tools import protoc  # type: ignore[import-untyped]
 
     arguments = [

@@ -1,7 +1,8 @@
 """The FC phase of a net, shared out over several servers by output units.
 
-chain      where it is cut: behind each InnerProduct
-sharded_net      what one server has: shapes, parameters, what comes from the others
-division   one server's passes
-slices     cutting arrays and links
+chain        The FC phase of a net as a chain
+sharded_net  What one of n servers has of a net's FC phase that is shared out by output units
+division     The FC phase of a net, shared out over n servers by output units (One weird trick,
+             section 4
+slices       Parts of arrays
 """

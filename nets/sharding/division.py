@@ -33,8 +33,8 @@ class ShardedNet(Shard):
 
         begin, feed `inputs`, load every layer of `params`
         forward(0) -E-> gather(0, columns of all) ... forward(last)
-        backward(last), give(last - 1, parts) ... backward(k), E, give(k - 1, parts) ...
-        backward(0); grad(input)
+        backward(last), give(last - 1, parts) ... backward(k), E, give(k - 1, parts)
+            ... backward(0); grad(input)
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """What people do with nets and data beside training.
 
-convert   one format to another: images, weights, solver states, means
-volumes   sizes and FLOPs of a net, from its shapes
-timing    seconds of each layer
+convert  From one format to another
+volumes  How large a net is and how much it computes
+timing   How long each layer takes, forward and backward: what users of `caffe time` know
 """

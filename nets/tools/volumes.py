@@ -72,12 +72,14 @@ class Volumes:
 
     @property
     def weight_bytes(self) -> int:
-        """|W| of FireCaffe's equation 1: bytes of the weights of all layers with products; biases are not counted."""
+        """|W| of FireCaffe's equation 1: bytes of the weights of all layers with products; biases
+        are not counted."""
         return self.number * sum(layer.weights for layer in self.layers)
 
     @property
     def data_bytes(self) -> int:
-        """|D| of FireCaffe's equation 2, as its table 1 has it: bytes of what layers with weights read.
+        """|D| of FireCaffe's equation 2, as its table 1 has it: bytes of what layers with weights
+        read.
 
         The equation as printed multiplies by the number of filters too, which gives hundreds of
         times the table.

@@ -1,8 +1,8 @@
 """The array backends, one a file.
 
-numpy_backend      the reference: every operation as `ops.reference` writes it
-cpu_backend        generated kernels on a team of threads (`ops.cpu`)
-cupy_backend       one NVIDIA GPU (`ops.cuda`)
-cuda_driver        its start, and what it lacks, in words
-emulated_backend   arrays of true shapes, operations that compute nothing
+numpy_backend     The reference backend
+cpu_backend       The fast backend of the CPU
+cupy_backend      The CuPy backend: one NVIDIA GPU behind the same interface
+cuda_driver       The start of the CUDA driver, and what it lacks, in words
+emulated_backend  The backend of an emulated device
 """

@@ -1,12 +1,12 @@
 """The fast kernels of the CPU backend: generated micro-kernels, the loops around them, the threads
 they run on.
 
-codegen/       how kernels are written, compiled and kept
-team/          the threads, scratch memory, how arrays are seen
-gemm/          products of matrices
-conv/          convolution: direct, Winograd, lowering
-elementwise/   operations that pass over memory once or twice
-recurrent/     LSTM and RNN
+codegen/      How kernels are written and compiled
+team/         What every kernel runs on: the threads, scratch memory, and how arrays are seen
+gemm/         Products of matrices: the register-blocked micro-kernel and the loops around it
+conv/         Convolution: which algorithm each pass of a shape gets, and the algorithms
+elementwise/  Operations that pass over memory once or twice
+recurrent/    Recurrent layers: products over all steps at once, then the steps
 
 See docs/decisions/kernels.md.
 """

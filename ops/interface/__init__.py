@@ -1,11 +1,14 @@
 """The methods of every backend, one class per family of operations; `Backend` is all of them
 together.
 
-backend                    arrays, and the contract that all operations keep
-spatial  statistics        convolution, pooling, dense layers; sums and places over axes
-elementwise  losses        single elements and broadcasts; softmax and losses
-sequences                  tables and recurrent layers
-updates  compression       the solvers; smaller forms of gradients
+backend      The contract of an array backend
+spatial      Operations that look at neighbours or multiply matrices
+statistics   Operations over whole axes
+elementwise  Operations that treat elements one by one, or along broadcast axes
+losses       Softmax, losses and accuracy
+sequences    Operations of text and other sequences
+updates      Parameter updates of Caffe's solvers, and the addition of gradients
+compression  Smaller forms of float32 arrays, for roads that are slow
 
 Here stand signatures and what they mean; the bodies hand the backend's array module to
 `ops.reference`. A backend overrides what it does better.

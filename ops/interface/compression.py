@@ -42,7 +42,8 @@ class CompressionOps:
         out_signs: Array | None = None,
         out_means: Array | None = None,
     ) -> tuple[Array, Array]:
-        """x + error -> signs (blocks, block / 8) uint8 and means (blocks, 2); `error` becomes what was not said.
+        """x + error -> signs (blocks, block / 8) uint8 and means (blocks, 2); `error` becomes what
+        was not said.
 
         `block`: so many neighbours, a multiple of 32, have means of their own.
         """
@@ -61,7 +62,8 @@ class CompressionOps:
         return self._one_bit_decode(signs, means, out)
 
     def threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
-        """x + error -> codes (n,) uint32 of the n numbers beyond +-tau, and [tau]; `error` becomes the rest."""
+        """x + error -> codes (n,) uint32 of the n numbers beyond +-tau, and [tau]; `error` becomes
+        the rest."""
         compression.check_error("threshold_encode", x, error)
         compression.check_tau("threshold_encode", tau, x.size)
         return self._threshold_encode(x, error, tau)

@@ -218,7 +218,8 @@ class ElementwiseOps:
         out: Array | None = None,
         which: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """PROD, SUM (weighted by coeffs) or MAX -> y and, for MAX, the int32 number of the input that won."""
+        """PROD, SUM (weighted by coeffs) or MAX -> y and, for MAX, the int32 number of the input
+        that won."""
         return eltwise.forward(self.xp, inputs, operation, coeffs, out, which)
 
     def eltwise_backward(

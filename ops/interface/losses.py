@@ -103,7 +103,8 @@ class LossOps:
     def hinge_forward(
         self, scores: Array, labels: Array, *, norm: str = "L1", out: Array | None = None
     ) -> tuple[float, Array]:
-        """One-against-all hinge over axis 1, margins summed (L1) or squared (L2), over N -> (loss, margins)."""
+        """One-against-all hinge over axis 1, margins summed (L1) or squared (L2), over N -> (loss,
+        margins)."""
         return distance_loss.hinge_forward(self.xp, scores, labels, norm, out)
 
     def hinge_backward(

@@ -54,7 +54,8 @@ class SequenceOps:
         out: Array | None = None,
         tape: Tape | None = None,
     ) -> Tape:
-        """x (T, N, D), cont (T, N), w_x (4H, D), b (4H,), w_h (4H, H) -> tape of h (T, N, H), c and the gates.
+        """x (T, N, D), cont (T, N), w_x (4H, D), b (4H,), w_h (4H, H) -> tape of h (T, N, H), c and
+        the gates.
 
         Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first
         step (None: zero); extra (N, 4H) is added to every step's gate inputs. `tape` may give the
@@ -114,7 +115,8 @@ class SequenceOps:
         out: Array | None = None,
         states: Array | None = None,
     ) -> tuple[Array, Array]:
-        """x (T, N, D), w_x (H, D), w_h (H, H), w_o (O, H) -> outputs (T, N, O) and states (T, N, H), both tanh."""
+        """x (T, N, D), w_x (H, D), w_h (H, H), w_o (O, H) -> outputs (T, N, O) and states (T, N,
+        H), both tanh."""
         return recurrent.rnn_forward(
             self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states
         )

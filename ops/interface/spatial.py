@@ -23,7 +23,8 @@ class SpatialOps:
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
-        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), or max(y, 0) to `rectify`."""
+        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), or max(y, 0)
+        to `rectify`."""
         return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
 
     def conv_scratch(
@@ -46,7 +47,8 @@ class SpatialOps:
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the batch."""
+        """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the
+        batch."""
         return conv.backward_weights(
             self.xp, x, dy, geometry, w_shape, self.lowering, bias, out_w, out_b
         )
@@ -54,8 +56,8 @@ class SpatialOps:
     def deconv_forward(
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
     ) -> Array:
-        """x (N, C, H, W), w (C, K/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), OH = stride (H - 1) + extent
-        - 2 pad (Caffe's Deconvolution)."""
+        """x (N, C, H, W), w (C, K/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), OH = stride
+        (H - 1) + extent - 2 pad (Caffe's Deconvolution)."""
         shape = deconv.check_forward(x, w, b, geometry, out)
         y = self.conv_backward_data(x, w, geometry, shape, out=out)
         if b is not None:
@@ -73,7 +75,8 @@ class SpatialOps:
         self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
         bias: bool, out_w: Array | None = None, out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:  # fmt: skip
-        """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the batch."""
+        """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the
+        batch."""
         deconv.check_gradient("deconv_backward_weights", dy, x.shape, w_shape, geometry)
         dw, _ = self.conv_backward_weights(dy, x, geometry, w_shape, bias=False, out_w=out_w)
         return dw, deconv.bias_gradient(self.xp, dy, out_b) if bias else None
@@ -110,7 +113,8 @@ class SpatialOps:
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
     ) -> Array:  # fmt: skip
-        """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape `in_shape`.
+        """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape
+        `in_shape`.
 
         AVE has no places to tell which results were not positive: after `rectify`, rectify dy first
         (relu_backward).
@@ -121,7 +125,8 @@ class SpatialOps:
         self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
         region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """x (N, C, H, W) -> y = x / s^beta and s. Region ACROSS_CHANNELS or WITHIN_CHANNEL (where k is not used)."""
+        """x (N, C, H, W) -> y = x / s^beta and s. Region ACROSS_CHANNELS or WITHIN_CHANNEL (where k
+        is not used)."""
         return lrn.forward(self.xp, x, size, alpha, beta, k, region, out, scale)
 
     def lrn_backward(
@@ -141,7 +146,8 @@ class SpatialOps:
         return lrn.backward(self.xp, dy, x, y, scale, size, alpha, beta, region, out)
 
     def flatten(self, x: Array, out: Array | None = None) -> Array:
-        """x (N, ...) -> (N, D) row by row: the order of a dense layer's inputs, whatever the strides of x."""
+        """x (N, ...) -> (N, D) row by row: the order of a dense layer's inputs, whatever the
+        strides of x."""
         return rearrange.flatten(self.xp, x, out)
 
     def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
@@ -174,7 +180,8 @@ class SpatialOps:
         bias: bool = True,
         turned: bool = False,
     ) -> int:
-        """Bytes of scratch memory that the passes of a fully connected layer (rows, width) -> (rows, outputs) take.
+        """Bytes of scratch memory that the passes of a fully connected layer (rows, width) ->
+        (rows, outputs) take.
 
         `turned`: its weight is stored as (width, outputs).
         """
@@ -193,5 +200,6 @@ class SpatialOps:
         out_w: Array | None = None,
         out_b: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """x (N, D), dy (N, O) -> dw (O, D) and db (O,) (None without `bias`), summed over the batch."""
+        """x (N, D), dy (N, O) -> dw (O, D) and db (O,) (None without `bias`), summed over the
+        batch."""
         return dense.backward_weights(self.xp, x, dy, bias, out_w, out_b)

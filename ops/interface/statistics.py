@@ -28,7 +28,8 @@ class StatisticsOps:
         mean: Array | None = None,
         variance: Array | None = None,
     ) -> tuple[Array, Array, Array]:
-        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given.
+        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the
+        batch unless given.
 
         `mean` and `variance` are destinations for those of the batch.
         """
@@ -130,7 +131,8 @@ class StatisticsOps:
         eps: float = 1e-9,
         out: Array | None = None,
     ) -> tuple[Array, Array | None]:
-        """(x - mean) / (sqrt(variance) + eps) per image and channel, or per image -> (y, divisor or None)."""
+        """(x - mean) / (sqrt(variance) + eps) per image and channel, or per image -> (y, divisor or
+        None)."""
         return normalise.mvn_forward(self.xp, x, across_channels, normalize_variance, eps, out)
 
     def mvn_backward(

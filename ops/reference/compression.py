@@ -51,7 +51,8 @@ def check_halves(op: str, bits: Array) -> None:
 
 @quietly
 def half_encode(xp: Any, x: Array, kind: str, out: Array) -> Array:
-    """float32 -> float16, or bfloat16 as uint16. Beyond float16's range (65504) it is an infinity."""
+    """float32 -> float16, or bfloat16 as uint16. Beyond float16's range (65504) it is an
+    infinity."""
     if kind == "float16":
         out[...] = x
         return out

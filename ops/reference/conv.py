@@ -60,7 +60,8 @@ def forward(
     xp: Any, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, lowering: Lowering,
     out: Array | None, rectify: bool = False,
 ) -> Array:  # fmt: skip
-    """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); max(y, 0) with `rectify`."""
+    """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); max(y, 0) with
+    `rectify`."""
     shape = check_forward(x, w, b, geometry, out)
     y = channel_major(xp, shape, x.dtype) if out is None else out
     y_KNPQ = _swap(y)

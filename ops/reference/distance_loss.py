@@ -39,7 +39,8 @@ def sigmoid_cross_entropy_forward(
     normalization: str,
     out: Array | None,
 ) -> tuple[float, Array]:
-    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), targets t in [0, 1] of one shape -> (loss, p).
+    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), targets t in [0, 1] of one shape ->
+    (loss, p).
 
     Written as max(s, 0) - s t + log(1 + exp(-|s|)), which no score overflows.
     """
@@ -92,7 +93,8 @@ def _images(op: str, x: Array) -> int:
 def hinge_forward(
     xp: Any, scores: Array, labels: Array, norm: str, out: Array | None
 ) -> tuple[float, Array]:
-    """max(0, 1 - s) for the label's own score, max(0, 1 + s) for the others -> (loss, these margins).
+    """max(0, 1 - s) for the label's own score, max(0, 1 + s) for the others -> (loss, these
+    margins).
 
     scores (N, C, ...); the loss is the sum of the margins (L1) or of their squares (L2) over N.
     """

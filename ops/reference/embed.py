@@ -11,7 +11,8 @@ from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_ou
 
 
 def forward(xp: Any, index: Array, w: Array, b: Array | None, out: Array | None) -> Array:
-    """index of any shape, whole numbers in any dtype; w (rows, O), b (O,) or None -> y (*index.shape, O)."""
+    """index of any shape, whole numbers in any dtype; w (rows, O), b (O,) or None -> y
+    (*index.shape, O)."""
     op = "embed_forward"
     check_float(op, w=w, b=b)
     check_ndim(op, "w", w, "RO")
@@ -57,7 +58,8 @@ def backward_weights(
     out_w: Array | None,
     out_b: Array | None,
 ) -> tuple[Array, Array | None]:
-    """dy (*index.shape, O) -> dw of shape `w_shape`, each row the sum of its dy, and db (O,) or None."""
+    """dy (*index.shape, O) -> dw of shape `w_shape`, each row the sum of its dy, and db (O,) or
+    None."""
     op = "embed_backward_weights"
     index = xp.asarray(index)
     check_backward(op, index, dy, w_shape, out_w, out_b)

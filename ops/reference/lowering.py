@@ -22,7 +22,8 @@ def is_identity(geometry: ConvGeometry) -> bool:
 
 
 def lower(xp: Any, x_CNHW: Array, geometry: ConvGeometry) -> Array:
-    """(C, N, H, W) -> windows (C, kh, kw, N, OH, OW); padding reads as zero. A 1x1 kernel gives a view."""
+    """(C, N, H, W) -> windows (C, kh, kw, N, OH, OW); padding reads as zero. A 1x1 kernel gives a
+    view."""
     if is_identity(geometry):
         return x_CNHW[:, None, None]
     channels, images, height, width = x_CNHW.shape

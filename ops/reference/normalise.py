@@ -29,7 +29,8 @@ def batch_norm_forward(
     xp: Any, x: Array, eps: float, statistics: tuple[Array, Array] | None, out: Array | None,
     out_mean: Array | None, out_variance: Array | None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """y = (x - mean) / sqrt(variance + eps) per channel of (N, C, ...) -> (y, mean (C,), variance (C,)).
+    """y = (x - mean) / sqrt(variance + eps) per channel of (N, C, ...) -> (y, mean (C,), variance
+    (C,)).
 
     Without `statistics` those of this batch count (training) and go into the destinations, else the
     given mean and variance (test). out may be x.

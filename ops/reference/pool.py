@@ -27,7 +27,8 @@ def forward(
     out: Array | None,
     argmax: Array | Literal[False] | None,
 ) -> tuple[Array, Array | None]:
-    """x (N, C, H, W) -> y (N, C, OH, OW); for MAX also the int32 place of each maximum in its H * W plane.
+    """x (N, C, H, W) -> y (N, C, OH, OW); for MAX also the int32 place of each maximum in its H * W
+    plane.
 
     argmax False leaves the places out, which is most of the work of MAX.
     """
@@ -166,7 +167,8 @@ def backward(
     argmax: Array | None,
     out: Array | None,
 ) -> Array:
-    """dy (N, C, OH, OW) -> dx of shape `in_shape`; MAX and STOCHASTIC need the `argmax` of the forward pass."""
+    """dy (N, C, OH, OW) -> dx of shape `in_shape`; MAX and STOCHASTIC need the `argmax` of the
+    forward pass."""
     check_backward(dy, geometry, in_shape, argmax, out)
     if geometry.mode == "AVE":
         dx: Array = xp.empty_like(dy, shape=in_shape) if out is None else out

@@ -237,7 +237,8 @@ def lstm_backward(
     out: LstmGradients,
     without: Collection[str] = (),
 ) -> LstmGradients:
-    """dh (T, N, H), and dh_last, dc_last (N, H) where the last state is used further -> all gradients."""
+    """dh (T, N, H), and dh_last, dc_last (N, H) where the last state is used further -> all
+    gradients."""
     steps, images, _ = check_lstm_backward(
         dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without
     )
@@ -343,7 +344,8 @@ def rnn_forward(
     out: Array | None,
     states: Array | None = None,
 ) -> tuple[Array, Array]:
-    """h = tanh(w_x x + b + extra + w_h cont h'), o = tanh(w_o h + b_o) -> (o (T, N, O), h (T, N, H))."""
+    """h = tanh(w_x x + b + extra + w_h cont h'), o = tanh(w_o h + b_o) -> (o (T, N, O), h (T, N,
+    H))."""
     steps, _, _ = check_rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
     h = _gate_inputs(xp, x, w_x, b, extra, states)
     before = h0

@@ -27,7 +27,8 @@ NORM_BLOCK = 1 << 20  # elements squared at a time: 8 MB of float64
 
 
 def forward(xp: Any, x: Array, operation: str, axis: int, coeff: float, out: Array | None) -> Array:
-    """coeff * (sum, sum of |x|, sum of x^2 or mean) of all axes from `axis` on -> shape x.shape[:axis]."""
+    """coeff * (sum, sum of |x|, sum of x^2 or mean) of all axes from `axis` on -> shape
+    x.shape[:axis]."""
     op = "reduction_forward"
     start = _start(op, x, operation, axis)
     check_out(op, "out", out, x.shape[:start], x.dtype)

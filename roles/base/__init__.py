@@ -1,11 +1,12 @@
 """What every role of training says of itself before it runs.
 
-role    `RoleOptions`: what a role says of itself, by concern: traffic, memory, prediction, recovery ...
-shapes  what a topology's actors work on
-steps   what an actor does in an iteration, and what it waits for
-reads   what an actor with a job reads, to be compared over machines
-sizes   sums of bytes that several roles need
-loads   what is in a piece of array work
+role    What a role of training says of itself, in its own file, before it runs
+shapes  What a topology's actors work on, from their options alone
+steps   What an actor does in one training iteration of a group, as steps that wait for one another
+reads   What an actor that builds from the job reads, in words that are the same wherever the same
+        is read
+sizes   Bytes that roles of training send and hold, for what they say of themselves (`role`)
+loads   What is in a piece of array work
 
 See docs/decisions/training.md.
 """

@@ -83,8 +83,8 @@ class Shapes:
 
     @cached_property
     def senders(self) -> dict[str, list[tuple[str, Any]]]:
-        """Parent of gradients -> who names it, in the order of the actors: an actor, and its `ModelWay` there, or its
-        options where these name one parent."""
+        """Parent of gradients -> who names it, in the order of the actors: an actor, and its
+        `ModelWay` there, or its options where these name one parent."""
         found: dict[str, list[tuple[str, Any]]] = {}
         for name, options in self.options.items():
             for way in (*getattr(options, "models", ()), options):

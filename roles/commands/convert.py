@@ -77,13 +77,14 @@ def convert(
 
     The names' endings say from what to what. Weights: .caffemodel, .caffemodel.h5, .safetensors;
     solver states: .solverstate, .solverstate.h5. A trained net: .onnx, from weights with --net, or
-    from a checkpoint, which knows it.
-    Images: a list file ("path label" a line) or a folder with one folder per class ->
-    LMDB. Any data source, written as "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image
-    (.binaryproto). With --state Caffe's two snapshot files become a checkpoint that train.resume
-    takes, or a checkpoint becomes the two files.
+    from a checkpoint, which knows it. Images: a list file ("path label" a line) or a folder with
+    one folder per class -> LMDB. Any data source, written as "format=idx,images=a,labels=b" ->
+    LMDB, or with --mean its mean image (.binaryproto). With --state Caffe's two snapshot files
+    become a checkpoint that train.resume takes, or a checkpoint becomes the two files.
 
-    Parameters ---------- source
+    Parameters
+    ----------
+    source
         A file, a folder, or a data source. For weights also a run, by its directory or name: its
         best model, else its newest checkpoint.
     target

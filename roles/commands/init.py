@@ -31,7 +31,9 @@ def init(
     Without a choice it trains LeNet on the digits that ship. What is there already is never written
     over.
 
-    Parameters ---------- directory
+    Parameters
+    ----------
+    directory
         The folder to write into, made if it is not there.
     images
         Train on image files of one's own: a folder with a folder per class. Also writes the lists

@@ -87,7 +87,9 @@ def predict(
     Other weights need --net. Images of any size are resized; of folders all images are taken. Exit
     code 1: some could not be read.
 
-    Parameters ---------- weights
+    Parameters
+    ----------
+    weights
         A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
         name: its best model, else its newest checkpoint.
     images

@@ -57,7 +57,9 @@ def test(
     A net that has neither losses nor accuracies, such as one for deployment, is scored by the
     data's labels.
 
-    Parameters ---------- weights
+    Parameters
+    ----------
+    weights
         A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
         name: its best model, else its newest checkpoint.
     file

@@ -26,7 +26,9 @@ def time(
 ) -> int:
     """Time every layer of the net, forward and backward.
 
-    Parameters ---------- file
+    Parameters
+    ----------
+    file
         The cluster's description: its net, data and batch are used.
     iterations
         Passes to measure, after one to warm up.

@@ -1,20 +1,21 @@
 """Who trains what next.
 
-coordinator       the lead: tickets, tests, checkpoints, the end
-schedule          what comes next; plain decisions
-pass_ledger       which reports are owed and heard
-grouping          who is in which group
-ticket_batching   how many iterations a lone group gets at once
-regroup           other groups and rates while a run goes on: what may be asked
-run_settings             the groups and rates as they are; tells everybody of others
-probing           a run that is held, tried with other groups and rates, and released
-handing_over      a run that ends where another goes on
-state_holders           who holds all of it, should somebody die
-stragglers            which workers are slower than their peers
-timetable         when what is due, as the solver says
-testing           what tests say, and what follows of it
-gauges            what its page of metrics says of the run
-divergence        whether losses say that training diverges
+coordinator      The coordinator: hands out tickets, follows the run, tests, saves, ends
+schedule         What the groups do next
+pass_ledger      Which reports about passes are owed, which are heard, and what they say together
+grouping         Which worker is in which group, and which pass each of them comes to next
+ticket_batching  How many iterations a group that is alone is given at once
+regroup          Other groups, workers, rates and batches while a run goes on
+run_settings     The groups, rates and batch of a run as they are now, and telling everybody who
+                 must know of others
+probing          A run that is held
+handing_over     A run that ends so that another goes on from where it is
+state_holders    Who holds all of a run, should somebody of it die
+stragglers       Which workers are slower than their peers, for longer than chance makes them
+timetable        When what is due in the run of a job, as its solver says, and what is tested
+testing          What the tests of a run say
+gauges           What a coordinator's page of metrics says of its run
+divergence       Whether training diverges, by the losses of its iterations
 
 See docs/decisions/training.md.
 """

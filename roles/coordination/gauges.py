@@ -20,22 +20,29 @@ class RunGauges:
         self._actor = actor
         self._table = table
         gauge = actor.gauge
-        self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
+        self._loss = gauge("loss", "Loss of the last iteration (`train`).", split="train")
         self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
         self._eta = gauge(
-            "eta_seconds", ("Seconds until the last iteration, by the mean of those so far.")
+            "eta_seconds",
+            (
+                "Seconds until the last iteration, by the mean of those so far,"
+                " with tests and pauses."
+            ),
         )
-        self._done = actor.counter("iterations", "Training iterations completed.")
+        self._done = actor.counter(
+            "iterations", ("Training iterations: of the coordinator those that were completed.")
+        )
         self._images = actor.counter("images", "Images trained on.")
-        text = "Checkpoints that were written, and that could not be."
+        text = "Checkpoints `written`, and those that `failed` to be."
         self._saves = {
             result: actor.counter("checkpoints", text, result=result)
             for result in ("written", "failed")
         }
         gauge("iterations_planned", "The number of the last iteration of the run.").set(table.last)
-        gauge("iterations_resumed", ("Iterations of the runs that this one goes on from.")).set(
-            table.first
-        )
+        gauge(
+            "iterations_resumed",
+            ("Iterations before the first of this run: those of the runs that it goes on from."),
+        ).set(table.first)
         facts = {
             "net": Path(job.net or job.solver).name,
             "kernels": job.kernels,
@@ -43,7 +50,7 @@ class RunGauges:
         }
         gauge(
             "training_info",
-            ("What is trained, and with which kernels."),
+            ("1; what is trained, and with which kernels."),
             **facts,
             device=job.device,
         ).set(1)

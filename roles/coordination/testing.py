@@ -29,7 +29,11 @@ class Tests:
         gauge = self._actor.gauge
         self._gauges = {
             test.phase: {
-                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
+                "loss": gauge(
+                    "loss",
+                    "Loss of the last test (`test`; `test 1`, ... for further test nets).",
+                    split=test.phase.lower(),
+                ),
                 "accuracy": gauge(
                     "accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()
                 ),

@@ -1,12 +1,20 @@
 """How workers with replicas add up; all but the ring give the same bits.
 
-exchange  chosen_exchange         what each way is and says of itself; the one a worker was told
-collective               in memory that all members see
-per_host                 in such memory on each host, then one member of each with the others'
-tree_exchange  binomial           along a tree of the members, its shape
-ring  halving            piece by piece round a ring; by halves and back
-host_accumulate  accumulator        at one accumulator in host memory
-buckets  partial_sums    which gradients travel together; arrays that have come
+exchange         Ways to sum arrays over workers: what each of them is, and says of itself
+chosen_exchange  The exchange that a worker was told to use: one of ours, or of another package
+collective       Sums arrays of p members in memory that all of them see
+per_host         Sums arrays of members on several hosts
+tree_exchange    Sums arrays of p members up a tree of the members themselves, and tells the sum
+                 down the same tree (FireCaffe 6.2)
+binomial         The shape of a reduction tree whose nodes are the workers themselves (FireCaffe,
+                 section 6.2)
+ring             Sums arrays of p members round a ring, piece by piece
+halving          Sums arrays of p members by halves and puts them together by doubling
+host_accumulate  Sums arrays of workers at one accumulator in host memory
+accumulator      The accumulator: adds up on the CPU what the devices of one machine copied to host
+                 memory, and tells them the sum
+buckets          Which gradients travel together
+partial_sums     Arrays that peers send for sums
 
 See docs/decisions/sums.md.
 """

@@ -123,7 +123,7 @@ class HostAccumulator(Actor):
     async def on_start(self) -> None:
         """Prepare the sums."""
         await self.compute("build", self._build)
-        self._sums = self.counter("reductions", "Sums made and told.")
+        self._sums = self.counter("reductions", "Sums that an accumulator made.")
 
     def _build(self) -> None:
         self._ops = cpu_ops(self._kernels)

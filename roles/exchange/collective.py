@@ -1,9 +1,12 @@
 """Sums arrays of p members in memory that all of them see: a few add up, each its share of every
 array, for all.
 
-    member -> adders       Contribution: my array is complete; the first: and here is memory for the sum
-    adder                  adds up its share of all p arrays, neighbours by rank first, into its place of the sum
-    adder -> adders        SharedSum: my share is there; or, to those that do not share memory with me, the share itself
+    member -> adders       Contribution: my array is complete; the first: and here is memory for the
+                           sum
+    adder                  adds up its share of all p arrays, neighbours by rank first, into its
+                           place of the sum
+    adder -> adders        SharedSum: my share is there; or, to those that do not share memory with
+                           me, the share itself
     first member -> rest   SharedSum: the sum is there
 
 In shared memory every byte is read once and written once, whatever p is, and nothing but places

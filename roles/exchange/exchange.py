@@ -1,6 +1,7 @@
 """Ways to sum arrays over workers: what each of them is, and says of itself.
 
-    collective   every member adds up its share of all arrays, in memory that all of them see (`collective`)
+    collective   every member adds up its share of all arrays, in memory that all of them see
+                 (`collective`)
     tree         up a tree of the members themselves and down again (`tree`, FireCaffe 6.2)
     halving      by halves, with one partner after the other, and back (`halving`)
     ring         piece by piece round a ring of them (`ring`)

@@ -2,7 +2,8 @@
 (Rabenseifner, 2004).
 
     member <-> partner   Contribution, log2(p) times: the half that the partner adds up from now on
-    member <-> partner   SharedSum, log2(p) times, the last partner first: all of the whole that I have
+    member <-> partner   SharedSum, log2(p) times, the last partner first: all of the whole that I
+                         have
 
 Every member sends and gets 2 (p - 1) / p of the array, as round a ring, in 2 log2(p) messages one
 after the other, as along a tree. Neighbours by rank come first, then pairs of neighbours: the bits

@@ -3,7 +3,8 @@ with the others'.
 
     member -> adders of its host       Contribution, as in a collective
     adder -> first member of its host  SharedSum: my share is there
-    first member -> those of the other hosts    the host's sum, along a tree, round a ring or by halves
+    first member -> those of the other hosts    the host's sum, along a tree, round a ring or by
+                                                halves
     first member -> rest of its host   SharedSum: the sum of all is there
 
 So one sum leaves a host and one comes, however many members it has. Which way a sum takes follows

@@ -5,12 +5,11 @@ tree (FireCaffe 6.2).
     parent -> child   SharedSum: the sum of all
 
 A node adds its own array and those of its children level by level, in the order of ranks, whoever
-comes first. With
-fan_in 2 and one network interface for each member a sum of |W| bytes travels |W| * 2 log2(p) / BW (equation 4): every
-level moves |W| once each way, and down the tree those come first who have most to tell. One after the other: told at
-once, all would have it as late as the last, since they share the sender's interface. The shape of
-the tree: `binomial`. Members of one host have a tree of their own, whose root sums with those of
-others.
+comes first. With fan_in 2 and one network interface for each member a sum of |W| bytes travels |W|
+* 2 log2(p) / BW (equation 4): every level moves |W| once each way, and down the tree those come
+first who have most to tell. One after the other: told at once, all would have it as late as the
+last, since they share the sender's interface. The shape of the tree: `binomial`. Members of one
+host have a tree of their own, whose root sums with those of others.
 """
 
 from __future__ import annotations

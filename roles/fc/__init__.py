@@ -1,8 +1,13 @@
 """The FC phase.
 
-server                     merged: whole batches, its own model
-phase                      a conv worker's side
-shard  work  queue  swap   shared out by output units: the role, its array work, what waits, columns between shards
-pass_steps                 what a shard does in an iteration
-fc_batches  micro_shards             of which rows FC batches are made; the same in micro-batches
+server        The merged FC server
+phase         A conv worker's side of the FC phase
+shard         An FC shard
+work          An FC shard's array work, from one exchange of columns to the next, and its parameters
+queue         The passes that wait for an FC shard
+swap          What FC shards tell one another
+pass_steps    What an FC shard does in a group's iteration, as steps (`FcShard._pass`, read from top
+              to bottom)
+fc_batches    Of which rows the FC phase makes its batches
+micro_shards  A shard of the FC phase in micro-batches, and its work
 """

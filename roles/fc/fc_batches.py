@@ -2,7 +2,8 @@
 
     a   one batch of all members' rows
     b   a batch for each member, of its rows: done and answered one after the other
-    c   as many batches, each of the same share of every member's rows, so that all send at the same time
+    c   as many batches, each of the same share of every member's rows, so that all send at the same
+        time
 
 Workers and FC shards find the same from a ticket's cuts.
 """

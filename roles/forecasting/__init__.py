@@ -1,17 +1,23 @@
 """What a topology will send and hold, and how long an iteration will take, told before it runs and
 while it runs.
 
-plan_forecast     memory and traffic, for `plan`
-traffic     bytes on each link in one iteration
-prediction  seconds of an iteration, and what is busy meanwhile
-work_times       how long pieces of work take, from a profile or from a run
-prediction_inputs       what predictions for a plan rest on: machines and their network, how long array work takes there
-statistical how many iterations a target takes, by what runs have counted
-costs       how long array work takes, from what is in it
-layer_times the same, measured here: each layer, each update, a sum
-catalogue   kinds of machines that one can rent
-observer    predicted beside measured, of a run that goes on:
-            live_times (what it measures)  fitted (what it predicts)  miss (whose work differs)  regrouped
+plan_forecast      What `plan` shows of a topology of training roles before it runs
+traffic            How many bytes of arrays each link carries in one training iteration, exactly
+prediction         How long a training iteration of a topology will take, from how long its pieces
+                   take and how fast its network is
+work_times         How long array work takes on average, for predictions
+prediction_inputs  What predictions for a plan rest on
+statistical        Statistical efficiency: how many iterations a target takes, by what runs have
+                   counted (Omnivore, section 4.2)
+costs              How long array work takes, from what is in it (`Load`)
+layer_times        How long array work takes on this machine, measured layer by layer
+catalogue          Kinds of machines that one thinks of renting: what they compute, send and cost
+observer           Predicted beside measured, while a run goes on: its observer (docs/programs.md)
+fitted_model       A run that goes on, as a model
+live_times         Service times of a run that goes on, from the sums that its processes tell of
+                   their work
+prediction_error   Was a prediction true, and if not, which station differs?
+regrouped          The topology of a run whose groups or batch were changed
 
 See docs/decisions/tuning.md.
 """

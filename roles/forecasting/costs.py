@@ -72,7 +72,8 @@ def loads_of(shapes: Shapes) -> dict[str, list[Load]]:
 
 
 def profile(shapes: Shapes, seconds: Seconds) -> dict[str, Any]:
-    """The profile of a topology's actors: ROLE/LABEL -> mean and rows; where actors of a role differ, ACTOR/LABEL."""
+    """The profile of a topology's actors: ROLE/LABEL -> mean and rows; where actors of a role
+    differ, ACTOR/LABEL."""
     roles = {actor.name: actor.role for actor in shapes.topology.actors}
     found: defaultdict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
     for name, loads in loads_of(shapes).items():

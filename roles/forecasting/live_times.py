@@ -110,7 +110,8 @@ class LiveTimes:
         return seconds / count if count else 0.0
 
     def work(self) -> dict[str, Labels]:
-        """Actor -> label -> count, seconds, sum of squares of the work of training in the window."""
+        """Actor -> label -> count, seconds, sum of squares of the work of training in the
+        window."""
         found = {name: actor.window() for name, actor in self._actors.items()}
         training = {
             name: {
@@ -121,8 +122,8 @@ class LiveTimes:
         return {name: labels for name, labels in training.items() if labels}
 
     def use(self) -> dict[str, float]:
-        """Actor -> the share of the time of training for which it computed, known to about an iteration in the window;
-        empty before the first."""
+        """Actor -> the share of the time of training for which it computed, known to about an
+        iteration in the window; empty before the first."""
         lead = self._actors.get(self._lead)
         if lead is None or lead.at <= lead.since:
             return {}

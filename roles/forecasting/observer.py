@@ -192,11 +192,20 @@ class Forecaster:
 
     def _show(self, kind: str, seconds: float, uses: Use) -> None:
         """On the metrics page."""
-        self._gauge("iteration_seconds", "Mean seconds of a training iteration.", kind=kind).set(
-            seconds
-        )
+        self._gauge(
+            "iteration_seconds",
+            (
+                "Mean seconds of a training iteration, `predicted` and "
+                "`measured` (page of `up`; docs/tuning.md)."
+            ),
+            kind=kind,
+        ).set(seconds)
         for station, use in uses.items():
-            text = "Share of the time of training in which a station works for it."
+            text = (
+                "Share of the time of training in which an actor's device works for it; of all "
+                "processes together in `processors`; predicted also of network interfaces, "
+                "`PROCESS in` and `PROCESS out` (page of `up`)."
+            )
             self._gauge("station_use_ratio", text, station=station, kind=kind).set(use)
 
 

@@ -29,9 +29,10 @@ def forecast(topology: Topology) -> Forecast:
 
 
 def memory(topology: Topology) -> dict[str, int]:
-    """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in the groups in which
-    it holds most of those that a tuner may try: told in a tenth of a second, without the kernels'
-    compiler. Actors that compute elsewhere, on a GPU or an emulated device, are missing."""
+    """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in
+    the groups in which it holds most of those that a tuner may try: told in a tenth of a second,
+    without the kernels' compiler. Actors that compute elsewhere, on a GPU or an emulated device,
+    are missing."""
     plain = at_largest(plainly(topology))
     here = {actor.name for actor in plain.actors if _computes_here(actor)}
     found: dict[str, int] = {}
@@ -84,7 +85,8 @@ def _computes_here(actor: ActorSpec) -> bool:
 
 
 def footprint(shapes: Shapes) -> dict[str, Held]:
-    """Actor -> what for -> bytes of arrays; actors that hold next to nothing, or do not say, are missing."""
+    """Actor -> what for -> bytes of arrays; actors that hold next to nothing, or do not say, are
+    missing."""
     said = {
         name: options.holds(name, shapes)
         for name, options in shapes.options.items()

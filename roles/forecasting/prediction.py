@@ -6,11 +6,12 @@ for each group: layers that are pulled while others are computed, members that w
 slowest, groups that meet at a server. These graphs are evaluated (`runtime.queueing.work_graph`),
 with times drawn from means and variations. No message is made, no role runs. What it assumes:
 
-    devices     an actor's work is done in the order in which it is asked for; actors with a device of their own (an
-                emulated one) work side by side, others that share a process one after the other
-    network     interfaces with one rate each way, shared as TCP connections do (max-min, as `network_model`); what one
-                process sends to many leaves at one pace; messages without arrays take the latency
-                only
+    devices     an actor's work is done in the order in which it is asked for; actors with a device
+                of their own (an emulated one) work side by side, others that share a process one
+                after the other
+    network     interfaces with one rate each way, shared as TCP connections do (max-min, as
+                `network_model`); what one process sends to many leaves at one pace; messages
+                without arrays take the latency only
     groups      go round without a stop: no test, no checkpoint, no first iteration
 """
 
@@ -70,8 +71,8 @@ def predict(
     home: Mapping[str, str],
     shapes: Shapes | None = None,
 ) -> Prediction:
-    """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`). `shapes`: those of
-    `shapes_of`, if they are known."""
+    """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`).
+    `shapes`: those of `shapes_of`, if they are known."""
     asked = _Asked(topology, times, network, home, shapes or shapes_of(topology, network))
     groups = [list(asked.cycle(members)) for members in asked.groups]
     rates = {

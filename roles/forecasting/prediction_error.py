@@ -44,7 +44,8 @@ class PredictionError:
 def difference(
     predicted: float, measured: float, expected: Mapping[str, float], found: Mapping[str, float]
 ) -> PredictionError:
-    """`expected` and `found`: station -> seconds of its work in an iteration of the run, predicted and measured."""
+    """`expected` and `found`: station -> seconds of its work in an iteration of the run, predicted
+    and measured."""
     gap = measured - predicted
     more = (
         {name: (found[name] - expected[name]) / gap for name in expected.keys() & found.keys()}

@@ -260,7 +260,8 @@ class Rented(PredictionInputs):
 
 
 def machines_of(placement: Placement) -> dict[str, str]:
-    """Process -> the machine it lives on, which has the name of the process that computes there; see `Rented`."""
+    """Process -> the machine it lives on, which has the name of the process that computes there;
+    see `Rented`."""
     every = loads_of(Shapes(plainly(placement.topology)))
     computing = {name for name, loads in every.items() if any(load.rows for load in loads)}
     home = placement.process_of()

@@ -16,8 +16,8 @@ Traffic = dict[tuple[str, str], dict[str, Bytes]]
 
 
 def traffic(topology: Topology, *, shared_memory: bool = True) -> Traffic:
-    """(sender, receiver) -> kind of message -> bytes of arrays in one training iteration of theirs; None where that
-    depends on the numbers. `shared_memory`: members of a collective share theirs.
+    """(sender, receiver) -> kind of message -> bytes of arrays in one training iteration of theirs;
+    None where that depends on the numbers. `shared_memory`: members of a collective share theirs.
     """
     return traffic_of(Shapes(topology, shared_memory))
 

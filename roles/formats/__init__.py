@@ -1,8 +1,12 @@
 """How gradients travel: a format a file, and a line for each here, in the order in which they are
 listed.
 
-format                                             what a format says of itself
-float32  float16  bfloat16  one_bit  threshold   the formats
+format     What a format of gradients on their way says of itself
+float32    Numbers as they are: float32, and in a run in double precision float64
+float16    Two bytes a number, with more digits and a small range
+bfloat16   Two bytes a number, with the range of float32: its upper half
+one_bit    A bit a number and two means a block
+threshold  An index and a sign for each number beyond +-tau
 
 See docs/decisions/sums.md.
 """

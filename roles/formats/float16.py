@@ -11,9 +11,8 @@ from roles.formats.format import Format
 
 
 class Float16(Format):
-    """relative error up to 2^-11 from 6.1e-5 to 65504; smaller numbers are wrong by up to 2^-25,
-    larger ones become \
-infinite"""
+    """relative error up to 2^-11 from 6.1e-5 to 65504; smaller numbers are wrong by up to
+    2^-25, larger ones become infinite"""
 
     name = "float16"
     bytes_said = "2 n"

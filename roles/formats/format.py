@@ -25,6 +25,7 @@ class Option:
     least: Number
     most: Number
     expected: str  # in words
+    about: str  # for the docs
     multiple_of: int | None = None
 
 

@@ -12,15 +12,21 @@ from roles.formats.format import Format, Option
 
 
 class OneBit(Format):
-    """a sign for each number and two means a block (Seide et al. 2014); what is missing is kept and
-    added to the next \
-gradient"""
+    """a sign for each number and two means a block (Seide et al. 2014); what is missing is kept
+    and added to the next gradient"""
 
     name = "one-bit"
     arrays = 2
     keeps = True
     options: ClassVar = {
-        "block": Option(256, 32, 2**20, "a multiple of 32 from 32 to 1048576", multiple_of=32)
+        "block": Option(
+            256,
+            32,
+            2**20,
+            "a multiple of 32 from 32 to 1048576",
+            "so many neighbours have two means of their own; a multiple of 32",
+            multiple_of=32,
+        )
     }
     bytes_said = "n / 8 + n / 32 with blocks of 256"
 

@@ -10,14 +10,17 @@ from roles.formats.format import Format, Option
 
 
 class Threshold(Format):
-    """only numbers beyond `tau` are sent, as +-`tau` and their place (Strom 2015); the rest is kept
-    and added to the \
-next gradient"""
+    """only numbers beyond `tau` are sent, as +-`tau` and their place (Strom 2015); the rest is
+    kept and added to the next gradient"""
 
     name = "threshold"
     arrays = 2
     keeps = True
-    options: ClassVar = {"tau": Option(0.01, 1e-30, 1e30, "a number from 1e-30 to 1e30")}
+    options: ClassVar = {
+        "tau": Option(
+            0.01, 1e-30, 1e30, "a number from 1e-30 to 1e30", "what one sent number stands for"
+        )
+    }
     bytes_said = "4 for each number sent"
     needs_numbers = "emulated devices have no numbers to compare with tau"
 

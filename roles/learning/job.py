@@ -188,7 +188,8 @@ class Job:
         )
 
     def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
-        """What the data layers of a phase promise: top -> shape of its samples, before any transform."""
+        """What the data layers of a phase promise: top -> shape of its samples, before any
+        transform."""
         return promised(self._data_layers(phase), source)
 
     def all_shapes(self, sources: Mapping[str, Source]) -> InputShape:

@@ -25,8 +25,8 @@ def reduction_tree(
     """Reducers called `<prefix>-<n>` between `leaves` and `root`: about log_fan_in(leaves) levels.
 
     Every level takes its children in order, `fan_in` at a time; a child left alone moves up a
-    level. One leaf needs
-    no reducer: it sends to `root` itself. `homes`: leaf -> its host; leaves of one host are summed before others come.
+    level. One leaf needs no reducer: it sends to `root` itself. `homes`: leaf -> its host; leaves
+    of one host are summed before others come.
     """
     if fan_in < 2:
         raise ValueError(f"fan_in is {fan_in}, expected at least 2")

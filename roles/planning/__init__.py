@@ -1,19 +1,28 @@
 """From [train], or options from Python, to a topology.
 
-planner  diagnostics         the four stages in a row; what they find wrong or worth telling
-job_reading                 read: what [train] asks, as a job; its files, each opened once
-job_checks                  check: the job against its nets, its files and the preset
-by_solver                   what the solver says and cluster.toml does not
-script_topology                   the same from a script
-strategies  refusals        what may be asked of a preset; what cannot go together
-host_layout                 lay out: the preset's topology, for the hosts where its actors will live
-briefing                    brief: what actors are told of tests, checkpoints, formats, devices
-auto_settings                       what is "auto", and the tuner that chooses it
-contents                    what stands in files and cannot be; warnings of it
-largest                     the largest array that a run will send
-devices  gradient_links     where actors compute; which link has which format
-predicted_times  alternatives       how long it will take; what else could be chosen: groups, presets
-measured_runs  learnt            how long a run took; in how many iterations it reached a target
+planner          From cluster.toml to a topology: read, check, lay out, brief the actors
+diagnostics      What a plan finds wrong or worth telling in cluster.toml and its files
+by_solver        What a solver says and cluster.toml does not
+script_topology  Training from Python
+strategies       Presets by name, what may be asked of each, and what its groups make of a solver's
+                 momentum
+refusals         What cannot go with runs that are there to be compared
+host_layout      Lay out: the preset's topology, for the hosts where its actors will live, so that
+                 sums are made on each host before they leave it
+auto_settings    What is "auto" in [train]
+contents         What stands in the files of a job that its net cannot take, found before training
+largest          The largest array that a run will send, so that no message meets
+                 `links.max_message_bytes` on its way
+devices          On which device each actor computes
+gradient_links   Which link's gradients have which format
+predicted_times  What `plan` tells of time
+alternatives     What else the same cluster.toml could choose
+measured_runs    How long an iteration of a run took, from its run directory
+learnt           In how many iterations runs have reached a target, from their run directories
+briefing         Brief the actors
+job_checks       Check: the job, its nets and its files against what the preset can lay out
+job_reading      Read: what [train] asks becomes a job, and the files of the job are opened, each
+                 once
 
 See docs/decisions/tuning.md.
 """

@@ -178,8 +178,9 @@ def _emulated(device: str) -> bool:
 def by_machine(
     patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Diagnostics
 ) -> Mapping[str, str]:
-    """`patterns` of [train.devices], which count first, then worker -> device as its machine says. Notes kinds that
-    there are not, and warns of workers that share a device or lists that nobody takes from."""
+    """`patterns` of [train.devices], which count first, then worker -> device as its machine says.
+    Notes kinds that there are not, and warns of workers that share a device or lists that nobody
+    takes from."""
     listing = [machine for machine in config.machine if machine.devices]
     for machine in {machine.entry: machine for machine in listing}.values():
         for device in machine.devices:

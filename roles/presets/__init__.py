@@ -1,11 +1,11 @@
 """Families of topologies.
 
-request   what a preset is asked, and says of itself
-groups    workers in groups and the trees above them
-merged    Omnivore, its two ends, Project Adam
-unmerged  model servers for the whole net
-whole     workers that hold the whole net
-shards    the FC phase on several servers
+request   What every preset is
+groups    Workers in groups, and the trees above them to a model server
+merged    Omnivore, its two ends and Project Adam
+unmerged  FC phases unmerged
+whole     Workers that hold the whole net each
+shards    The FC phase on n servers, each with a share of its units
 
 See docs/decisions/training.md.
 """

@@ -1,11 +1,12 @@
 """Who holds the conv model, and who adds up gradients on the way to it.
 
-conv_model       publishes versions, applies summed gradients
-hogwild          updates that race
-gradient_gauges  what its gradients say of staleness, momentum and noise
-model_ledger     who reads which version, which gradients are in
-model_steps      what it does in an iteration, for predictions
-tree_reducer     a node of the reduction tree
+conv_model       The conv model server
+hogwild          Hogwild: updates of one model by several groups at once, without a lock (Niu et al
+gradient_gauges  What a model server's gradients say of staleness, momentum and noise, as metrics
+                 and to who asks
+model_ledger     What a model server knows of the layers it holds
+model_steps      What a conv model server does in an iteration, as steps (`ConvModel`)
+tree_reducer     A node of the reduction tree
 
 See docs/decisions/training.md.
 """

@@ -24,7 +24,10 @@ class GradientGauges:
         self._watch = watch
         text = "Iterations of others between an iteration's first read and last update."
         self._staleness = actor.histogram("gradient_staleness_updates", text, STALENESS)
-        text = "Updates of a layer between a read and its gradient."
+        text = (
+            "Iterations of others between the first read of a layer and its"
+            " last update: count and sum."
+        )
         self._of_layers = {
             layer: actor.summary("layer_staleness_updates", text, layer=layer) for layer in layers
         }
@@ -57,7 +60,7 @@ class GradientGauges:
         found = watch.by_gradients()
         if found is not None and found.error <= SURE:
             self._implicit("gradients", found.value)
-        text = "Explicit and implicit momentum together, the latter by staleness."
+        text = "The solver's momentum and that by staleness together."
         self._actor.gauge("total_momentum_ratio", text).set(total(explicit, by_staleness))
         noise = watch.noise_scale()
         if noise is not None and noise.error <= CLEAR * noise.value:
@@ -74,5 +77,9 @@ class GradientGauges:
             await self._actor.reply(envelope, statistics_of(self._watch, iterations, explicit))
 
     def _implicit(self, by: str, value: float) -> None:
-        text = "Momentum that comes from asynchrony."
+        text = (
+            "Of a model server: the momentum that asynchrony brings along, "
+            "by `groups` (1 - 1/g), `staleness` or `gradients` "
+            "(docs/tuning.md)."
+        )
         self._actor.gauge("implicit_momentum_ratio", text, by=by).set(value)

@@ -89,7 +89,7 @@ class TreeReducer(KeepsBeside):
     async def on_start(self) -> None:
         """Prepare the sum."""
         await self.compute("build", self._build)
-        self._sums = self.counter("reductions", "Layer gradients summed and sent on.")
+        self._sums = self.counter("reductions", "Layer gradients that a reducer summed.")
 
     def _build(self) -> None:
         ops = cpu_ops(self._options.kernels)

@@ -1,10 +1,10 @@
 """How noisy gradients are, and what a larger batch would be worth (McCandlish et al. 2018; AdaptDL,
 Qiao et al. 2021).
 
-|G|^2 is the square of the true gradient, tr(S) the sum of the variances of one image's. A batch of B images gives
-|g|^2 = |G|^2 + tr(S) / B on average, and two batches, neither of which has seen what the other did, g.g' = |G|^2. So
-two gradients that are there anyway tell both: parts of one that members computed, or successive
-ones of groups.
+|G|^2 is the square of the true gradient, tr(S) the sum of the variances of one image's. A batch of
+B images gives |g|^2 = |G|^2 + tr(S) / B on average, and two batches, neither of which has seen what
+the other did, g.g' = |G|^2. So two gradients that are there anyway tell both: parts of one that
+members computed, or successive ones of groups.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class NoiseScale:
         many images; `squares`
         is the sum of |part|^2.
 
-        |whole|^2 - squares is the sum of the products of two parts: (1 - 1/count) |G|^2 on average. Parts of unequal
-        size make the signal look smaller: by a ninth where one of two parts has two thirds.
+        |whole|^2 - squares is the sum of the products of two parts: (1 - 1/count) |G|^2 on average.
+        Parts of unequal size make the signal look smaller: by a ninth where one of two parts has
+        two thirds.
         """
         power = float(whole @ whole)
         self._add(power, (power - squares) * count / (count - 1), weight, batch)

@@ -15,7 +15,11 @@ class Exposure:
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
         self._histogram = actor.histogram(
-            "exposed_seconds", ("Seconds of an iteration without any computing.")
+            "exposed_seconds",
+            (
+                "Of a worker's training iteration: seconds in which neither its"
+                " process computed nor the FC server for it."
+            ),
         )
         self._excused = 0.0
         self.last = 0.0  # seconds of the last iteration without computing

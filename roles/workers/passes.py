@@ -126,7 +126,9 @@ class PassWorker(Actor, ReadsJob):
         """Open the data and build what is computed with."""
         await self.compute("build", self._build)
         self._images = self.counter("images", "Images trained on.")
-        self._iterations = self.counter("iterations", "Training iterations computed.")
+        self._iterations = self.counter(
+            "iterations", "Of a worker the training iterations that it computed."
+        )
 
     def _open(self, part: str) -> None:
         """The data and the nets of this part for each phase; in the compute thread."""

@@ -2,8 +2,10 @@
 screen.
 
     on_start()            prepare: build nets, open data. No other actor is reachable yet.
-    on_<message>(m, e)    one per message class the actor understands; called one at a time, in order of arrival.
-    run()                 the actor's own work, beside its inbox; the run ends when the lead actor's run() returns.
+    on_<message>(m, e)    one per message class the actor understands; called one at a time, in
+                          order of arrival.
+    run()                 the actor's own work, beside its inbox; the run ends when the lead actor's
+                          run() returns.
     on_stop()             release what on_start took.
 
 An actor owns its state: nobody else touches it, so there are no locks. An exception in on_<message>

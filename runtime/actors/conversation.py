@@ -1,8 +1,8 @@
 """Which message may come when: a conversation's table, and where each of its subjects stands. Plain
 decisions.
 
-    Conversation("a layer", "iteration name", "unread", {("unread", Pull): ("read",), ("read",
-    Gradient): ("updated",)})
+    Conversation("a layer", "iteration name", "unread",
+                 {("unread", Pull): ("read",), ("read", Gradient): ("updated",)})
 
 A conversation is about many subjects of one sort, such as the layers of an iteration. Each is in
 one state of the table; a message that has no row there is illegal: it raises, and changes nothing.

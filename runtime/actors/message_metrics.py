@@ -17,7 +17,8 @@ Counts = defaultdict[tuple[str, ...], int]
 
 
 class MessageMetrics:
-    """Messages, bytes, waits and phases per actor. `roles` (actor -> role) is filled as actors are placed."""
+    """Messages, bytes, waits and phases per actor. `roles` (actor -> role) is filled as actors are
+    placed."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -29,20 +30,28 @@ class MessageMetrics:
         )
         self._phases: dict[tuple[str, str], Histogram] = {}
         labels = ("role", "actor", "kind")
-        metrics.tally("messages_sent", "Messages sent.", labels, lambda: self._labelled(self._sent))
+        metrics.tally(
+            "messages_sent",
+            "Messages that an actor sent, by kind.",
+            labels,
+            lambda: self._labelled(self._sent),
+        )
         metrics.tally(
             "messages_received",
-            "Messages received.",
+            "Messages that an actor received, by kind.",
             labels,
             lambda: self._labelled(self._of_actors(0)),
         )
         metrics.tally(
             "message_bytes_received",
-            "Bytes received.",
+            "Bytes of the messages that an actor received.",
             labels,
             lambda: self._labelled(self._of_actors(1)),
         )
-        text = "Bytes of the arrays received, on whatever road."
+        text = (
+            "Bytes of the arrays in messages, by sender, sent or read in "
+            "place; `plan` predicts them."
+        )
         between = ("role", "actor", "peer", "kind")
         metrics.tally(
             "payload_bytes_received", text, between, lambda: self._labelled(self._payload())
@@ -71,7 +80,8 @@ class MessageMetrics:
         mine[peer] = mine.get(peer, 0.0) + seconds
 
     def totals(self) -> dict[str, list[int]]:
-        """Actor -> messages sent, messages received and their bytes (also of arrays that are read in place), so far."""
+        """Actor -> messages sent, messages received and their bytes (also of arrays that are read
+        in place), so far."""
         found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for (actor, _), count in self._sent.items():
             found[actor][0] += count
@@ -83,7 +93,10 @@ class MessageMetrics:
     def rejected(self, reason: str) -> None:
         """A message was not accepted."""
         self.metrics.counter(
-            "messages_rejected", "Messages rejected.", role="node", reason=reason
+            "messages_rejected",
+            "Malformed or illegal messages; they changed nothing.",
+            role="node",
+            reason=reason,
         ).inc()
 
     def phase(self, actor: str, phase: str) -> Histogram:
@@ -91,7 +104,12 @@ class MessageMetrics:
         key = (actor, phase)
         if key not in self._phases:
             name = "phase_duration_seconds"
-            text = "Seconds per phase of an iteration."
+            text = (
+                "Seconds of a phase of an iteration: `wait_ticket`, `read`, "
+                "`wait_model`, `forward`, `wait_fc`, `backward`, `send`, `fc`, "
+                "`reduce`, `apply`, `train`, `test`, `average`, `accumulate`, "
+                "`wait_activations`, `wait_columns`."
+            )
             role = self.roles.get(actor, "")
             self._phases[key] = self.metrics.histogram(
                 name, text, role=role, actor=actor, phase=phase

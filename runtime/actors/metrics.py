@@ -169,9 +169,10 @@ class Metrics:
 
 
 class Pages:
-    """The pages of a process, for its user and these `readers`: `/metrics`, those of further `applications` (path ->
-    application), and further JSON pages. `names`: by which they may be called, besides the
-    machine's own. Close it before the process ends. `key` of cluster.toml says which port."""
+    """The pages of a process, for its user and these `readers`: `/metrics`, those of further
+    `applications` (path -> application), and further JSON pages. `names`: by which they may be
+    called, besides the machine's own. Close it before the process ends. `key` of cluster.toml says
+    which port."""
 
     def __init__(
         self,

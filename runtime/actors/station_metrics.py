@@ -29,18 +29,28 @@ class StationMetrics:
         self._computed: dict[str, list[float]] = {}  # actor -> pieces of array work, their seconds
         actor = ("role", "actor")
         kind = ("role", "actor", "kind")
-        metrics.reading("inbox_messages", "Messages that wait in the inbox.", actor, self._inboxes)
+        metrics.reading(
+            "inbox_messages", "Messages that wait in an actor's inbox.", actor, self._inboxes
+        )
         metrics.tally(
-            "messages_handled", "Messages handled.", kind, lambda: self._service("handled")
+            "messages_handled",
+            (
+                "Messages that a handler is done with; answers go to their "
+                "askers and are not among them."
+            ),
+            kind,
+            lambda: self._service("handled"),
         )
         text = "Seconds that handled messages waited in the inbox."
         metrics.tally("inbox_seconds", text, kind, lambda: self._service("waited"))
-        text = "Seconds that handlers took, with what they waited for."
+        text = "Seconds that handlers took, with what they waited for themselves."
         metrics.tally("handler_seconds", text, kind, lambda: self._service("seconds"))
         metrics.tally(
-            "compute_items", "Pieces of array work done.", actor, lambda: self._compute(0)
+            "compute_items", "Pieces of an actor's array work.", actor, lambda: self._compute(0)
         )
-        metrics.tally("compute_seconds", "Seconds of array work.", actor, lambda: self._compute(1))
+        metrics.tally(
+            "compute_seconds", "Seconds of an actor's array work.", actor, lambda: self._compute(1)
+        )
 
     def __repr__(self) -> str:
         return f"<metrics of {len(self._cells)} stations, {len(self._computed)} of which compute>"

@@ -2,7 +2,8 @@
 its `up`.
 
 reached by        what is asked                      over when
-its socket        End, over the private socket       the run has said so, and its `up` holds the lock no more
+its socket        End, over the private socket       the run has said so, and its `up` holds the
+                                                     lock no more
 its folder        a file next to the lock            `up` holds the lock no more
 neither           nothing: its host is silent        nobody knows
 """

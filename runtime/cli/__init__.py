@@ -1,16 +1,21 @@
 """What the user types: a command a file.
 
-main              collects the commands, runs one, tells its errors
-up  check  plan   the runtime's own; a program adds its COMMANDS
-after             what `up` tells and does when the run is over
-ps  status        live runs, and what one of them is at
-report            a page with all that is known of some
-scale             one goes on with other workers, or on other machines
-watch             more of live runs: events, top, stack, logs, trace
-save  down        a checkpoint of one now; ends one
-sbatch            the script that `up --sbatch` writes
-join              what `up` starts on other machines
-completion        what the shell completes
-arguments         what several commands take
-interrupts        Ctrl-C while no run is there to hear it
+main        The command line: collects the commands, runs one and tells its errors
+up          `up`: start a run and stay with it to its end
+check       `check`: what `up` would do with a cluster.toml, without doing it
+plan        `plan`: what would run, how much it would carry and how long it would take, in words and
+            as drawings
+after       What `up` says when a run is over
+ps          `ps`: the live runs of this user
+status      `status`: what a run is at
+report      `report`: what is known of runs as one HTML page
+scale       `scale`: a live run goes on with other workers, or on other machines
+watch/      Looking at a live run from outside, beyond `ps` and `status`
+save        `save`: a checkpoint of a live run now
+down        `down`: end a live run
+sbatch      `up --sbatch FILE`
+join        `join`: be the agent of a machine in a run that `up` leads elsewhere
+completion  `completion`: the shell completes the commands and options of `convoy`
+arguments   Arguments that several commands take
+interrupts  Ctrl-C and SIGTERM while no run is there to hear them
 """

@@ -29,7 +29,9 @@ Settings = Annotated[
 class Connection:
     """Where a run is that is not of this machine.
 
-    Parameters ---------- connect
+    Parameters
+    ----------
+    connect
         A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a
         tunnel to it begins.
     key

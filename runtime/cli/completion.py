@@ -19,7 +19,9 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
 
     `eval "$(convoy completion bash)"` completes in this shell; --install in every new one.
 
-    Parameters ---------- shell
+    Parameters
+    ----------
+    shell
         Which one; without it that of $SHELL.
     install
         Put the script where the shell looks for it, and say where; a line in ~/.bashrc or ~/.zshrc

@@ -89,7 +89,8 @@ def _version() -> str:
 
 
 def _meant(words: Sequence[str]) -> dict[str, str]:
-    """name -> "module:function": the command that is called; if none is, for help or by a mistake, all there are.
+    """name -> "module:function": the command that is called; if none is, for help or by a mistake,
+    all there are.
 
     Those are the runtime's, the built-in program's, and those of the program that cluster.toml
     names. ConfigError if that one cannot be imported and nobody else has the command that is

@@ -38,7 +38,9 @@ def plan(
     """Show what `up` would start: processes, memory, the links and how much they carry; and how
     long it would take. Starts nothing.
 
-    Parameters ---------- file
+    Parameters
+    ----------
+    file
         The cluster's description.
     svg
         Write it as a drawing into this file, too.

@@ -23,7 +23,9 @@ def report(
     """Write one HTML page with everything that is known of a run, or of several beside each other:
     loss and accuracy, where the time goes, traffic, decisions, warnings. The page needs no network.
 
-    Parameters ---------- runs
+    Parameters
+    ----------
+    runs
         Run directories or their names; without any the only live run, else the newest.
     output
         The file; by default report.html in the directory of the first run.

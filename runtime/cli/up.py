@@ -34,7 +34,9 @@ def up(
     Ctrl-C finishes what is under way, saves and stops, and shows how to go on; a second one stops
     at once.
 
-    Parameters ---------- file
+    Parameters
+    ----------
+    file
         The cluster's description.
     resume
         Go on from the newest checkpoint that is whole and fits: of this run directory, or, where

@@ -123,7 +123,7 @@ class Agent(Actor):
             "events_dropped", ("Events not reported because too many were queued.")
         )
         self._queue = self.gauge(
-            "queue_bytes", ("Bytes sent and not yet granted back by their receivers.")
+            "queue_bytes", ("Bytes sent by the process and not yet granted back.")
         )
 
     async def on_stop(self) -> None:

@@ -57,7 +57,8 @@ class GetStatus(Message):
 
 @message
 class RunStatus(Message):
-    """Process -> its stage, and what it said of itself when it greeted; actor -> what its last heartbeat said."""
+    """Process -> its stage, and what it said of itself when it greeted; actor -> what its last
+    heartbeat said."""
 
     processes: Json
     actors: Json
@@ -121,9 +122,8 @@ class _Client:
 
 class Clients:
     """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from
-    `began` on; `status` is
-    what they are told at any time, `end` what ends the run for them; `answers`: message -> who answers it. Agents are
-    asked before the run has begun, too."""
+    `began` on; `status` is what they are told at any time, `end` what ends the run for them;
+    `answers`: message -> who answers it. Agents are asked before the run has begun, too."""
 
     def __init__(
         self,

@@ -121,8 +121,8 @@ class Launcher(ABC):
 
 
 def describe_exit(status: int, out_of_memory: bool | None = False) -> str:
-    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1". `out_of_memory`: has the kernel killed for memory
-    meanwhile? None: that is not known."""
+    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1". `out_of_memory`: has the kernel
+    killed for memory meanwhile? None: that is not known."""
     if status == LOST:
         return "is lost: the process it was forked from was killed"
     if status == -signal.SIGKILL and out_of_memory is not False:

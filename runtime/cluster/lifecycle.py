@@ -87,9 +87,9 @@ class Hello(Message):
 
 @message
 class Directory(Message):
-    """Where a process finds its peers, or those that were started anew: process -> {incarnation, actors, and the fields
-    of Endpoints}. `more`: of those that it is told before it prepares, others follow in a further
-    message."""
+    """Where a process finds its peers, or those that were started anew: process -> {incarnation,
+    actors, and the fields of Endpoints}. `more`: of those that it is told before it prepares,
+    others follow in a further message."""
 
     peers: Json
     more: bool = False

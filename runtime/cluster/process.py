@@ -109,7 +109,10 @@ async def _live(
         metrics.of_process()
         metrics.info(
             "build",
-            "What this process runs.",
+            (
+                "1; `sources` is a checksum of our sources and the program's, "
+                "so that a change that is not committed shows."
+            ),
             role="node",
             **build(plan.placement.topology.program),
         )

@@ -7,8 +7,8 @@ values the one that more machines say is told as what is expected; `up` counts a
 decides between as many.
 
     program, convoy-runtime      any difference ends the run
-    other packages and Python    a difference of the first two numbers, or a missing package, ends it; a smaller one
-                                 is a warning, since a patch changes no interface
+    other packages and Python    a difference of the first two numbers, or a missing package, ends
+                                 it; a smaller one is a warning, since a patch changes no interface
     SPARED                       only warned of: a run goes without them, or in other bits of images
     platform, loop, host         are for people
     what actors read             any difference ends the run

@@ -2,7 +2,8 @@
 on heartbeats.
 
 circle      actors whose handlers wait for one another's answers will wait for ever: named at once
-standstill  the lead counts no step (`Actor.stepped`) for long, and nobody computes: named with who waits for whom
+standstill  the lead counts no step (`Actor.stepped`) for long, and nobody computes: named with who
+            waits for whom
 
 A lead that never counts a step may be idle as long as it likes.
 """

@@ -1,7 +1,8 @@
 """Which process is alive, by three signs, since each alone can lie. Plain decisions; the supervisor
 acts on them.
 
-link       the operating system or a socket, its own or a peer's, says that the process or its connection is gone
+link       the operating system or a socket, its own or a peer's, says that the process or its
+           connection is gone
 heartbeat  its event loop still turns (a blocked loop keeps its connection)
 progress   its work advances (a stuck kernel keeps the loop turning)
 """

@@ -1,10 +1,11 @@
 """Array work off the event loop.
 
-compute        the compute thread, or work inline
-emulated_device       devices whose work only takes its time
-service_times  how long work takes: recorded, or drawn from a table
-work_sums      how long work took, summed up while a run goes on
-threads        how many threads the libraries of a process use
+compute          Array work, off the event loop
+emulated_device  Emulated devices: an actor's array work takes its time on the event loop's clock,
+                 and next to nothing else
+service_times    How long array work takes
+work_sums        How long the work of actors took, summed up by actor and label
+threads          How many threads the libraries of a process compute with
 
 See docs/decisions/memory.md.
 """

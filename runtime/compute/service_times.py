@@ -6,8 +6,10 @@ actor, LABEL that of the work; the first that fits counts. Its values are
 
     0.004                                         always so many seconds
     [0.0041, 0.0039, ...]                         one of these, drawn anew each time
-    {"mean": 0.004, "cv": 0.2, "law": "gamma"}    drawn from a distribution ("lognormal" if no law is named)
-    {"seconds": [...], "rows": 32}                measured on so many rows: work on more takes longer in proportion
+    {"mean": 0.004, "cv": 0.2, "law": "gamma"}    drawn from a distribution ("lognormal" if no law
+                                                  is named)
+    {"seconds": [...], "rows": 32}                measured on so many rows: work on more takes
+                                                  longer in proportion
     {"mean": ..., "rows": 32}
 
 The same seed gives each actor the same times for each label, whatever the others do.

@@ -55,9 +55,9 @@ def _mounted(value: dict[str, Any]) -> dict[str, Any]:
 
 class Kubernetes(Section):
     """[launcher.kubernetes]: machines are pods with `image`, in the `namespace` and `context` that
-    kubectl takes if
-    nothing is said. `resources` are asked for each machine, besides its cores and cards. `volumes`: where -> the name
-    of a claim, or any source that a pod's volume has. No pod lives longer than `most_seconds`."""
+    kubectl takes if nothing is said. `resources` are asked for each machine, besides its cores and
+    cards. `volumes`: where -> the name of a claim, or any source that a pod's volume has. No pod
+    lives longer than `most_seconds`."""
 
     image: Word
     namespace: Word | None = None

@@ -60,20 +60,28 @@ Elsewhere = Annotated[str, AfterValidator(_absolute)]  # a path on another machi
 class Machine(Section):
     """[[machine]]: a place for processes, or several, one for each of its `hosts`.
 
-    name              what [[process]] and reports call it; machines of `hosts` are called by their hosts
+    name              what [[process]] and reports call it; machines of `hosts` are called by their
+                      hosts
     host              what a launcher connects to, such as "me@node7"; the name if it is not said
-    hosts, hostfile   "node[01-16],gpu[1,3-5]", a list, "$SLURM_NODELIST"; a file with one host a line. Each becomes a
-                      machine of its own, with all other keys of the entry
-    address           where its processes listen: see `runtime.machine.addresses`. "auto" where it has a host
+    hosts, hostfile   "node[01-16],gpu[1,3-5]", a list, "$SLURM_NODELIST"; a file with one host a
+                      line. Each becomes a machine of its own, with all other keys of the entry
+    address           where its processes listen: see `runtime.machine.addresses`. "auto" where it
+                      has a host
     cores             as many as the machine has, if it is not said
-    threads           BLAS threads of each process; "auto" shares the cores among the machine's processes
+    threads           BLAS threads of each process; "auto" shares the cores among the machine's
+                      processes
     port              the first of the machine's TCP ports; without it free ports are taken
-    namespace         its processes live in this network namespace of this machine, as if it were another one
-    pin               names or patterns of actors; each process with one of them has `threads` cores to itself
-    devices           what its workers compute on, each the next of them by rank: the program knows which there are
+    namespace         its processes live in this network namespace of this machine, as if it were
+                      another one
+    pin               names or patterns of actors; each process with one of them has `threads` cores
+                      to itself
+    devices           what its workers compute on, each the next of them by rank: the program knows
+                      which there are
     python            what starts the agent there; a launcher's own default if it is not said
-    directory         the folder there that stands for that of cluster.toml: files beside it are looked for below it
-    data              the folder there below which relative sources of data are looked for, if not in `directory`
+    directory         the folder there that stands for that of cluster.toml: files beside it are
+                      looked for below it
+    data              the folder there below which relative sources of data are looked for, if not
+                      in `directory`
     environment       variables of its processes
     price_per_hour    what `plan` multiplies with the time that it predicts
     """

@@ -182,10 +182,10 @@ class Simulation(Section):
     model of a cluster.
 
     `bytes_per_second` is the rate of every network interface in each direction, one per process or
-    per machine, or of
-    every link for itself; none: unlimited. `links` are exceptions: "SENDER -> RECEIVER", processes or patterns; the
-    first that fits counts. `service_times` is the profile of array work that is really done there.
-    `seed` is that of all service times, those of emulated devices on the real clock too.
+    per machine, or of every link for itself; none: unlimited. `links` are exceptions: "SENDER ->
+    RECEIVER", processes or patterns; the first that fits counts. `service_times` is the profile of
+    array work that is really done there. `seed` is that of all service times, those of emulated
+    devices on the real clock too.
     """
 
     clock: Literal["real", "virtual"] = "real"

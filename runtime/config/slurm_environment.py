@@ -1,8 +1,10 @@
 """Machines that Slurm gives: what cluster.toml means by them with launcher.kind = "slurm", inside
 an allocation or not.
 
-no [[machine]]                   all nodes of the allocation, as hosts = "$SLURM_JOB_NODELIST" has them
-[[machine]] name = "node7"       that node, unless an address or a namespace says that it is elsewhere
+no [[machine]]                   all nodes of the allocation, as hosts = "$SLURM_JOB_NODELIST" has
+                                 them
+[[machine]] name = "node7"       that node, unless an address or a namespace says that it is
+                                 elsewhere
 cores, where nothing is said     as many as the allocation has there
 outside an allocation            `launcher.nodes` nodes that stand for it, called node1, node2 ...
 """

@@ -32,8 +32,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """A measure: its `title`, the `unit` of its values. `lacking`: choice -> why it has no value; a cross at the upper
-    edge says so. `mark`: a choice at which a broken line stands, and says `why`."""
+    """A measure: its `title`, the `unit` of its values. `lacking`: choice -> why it has no value; a
+    cross at the upper edge says so. `mark`: a choice at which a broken line stands, and says
+    `why`."""
 
     title: str
     unit: str

@@ -1,20 +1,20 @@
 """What the machine is on which a process runs.
 
-addresses    which of its addresses it uses
-private      the private folder of a run on it
-owned        files and folders of this user, which nobody else can replace
-boot         the boot of its kernel
-forks        what forked children do not keep
-files        secrets, and the files of a run directory
-descriptors  how many sockets and files a process may have
-memory       how much there is; whether the kernel killed for it
-namespaces   its network namespaces: a process enters one
-process_usage        what a process of it uses
-stacks       where its threads are in the code, when a signal asks
-versions     what runs on it
-commit       which commit of the source that is
-loop         the event loop of a process here
-parent       what a process asks of the system about its parent
+addresses      Which of its addresses a machine uses
+private        The private folder of a run on a machine
+owned          Files and folders of this user
+files          Secrets as files, and the files of a run directory
+boot           The boot of this machine's kernel
+forks          Descriptors that end with this process: a forked child closes them at once
+descriptors    How many files and sockets a process may have open
+memory         The memory of this machine, or of the control group that holds this process
+namespaces     Network namespaces of this machine
+process_usage  What a process of this machine uses, as the system tells it
+stacks         The Python stacks of a process: which signal asks for them, and who writes them
+versions       Which versions of what a process runs
+commit         The commit that this source came from, if that is known
+loop           The event loop of every process here
+parent         What a process asks of the system about its parent
 
 See docs/decisions/processes.md.
 """

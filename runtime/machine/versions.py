@@ -38,8 +38,8 @@ SOURCES = (".py", ".prototxt")  # the zoo's nets are found by name
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Package -> version ("not installed" where it is absent), and the Python and platform in use. Looked up once,
-    20 ms; processes that are forked then know."""
+    """Package -> version ("not installed" where it is absent), and the Python and platform in use.
+    Looked up once, 20 ms; processes that are forked then know."""
     system = [platform.system(), platform.release(), platform.machine()]
     if libc := "".join(platform.libc_ver()):
         system += ["with", libc]  # as platform.platform() says it, which starts a process to know

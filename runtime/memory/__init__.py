@@ -1,10 +1,10 @@
 """Memory: what processes of one host share, what a process keeps.
 
-arena    arrays written once by their producer, lent to peers and read in place by them
-gaps     which bytes of an arena are free
-held     an array that says when its last view is gone
-mapping  a file mapped far from this process's code
-freed    memory of messages, kept for the next ones
+arena    Shared memory of the processes of one host
+mapping  A file mapped into memory far away from this process's code
+freed    Memory that came free after a message is kept for the next one
+gaps     The free gaps of a range of addresses
+held     An array that spans memory of a mapping and says when its last view is gone
 
 See docs/decisions/memory.md.
 """

@@ -1,11 +1,15 @@
 """What actors say.
 
-message  message classes, their registry, the envelope
-wire     an envelope as frames and back, trusting nothing
-header_checks            what is wrong with a header
-arrays  received_arrays  what the header says of an array, and its frame; the way back
-nesting  how deep values may be nested
-credits  grants          how many bytes may be under way; when they are given back
+message          What actors say to one another
+wire             Envelope <-> frames, without sockets
+arrays           Arrays of a message that is sent
+nesting          How deep the values of a message may be nested, and how one that came is shown
+credits          Byte credits: how many bytes one sender may have under way to one receiver on one
+                 lane
+grants           Byte credits at the receiver: when to give them back
+header_checks    The places of a message's header, and what is wrong with one that does not fit them
+                 (see `wire`)
+received_arrays  Arrays of a message that came
 
 See docs/decisions/messages.md.
 """

@@ -1,12 +1,14 @@
-"""Envelope <-> frames, without sockets: one msgpack header, then one frame per array, which *is* its memory.
+"""Envelope <-> frames, without sockets: one msgpack header, then one frame per array, which *is*
+its memory.
 
 Header (a flat msgpack array, at most MAX_HEADER_BYTES):
-    [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values, array
-    descriptors] an array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is
-    preceded by its count. A frame whose bytes do not lie in the order of the dimensions has a third
-    item, [axes] from the outermost in. An array in memory that the receiver shares has no frame
-    but, as third item, its offset there, and, if it is not contiguous, a fourth, [strides] in
-    bytes.
+    [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values,
+     array descriptors]
+
+An array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is preceded by its
+count. A frame whose bytes do not lie in the order of the dimensions has a third item, [axes] from
+the outermost in. An array in memory that the receiver shares has no frame but, as third item, its
+offset there, and, if it is not contiguous, a fourth, [strides] in bytes.
 Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
 Right headers are recognised by comparing types as whole lists. `header_checks` says what is wrong
 with the others.

@@ -50,7 +50,8 @@ Event = Mapping[str, Any]
 
 @dataclass
 class RunHistory:
-    """Of one run. `marks`: seconds -> iterations that had ended; `last`: the latest event of each name."""
+    """Of one run. `marks`: seconds -> iterations that had ended; `last`: the latest event of each
+    name."""
 
     directory: Path
     lives: bool = False

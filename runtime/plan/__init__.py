@@ -1,12 +1,17 @@
 """What will run, as data.
 
-topology           actors, links, the lead; actors in processes
-placement  cores   processes on machines and cores, as the configuration says; what a machine settles itself
-program            the module that actors come from; options as their roles declare them
-run_plan  machine_files    what every process must know, as a file; where files lie on its machine
-roads  host_map       which machines are other hosts, and what that asks of links; who lives on each
-credentials        the keys of a run
-forecast  room     what a program says of a topology before it runs; is there memory for it
-prospects          how long it will take
-open_choice             what a program leaves open until its run starts
+topology       A topology: which actors there are, who talks to whom, who leads
+placement      Puts actors into processes, processes on machines and cores, as the configuration
+               says
+cores          What only a machine knows
+program        The program of a topology, where its actors live
+run_plan       The run plan
+machine_files  Where the files of a run lie on a machine
+roads          Which roads the processes of a run take
+host_map       Which hosts a placed topology spans, who lives on each, and how many cores each has
+credentials    The keys of a run, made anew for each
+forecast       What a program can say of a topology before anything starts
+room           Is there room for a plan?
+prospects      What a program can say of the time that a plan will take, before anything starts
+open_choice    What a program leaves open until its run starts
 """

@@ -14,8 +14,8 @@ from runtime.plan.topology import Link
 
 @dataclass(frozen=True)
 class Forecast:
-    """`memory`: actor -> what for -> bytes. `traffic`: link -> what -> bytes of arrays in one `step` of the link's
-    actors; None if that depends on the numbers themselves."""
+    """`memory`: actor -> what for -> bytes. `traffic`: link -> what -> bytes of arrays in one
+    `step` of the link's actors; None if that depends on the numbers themselves."""
 
     memory: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     traffic: Mapping[Link, Mapping[str, int | None]] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """What a program leaves open until its run starts: what is known of it, and short runs that find
 out the rest.
 
-A program offers it as `choice(config, options) -> Choice | None`. `check` and `plan` tell what is known; `up` makes the
-trials (`runtime.runs.choosing`), one after the other, and the run is what is then chosen.
+A program offers it as `choice(config, options) -> Choice | None`. `check` and `plan` tell what is
+known; `up` makes the trials (`runtime.runs.choosing`), one after the other, and the run is what is
+then chosen.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ def options_of(role: Role, spec: ActorSpec) -> Any:
 def vocabulary_of(
     roles: Mapping[str, Role], topology: Topology
 ) -> dict[str, Collection[type[Message]]]:
-    """Actor -> the messages that it understands. Who is made by a function is missing: it may be anybody."""
+    """Actor -> the messages that it understands. Who is made by a function is missing: it may be
+    anybody."""
     found = {spec.name: role_of(roles, spec) for spec in topology.actors}
     return {
         name: role.handlers

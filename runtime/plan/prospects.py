@@ -1,8 +1,8 @@
 """What a program can say of the time that a plan will take, before anything starts. `telling` puts
 it into words.
 
-Plain data. A program offers it as `prospects(config, options, placement, wanted) -> Prospects`; how it knows is its
-business.
+Plain data. A program offers it as `prospects(config, options, placement, wanted) -> Prospects`; how
+it knows is its business.
 """
 
 from __future__ import annotations

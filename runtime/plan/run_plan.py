@@ -40,13 +40,12 @@ def key_file(socket_directory: str | Path, process: str) -> Path:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`, `scheme`: see Roads;
-    `shared_memory`: processes of one host read one another's arrays in place;
-    `record_service_times`: each process
-    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it;
-    `metrics_ports`: see `metrics_port`; `metrics_names`: by which pages may be called, see
-    serving.hosts; `files`:
-    machine -> where its files lie, if not as here; `trace`: from the first moment on; `observe`: count and serve
+    """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`,
+    `scheme`: see Roads; `shared_memory`: processes of one host read one another's arrays in place;
+    `record_service_times`: each process leaves how long its array work took; `namespaces`: machine
+    -> the network namespace that stands for it; `metrics_ports`: see `metrics_port`;
+    `metrics_names`: by which pages may be called, see serving.hosts; `files`: machine -> where its
+    files lie, if not as here; `trace`: from the first moment on; `observe`: count and serve
     metrics."""
 
     placement: Placement

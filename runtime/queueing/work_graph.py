@@ -9,9 +9,9 @@ such a graph. Besides,
 
     stations    serve in the order in which pieces become ready, whichever group they are of
     ways        are shared max-min (`sharing`)
-    times       are drawn anew in every cycle, from a gamma distribution with the piece's mean and variation: a group
-                that waits for its slowest member waits for the expected maximum, and groups meet at
-                a station as they really do
+    times       are drawn anew in every cycle, from a gamma distribution with the piece's mean and
+                variation: a group that waits for its slowest member waits for the expected maximum,
+                and groups meet at a station as they really do
 
 It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well
 enough. Several groups all begin at once and get in one another's way; how long it takes them to

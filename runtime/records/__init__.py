@@ -1,14 +1,15 @@
 """The files that runs leave: which runs there are, which one is the newest, which still live.
 
-files      one way to read a file of a run directory, and to tell what is wrong with it
-run_identity   run.json: the id of a run, its name, its begin, the run that it continues
-runs       the runs of a folder, in the order of their begins: the one place that says which is the newest
-journal_reading    the events of a journal
-lock_file  the file of a lock: what it says, and whether it is held
-up_lock    the lock that `up` holds from its first run to its last
-wishes     what asks an `up` to end through its folder
-sweeping   what killed processes left of their locks
-presence   what that lock tells others: does `up` live, and on which host
+files            The files of a run directory, read in one way
+run_identity     The identity of a run: run.json in its run directory
+runs             The runs of a folder, in the order in which they began
+journal_reading  Reading what a run has journalled
+lock_file        The file of a lock of `up`, `.up-ID.lock` next to the run directories
+up_lock          The lock that `up` holds from its first run to its last, next to the run
+                 directories
+wishes           Wishes that an `up` ends
+sweeping         What killed processes left of their locks: which files these are, and their end
+presence         What a lock tells others: does the `up` of a run live, and on which host?
 
 See docs/decisions/runs.md.
 """

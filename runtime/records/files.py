@@ -2,8 +2,8 @@
 wrong with one is told in one way. A file may be half-written, damaged, or something else under its
 name.
 
-    runs/x/plan.json: it is damaged: not JSON (line 3, column 5); expected the plan of a run;
-    `status` works without it
+    runs/x/plan.json: it is damaged: not JSON (line 3, column 5);
+        expected the plan of a run; `status` works without it
 
 A reader that can do without the file catches Damaged, and tells its text.
 """

@@ -6,7 +6,8 @@ every two seconds the time. A process on the same kernel asks the flock; a proce
 of a shared file system reads the time. A file `.up-ID.end` beside it asks `up` to end, from
 wherever the folder is reached.
 
-    .up-ID.lock   {"up": ID, "host": .., "boot": .., "pid": .., "run": .., "state": .., "renewed": ..}
+    .up-ID.lock   {"up": ID, "host": .., "boot": .., "pid": .., "run": .., "state": .., "renewed":
+                  ..}
     .up-ID.end    {"now": false}
 """
 

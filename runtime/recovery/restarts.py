@@ -4,7 +4,8 @@ within a time).
 what ended it        begins anew?
 a good end, Ctrl-C   no
 RoleDied             yes: a process, an agent or a machine is gone, or hangs
-LaunchError          not the first run, where it is a mistake to mend; later the machine that went may come back
+LaunchError          not the first run, where it is a mistake to mend; later the machine that went
+                     may come back
 any other            no: it would end the same way
 """
 

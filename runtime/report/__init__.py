@@ -1,13 +1,19 @@
 """What is known of a run.
 
-rundir  journal           on disk: what happened
-log_table  usage     tensorboard  numbers as a table; what each process has done; as TensorBoard reads them
-event_stream                    as a stream
-console                   on a terminal: lines, and a table that stays
-nonblocking_stream                   a stream that does not wait for its reader
-run_phase                    in which state a run is: the one place that decides
-run_state  screen  columns     what that log_table is made of; its lines; lines that fit a terminal
-run_metrics               as metrics: its state, and how it ended
+rundir              The run directory
+journal             The journal of a run, events.jsonl, and the files beside it
+log_table           The numbers of a run as a table, log.csv beside the journal
+usage               What every process of a run has done so far, usage.jsonl beside the journal
+tensorboard         The numbers of progress reports and tests as TensorBoard reads them, for
+                    `tensorboard --logdir runs`
+event_stream        The events of a run as a stream
+console             What a person sees of a run
+nonblocking_stream  A stream that does not wait for its reader
+run_phase           In which state a run is, by its events: the one place that decides
+run_state           What is known of a run at a moment, gathered from its events and heartbeats
+screen              The live table as lines
+columns             Lines that fit a terminal
+run_metrics         How a run stands, as metrics on the page of `up`
 
 See docs/decisions/watching.md.
 """

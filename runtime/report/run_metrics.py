@@ -28,7 +28,8 @@ class RunStateMetrics:
 
     `outcome`, `cause` and `by` are known at the end:
 
-        finished   schedule                  by: the lead actor, which has done all that was to be done
+        finished   schedule                  by: the lead actor, which has done all that was to be
+                                             done
         finished   asked                     by: who asked for a good end, a signal or a client
         finished   ended                     somebody ended it without waiting for anything
         continued  scaled                    by: the supervisor; another run goes on from it
@@ -85,8 +86,8 @@ class RunStateMetrics:
 
 
 class RunMetrics:
-    """A watcher of one run that shows it on the page of `up`. `stages`: process -> where it is in its life;
-    `restarts`: see Site; `facts` are shown as labels."""
+    """A watcher of one run that shows it on the page of `up`. `stages`: process -> where it is in
+    its life; `restarts`: see Site; `program` and `directory` are shown as labels."""
 
     def __init__(
         self,
@@ -94,25 +95,50 @@ class RunMetrics:
         lead: str,
         stages: Callable[[], Mapping[str, str]],
         restarts: int,
-        facts: dict[str, str],
+        *,
+        program: str,
+        directory: str,
     ) -> None:
         self._state = RunStateMetrics(lead)
         self._stages = stages
         me = {"role": SUPERVISOR, "actor": SUPERVISOR}
-        self._warnings = metrics.counter("warnings", "Warnings told of the run.", **me)
+        self._warnings = metrics.counter(
+            "warnings", "Warnings told of the run (page of `up`).", **me
+        )
         metrics.gauge(
-            "run_restarts", ("Runs that died one after another before this one began."), **me
+            "run_restarts",
+            (
+                "Runs of this `up` that died one after another before this one "
+                "began; 0 again once it was scaled (page of `up`)."
+            ),
+            **me,
         ).set(restarts)
-        metrics.info("run", "The run.", **me, **facts)
+        metrics.info(
+            "run",
+            "1 (page of `up`).",
+            **me,
+            program=program,
+            directory=directory,
+            lead=lead,
+        )
         labels = tuple(me)
         metrics.reading(
-            "run_state", "1 for the state that the run is in.", (*labels, "state"), self._states
+            "run_state",
+            (
+                "1 for `starting`, `running`, `held`, `stopping`, `finished`, "
+                "`continued` or `failed`, 0 for the others (page of `up`)."
+            ),
+            (*labels, "state"),
+            self._states,
         )
-        text = "How the run ended, and by whom; there is none before."
+        text = "1, from the end of the run on: see the table of outcomes (page of `up`)."
         metrics.reading(
             "run_outcome_info", text, (*labels, "outcome", "cause", "by"), self._outcome
         )
-        text = "Processes of the run by where they are in their life."
+        text = (
+            "Processes that are `starting`, `greeted`, `ready`, `running`, "
+            "`halting`, `gone` (page of `up`)."
+        )
         metrics.reading("run_processes", text, (*labels, "stage"), self._processes)
 
     def __repr__(self) -> str:

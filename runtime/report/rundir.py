@@ -4,7 +4,8 @@
     versions.json  what `up` runs with            plan.json     actors, processes, links
     events.jsonl   what happened, one JSON object a line
     logs/          one log per process            checkpoint-*.safetensors, written by the program
-    log.csv        progress and tests as a table  usage.jsonl   what each process has done, now and then
+    log.csv        progress and tests as a table  usage.jsonl   what each process has done, now and
+                                                                then
     said.toml      what cluster.toml said, of a run that was scaled
     service-times.json  how long array work took, if `run.record_service_times`
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`

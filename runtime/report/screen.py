@@ -2,7 +2,8 @@
 Plain decisions.
 
 iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
-loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first moment on:
+loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first
+                                                            moment on:
 accuracy 0.9713   ▁▃▅▆▇█                                    the table never changes its height
 images/s 5123   learning rate 0.01   staleness 0.98
 predicted 12.1 ms, measured 12.3 ms an iteration; busiest: fc 92%

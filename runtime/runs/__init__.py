@@ -1,16 +1,20 @@
 """A run from its start to its end.
 
-run                                   the object: start, events, tell and ask, end
-execution                                 where its actors live, whatever that is:
-process_run  loop_run  virtual_run    processes, this event loop, virtual time
-pages                                 where `up` serves its pages, and by which names
-observation                           what a program makes of it while it goes on
-continuing                            what lets another follow it
-healing                               what is left of it in memory after a death
-making                                what the configuration asks for: house, run directory, time
-signals  outside                      what signals do to it, and wishes of others through the lock of `up`
-choosing                              trials before it, where its program leaves something open
-scripting  checking                   where a run begins: a script, a file
+run          A run as an object: start it, hear its events, talk to its actors, end it
+execution    Where the actors of a run live
+process_run  A run whose actors live in processes
+loop_run     A run whose actors all live on this event loop
+virtual_run  A run on the virtual clock
+pages        The pages of `up`
+observation  What a program makes of its run while it goes on
+continuing   What lets another run follow one
+healing      After a death
+making       What a configuration asks for, before a run is made of it
+signals      What signals do to a run
+outside      The lock of `up`, and what others ask through it
+choosing     Before a run
+scripting    Runs from Python
+checking     From cluster.toml to a placed topology: reads and plans, starts nothing
 
 See docs/decisions/runs.md.
 """

@@ -376,19 +376,27 @@ class ProcessExecution(Execution):
         metrics = self._node.metrics
         topology = self._placement.topology
         metrics.of_process()
-        metrics.info("build", "What this process runs.", role="node", **build(topology.program))
-        facts = {
-            "program": topology.program,
-            "directory": self._directory.path.name,
-            "lead": topology.lead,
-        }
+        metrics.info(
+            "build",
+            (
+                "1; `sources` is a checksum of our sources and the program's, "
+                "so that a change that is not committed shows."
+            ),
+            role="node",
+            **build(topology.program),
+        )
         self._run_metrics = RunMetrics(
-            metrics, topology.lead, self._stages, self._site.restarts, facts
+            metrics,
+            topology.lead,
+            self._stages,
+            self._site.restarts,
+            program=topology.program,
+            directory=self._directory.path.name,
         )
         self._watchers.add(self._run_metrics)
         lost = metrics.counter(
             "disk_errors",
-            "What could not be written.",
+            ("What could not be written: of the `journal`, events that are lost (page of `up`)."),
             role=SUPERVISOR,
             actor=SUPERVISOR,
             what="journal",

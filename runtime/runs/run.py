@@ -1,7 +1,8 @@
 """A run as an object: start it, hear its events, talk to its actors, end it. `up` and scripts use
 nothing else.
 
-    made -> start -> (began) -> over        one task sees to it, from the first socket to the last file closed
+    made -> start -> (began) -> over        one task sees to it, from the first socket to the last
+                                            file closed
 
 Where its actors live is its house's business, see `house`.
 """
@@ -268,7 +269,8 @@ class Run:
         return self._house.healing if self._house else None
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
+        """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled,
+        inbox, process."""
         self._started()
         return self._house.statuses() if self._house else {}
 

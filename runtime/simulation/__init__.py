@@ -1,8 +1,9 @@
 """A cluster on one event loop.
 
-cluster  nodes and in-process roads for a whole placement
-loop_tracing  what its actors did, as a file
-clock    a loop whose time jumps to the next due event
+cluster       A whole cluster on one event loop
+loop_tracing  Traces a run whose actors all live on this event loop, in real or virtual time
+clock         Virtual time: an event loop whose clock jumps to the next due event instead of waiting
+              for it
 """
 
 from runtime.simulation.clock import run_virtual

@@ -1,9 +1,9 @@
 """What the actors of a run did and when, as a file that Perfetto and chrome://tracing open.
 
-tracer   notes what happens in one process, while somebody traces; its thread writes the process's part
-tracks   where a span is drawn, so that no two of a track overlap
-part     the lines of a part: Chrome's Trace Event format
-merging  the parts of all processes, on one clock, as one file
+tracer   Notes what the actors of one process do, while somebody traces
+tracks   Where a span is drawn
+part     The part of one process
+merging  The parts of all processes as one file, `trace.json`, which Perfetto opens
 
 Each process writes its own part as it goes, whole lines: who is killed leaves all but the last
 quarter of a second. No message of the run carries anything of it.

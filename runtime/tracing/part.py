@@ -1,11 +1,11 @@
 """The part of one process: lines of Chrome's Trace Event format (JSON array, one event a line,
 never closed).
 
-    {"name": "process_name", "ph": "M", "pid": 3, "tid": 0, "args": {"name": "conv-0-0"}}, {"name":
-    "conv forward", "cat": "compute", "ph": "X", "ts": 12.3, "dur": 4.5, "pid": 3, "tid": 1000,
-     "args": {"actor": "conv-0-0", "iteration": 7}},
-    {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ..., "pid": ...,
-    "tid": ...},
+    {"name": "process_name", "ph": "M", "pid": 3, "tid": 0, "args": {"name": "conv-0-0"}},
+    {"name": "conv forward", "cat": "compute", "ph": "X", "ts": 12.3, "dur": 4.5,
+     "pid": 3, "tid": 1000, "args": {"actor": "conv-0-0", "iteration": 7}},
+    {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ...,
+     "pid": ..., "tid": ...},
 
 ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows
 ("s" begins one, "f" ends it) lie within the span of the sending and of the handling. That of an

@@ -1,18 +1,24 @@
 """The roads between actors.
 
-interface                    what every road promises
-inproc  network_model   inside one process; how long messages travel in a simulated network
-sockets                 between processes: envelopes over sockets, arrays in shared memory
-dialed                  one end dials, and both speak on that connection: to who listens nowhere
-ports                   what a kind of sockets is:
-unix  unix_listener     within a host, on the event loop: connecting, and being connected to
-stream  incoming  backlog   whole messages; bytes that came; bytes that the system has no room for yet
-zeromq  frame_parts           between hosts; large frames in parts
-zmtp                    what ZeroMQ needs around it: a watch by the event loop, a door that lets in few strangers
-links  shared_arena           credits owed and due; memory shared and returned
-keys                    what lets a process into the links of its run
-host_identity                    who is on the same host
-faults                  messages lost, doubled, overtaken or late on purpose
+interface      What every transport promises, whatever road it takes
+inproc         The road inside one operating-system process
+network_model  The network of a simulated cluster
+sockets        The road between processes
+dialed         A road of which one end dials and the other answers on the same connection
+ports          Sockets, whatever they are made of
+unix           Sockets between the processes of one host
+stream         A connected stream socket on the event loop itself
+backlog        What a socket of a stream did not take at once
+zeromq         Sockets between hosts: ZeroMQ
+frame_parts    Frames that are too large to travel as one
+zmtp/          What ZeroMQ's sockets need around them
+links          The accounts of two processes over sockets
+shared_arena   What one process shares with its peers on this host
+keys           What lets a process into the links of its run, and tells it who else may come in
+host_identity  Which host this process is on
+faults         Faults on purpose
+incoming       The messages of a byte stream
+unix_listener  The end of a Unix socket that peers connect to
 
 See docs/decisions/messages.md.
 """

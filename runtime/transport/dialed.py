@@ -90,8 +90,8 @@ class _Account:
 
 class Answering(Transport):
     """The end that is dialed. A process is there from its first message on; `on_link_lost(process)`
-    is called when it
-    has left, or could not be answered. `keys`: this end's pair, and user -> public key of those that may dial."""
+    is called when it has left, or could not be answered. `keys`: this end's pair, and user ->
+    public key of those that may dial."""
 
     def __init__(
         self,

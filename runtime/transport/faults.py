@@ -32,7 +32,8 @@ class Shares:
 
     drop        it never arrives
     duplicate   it arrives twice
-    reorder     the next of its sender on its lane arrives before it; if none comes for `seconds`, it is delayed only
+    reorder     the next of its sender on its lane arrives before it; if none comes for `seconds`,
+                it is delayed only
     delay       it arrives up to `seconds` later, and everything behind it on its lane with it
     """
 

@@ -27,9 +27,8 @@ USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Of one process. `secret`: what all of its run show over loopback; "": nobody is asked there.
-    `public` and
-    `private`: its own pair; `peers`: process -> public key: these may come in, and each as itself only. Keys have 32
-    bytes; none: this run encrypts nothing."""
+    `public` and `private`: its own pair; `peers`: process -> public key: these may come in, and
+    each as itself only. Keys have 32 bytes; none: this run encrypts nothing."""
 
     secret: str = field(default="", repr=False)
     public: bytes = field(default=b"", repr=False)

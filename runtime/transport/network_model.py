@@ -1,8 +1,9 @@
 """The network of a simulated cluster: how long messages travel, and who shares which rate.
 
     per link         each direction and lane of a pair of processes has the whole rate for itself
-    per interface    a machine has one network interface: all that its processes send shares one rate, all that they
-                     receive another; processes behind one interface reach one another at once
+    per interface    a machine has one network interface: all that its processes send shares one
+                     rate, all that they receive another; processes behind one interface reach one
+                     another at once
 
 Messages of one link and lane leave one after the other. Those of several links that are under way
 at once share what they have to share as TCP connections do: nobody gets more until all with less

@@ -9,28 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli.main import main
+from roles.commands import COMMANDS as TRAINING
+from runtime.cli.main import COMMANDS, main
 from tests.support import ROOT
 
-OURS = (
-    "check",
-    "completion",
-    "down",
-    "events",
-    "join",
-    "logs",
-    "plan",
-    "ps",
-    "report",
-    "save",
-    "scale",
-    "stack",
-    "status",
-    "top",
-    "trace",
-    "up",
-)
-TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
 ROLES = {}
@@ -82,7 +64,7 @@ def test_the_help_lists_every_command_with_its_first_sentence(
 ) -> None:
     assert main(arguments) == 0
     listing = capsys.readouterr().out
-    assert commands(listing) == sorted([*OURS, *TRAINING])
+    assert commands(listing) == sorted([*COMMANDS, *TRAINING])
     assert "│ time         Time every layer of the net, forward and backward. " in listing
     assert "│ convert      Turn data sets and weights into one another. " in listing
 
@@ -94,7 +76,7 @@ def test_a_program_brings_commands_of_its_own(
     assert capsys.readouterr().out == "oneoneone\n"
     assert main([]) == 0
     listing = capsys.readouterr().out
-    assert commands(listing) == sorted([*OURS, *TRAINING, "count"])
+    assert commands(listing) == sorted([*COMMANDS, *TRAINING, "count"])
     assert "│ count        Count a word. " in listing
 
 

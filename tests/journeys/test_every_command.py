@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from runtime.cli.main import application
+from roles.commands import COMMANDS as TRAINING
+from runtime.cli.main import COMMANDS, application, main
+from tests.house.commands import help_of
 from tests.journeys.operated import Operated
 
 # A row a command, in an order in which they can be typed; `up` is the run itself. "a && b" types a
@@ -61,9 +63,16 @@ ROWS = (
 )
 
 
-def test_every_command_of_the_parser_has_a_row() -> None:
-    rows = {line.split()[0] for typed, _, _ in ROWS for line in typed.split(" && ")}
-    assert {"up", "--help", "-h", *rows} == set(application(["--help"], "convoy"))
+@pytest.mark.parametrize("command", [*COMMANDS, *TRAINING])
+def test_the_help_of_every_command_describes_each_of_its_arguments(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    said = " ".join(re.sub("[│╭╮╰╯─*]", " ", capsys.readouterr().out).split())
+    app = application([command], "convoy")[command]
+    for argument in app.assemble_argument_collection(parse_docstring=True):
+        if argument.show:
+            assert help_of(command, argument).replace("`", "").split()[0] in said
 
 
 @pytest.mark.slow  # all of them: a minute

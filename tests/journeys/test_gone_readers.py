@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import runtime
-from runtime.cli.main import NOBODY_READS, application
+from roles.commands import COMMANDS as TRAINING
+from runtime.cli.main import COMMANDS, NOBODY_READS, application
 from tests.journeys.adders import Add, Total, adders
 from tests.support import configure, environment, events, run_directory, runtime_command
 
@@ -88,7 +89,7 @@ def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not
     assert len(list(events(run_directory(cluster), "progress"))) == 2000
 
 
-@pytest.mark.parametrize("command", ["predict", "test", "convert", "events", "ps", "up"])
+@pytest.mark.parametrize("command", [*COMMANDS, *TRAINING])
 def test_a_switch_that_is_off_has_no_form_that_turns_it_off(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from roles import ROLES
-from roles.__main__ import SPEAKERS, at_any_time, markdown, messages_page
 from roles.messages import Contribution, NextTicket, SharedSum
 from runtime import Actor, Conversation, Message, MessageError, Standing
+from tests.house.conversations import at_any_time, speakers
 
 ROOT = Path(__file__).resolve().parents[2]
+SPEAKERS = speakers()
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
 # of something that goes on
 OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]
@@ -177,24 +178,3 @@ def test_no_role_refuses_by_hand_what_a_table_should() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "MessageError":
                 reasons.add(ast.literal_eval(node.args[0]))
     assert reasons == {"bad_shape", "bad_value"}
-
-
-def test_the_page_of_the_docs_is_that_of_the_tables() -> None:
-    page = (ROOT / "docs" / "conversations.md").read_text("utf-8")
-    assert page == markdown(), "write it anew: python -m roles > docs/conversations.md"
-
-
-def test_the_page_of_messages_is_that_of_the_classes() -> None:
-    page = (ROOT / "docs" / "messages.md").read_text("utf-8")
-    assert page == messages_page(), "write it anew: python -m roles messages > docs/messages.md"
-
-
-def test_no_message_is_missing_on_the_page() -> None:
-    declared = set()
-    for path in [*(ROOT / "roles").rglob("*.py"), *(ROOT / "runtime").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and any(
-                ast.unparse(each) == "message" for each in node.decorator_list
-            ):
-                declared.add(node.name)
-    assert [name for name in sorted(declared) if f"| `{name}` |" not in messages_page()] == []

@@ -11,7 +11,6 @@ from ops import Array
 from roles.formats.format import FORMATS
 from roles.learning.wire_formats import Wire, WireFormat
 from runtime.errors import MessageError
-from tests.support import ROOT
 
 OPS = ops.get_backend("numpy")
 SHAPES = {"conv": ((6, 3, 5, 5), (6,)), "norm": ((7,), (7,), (1,))}
@@ -179,13 +178,3 @@ def test_what_does_not_fit_its_layer_is_refused() -> None:
     ):
         with pytest.raises(MessageError, match=text):
             wire().decode(layer, formats, arrays)
-
-
-def test_the_page_for_users_lists_every_format_and_its_options() -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    table = page.partition("| format | bytes for n numbers |")[2].partition("\n\n")[0]
-    rows = {f"| `{name}` | {kind.bytes_said} | {kind.__doc__} |" for name, kind in FORMATS.items()}
-    assert set(table.splitlines()[2:]) == rows
-    for kind in FORMATS.values():
-        for key, option in kind.options.items():
-            assert f"| `train.gradients.{key}` | `{option.default}` | `{kind.name}`: " in page

@@ -81,7 +81,12 @@ def test_an_end_has_an_outcome_a_cause_and_whose_it_was(
 def test_the_page_has_one_state_and_an_outcome_at_the_end() -> None:
     metrics = Metrics()
     shown = RunMetrics(
-        metrics, "lead", lambda: {"a": "running", "b": "running", "c": "gone"}, 2, {"program": "p"}
+        metrics,
+        "lead",
+        lambda: {"a": "running", "b": "running", "c": "gone"},
+        2,
+        program="p",
+        directory="d",
     )
     shown.event("a", "warning", {"text": "hot"})
     shown.event("supervisor", "began", {})

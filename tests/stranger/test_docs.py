@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import OURS
+from tests.house.source import OURS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")

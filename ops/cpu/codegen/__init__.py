@@ -1,13 +1,17 @@
 """How kernels are written and compiled: LLVM IR, numba, the processor, the store of machine code.
 
-target             the processor: its name, features, width of vectors, caches
-kernel             loops in Python
-loops              what numba makes of them, imported only where one is compiled
-code  values       loops in LLVM IR: the code that is built, and the values it works on
-ir_tools  prefetch_hints  smooth   small pieces of IR: masks and loops, cache lines, exp and tanh
-wanted             what is to be compiled, shared out over the processes of a run
-compiled  store    LLVM modules as machine code, and the disk that keeps all kernels
-owned              files and folders that are this user's alone; the same file as `runtime/machine/owned.py`
+target          The processor kernels are compiled for
+kernel          How loops become kernels
+loops           Kernels that are loops in Python
+code            Kernels written as LLVM IR instruction by instruction
+values          What generated kernels compute with
+ir_tools        Small pieces of LLVM IR that the generated kernels share
+prefetch_hints  Asking for a cache line before it is needed
+smooth          exp, sigmoid and tanh of float32 vectors, as LLVM IR
+wanted          Kernels that are wanted and not yet loaded
+compiled        Generated kernels as machine code
+store           Where compiled kernels are kept between processes
+owned           Files and folders of this user
 
 See docs/decisions/kernels.md.
 """

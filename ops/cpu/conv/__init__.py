@@ -1,15 +1,28 @@
 """Convolution: which algorithm each pass of a shape gets, and the algorithms.
 
-operations                  the backend's methods: the chosen algorithm, or the reference
-algorithm  choose           what an algorithm is, and which one a pass gets
-direct  direct_plans        direct convolution: its passes, and their plans
-taps  blocking              what a pass reads, sizes of blocks
-block_loops  image_loops    its loops: what they share; outputs, and gradients of images
-weight_loops  pixel_loops   gradients of weights with several taps, and with one
-pack                        weights between Caffe's order and panels
-winograd  winograd_loops    Winograd's method: its plan and its loops
-toom_cook  transforms       its matrices, and their code for patches
-lowered                     lowering and one product, `b_p` images at a time
+operations             Convolutions of the CPU backend
+algorithm              What every convolution algorithm of the CPU backend is
+choose                 Which algorithm each pass of a convolution gets, by shape and precision
+direct                 Direct convolution: every sum as it stands in the definition, for any shape,
+                       on the micro-kernel
+taps                   Where a direct convolution reads and writes
+blocking               How direct convolution divides its work
+block_loops            What the loops of direct convolution share
+image_loops            The loops of direct convolution that make images
+weight_loops           The loops of direct convolution that make gradients of weights of several
+                       taps
+pixel_loops            The loops that make gradients of weights with one tap
+pack                   Weights between Caffe's order and the panels that the micro-kernel reads
+winograd               Convolution by Winograd's minimal filtering
+winograd_loops         The loops of Winograd convolution, forward
+toom_cook              The matrices of Winograd's minimal convolutions and how few operations they
+                       take
+transforms             Straight-line transforms of small patches, P D PT, and the transposition of a
+                       square of numbers, as LLVM IR
+lowered                Convolution by lowering, `b_p` images at a time, each thread with a part of
+                       them (Omnivore, section 3.2)
+winograd_weight_loops  The loops of Winograd convolution that make gradients of weights
+direct_plans           Plans of direct convolution
 
 See docs/decisions/kernels.md.
 """

@@ -3,7 +3,8 @@ multiplications.
 
 The backward pass by data is the forward pass with turned weights. The one by weights is the
 adjoint, dW = GT [sum over tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `Plan` derives
-the sizes of blocks from the second-level cache; the loops are in `winograd_loops`.
+the sizes of blocks from the second-level cache; the loops are in `winograd_loops`
+and `winograd_weight_loops`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from ops.cpu.codegen.target import second_level
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.toom_cook import MODES, Mode
 from ops.cpu.conv.transforms import transforms
-from ops.cpu.conv.winograd_loops import winograd_finish, winograd_forward, winograd_gradient
+from ops.cpu.conv.winograd_loops import winograd_forward
+from ops.cpu.conv.winograd_weight_loops import winograd_finish, winograd_gradient
 from ops.cpu.gemm.microkernel import tiles
 from ops.cpu.team.image_layout import image
 from ops.cpu.team.team import Team

@@ -1,7 +1,11 @@
 """Products of matrices: the register-blocked micro-kernel and the loops around it.
 
-tile  microkernel    the micro-kernel's code, and the table of its forms for this machine
-calls                how generated loops call it
-permute  turn        moving memory: blocks transposed, rows copied, matrices turned
-gemm  dense          the product of any two matrices; dense layers by plans that are kept
+tile         The register-blocked micro-kernel that every product of matrices here runs on, as LLVM
+             IR
+microkernel  The table of micro-kernels for this machine's vectors, and how loops call them
+calls        What generated loops call and ask
+permute      Two generated movers of memory
+turn         Matrices turned by 90 degrees
+gemm         Products of matrices
+dense        Dense layers and products of matrices on the CPU backend
 """

@@ -2,7 +2,8 @@
 IR.
 
     B[c, r] = A[r, c]                          turn: for packing
-    B[c, r] = max(A[r, c] + bias[r], floor)    turn_out: for a product that was computed the other way round
+    B[c, r] = max(A[r, c] + bias[r], floor)    turn_out: for a product that was computed the other
+                                               way round
 
 r < rows <= lanes, c < columns. Columns of A and rows r of B are side by side (4 bytes); the other
 strides are in bytes.

@@ -177,7 +177,8 @@ def run_forward(number: int, size: int, at: Any) -> None:
 
 @kernel(STEPS)
 def run_backward(number: int, size: int, at: Any) -> None:
-    """dh (T, N, hidden) -> d_gates (T, N, rows sG apart), before = cont h' (T, N, hidden), d_h0, d_c0 (N, hidden)."""
+    """dh (T, N, hidden) -> d_gates (T, N, rows sG apart), before = cont h' (T, N, hidden), d_h0,
+    d_c0 (N, hidden)."""
     a = arguments(at)
     table = integers(a.table, a.vectors * MAX_ROWS)
     rows_of = integers(a.rows, a.vectors)

@@ -1,8 +1,9 @@
 """The units of recurrent layers, one step of one sequence at a time, as LLVM IR: gate inputs to
 states, and back.
 
-    forward(gates, c_before, c, h, carried, count, cont, cont_next) backward(gates, c_before, c, h,
-    h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next)
+    forward(gates, c_before, c, h, carried, count, cont, cont_next)
+    backward(gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count,
+             cont, cont_next)
 
 All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o,
 g) or as many (RNN: h is all there is, and c is neither read nor written). forward turns gate inputs

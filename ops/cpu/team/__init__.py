@@ -1,8 +1,10 @@
 """What every kernel runs on: the threads, scratch memory, and how arrays are seen.
 
-team  handover       the one pool of threads, and how they hand each other work
-workspace            scratch memory, lent to one operation at a time
-fast                 what every family of fast operations stands on
-image_layout  operands     how kernels see images, and arrays of any shape
-streams              kernels that pass once over arrays, element by element
+team          The one thread pool of a process
+handover      How a team's threads hand each other work, as LLVM IR
+workspace     Scratch memory of one backend
+fast          What every family of fast operations stands on
+image_layout  How kernels see images
+operands      How kernels see arrays of any shape
+streams       Kernels that pass once over arrays of one shape, element by element
 """

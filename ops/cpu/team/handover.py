@@ -96,7 +96,8 @@ def _finish(module: ir.Module) -> None:
 
 
 def _post(module: ir.Module) -> None:
-    """post(state, size, kernel, block) -> bits of the members that sleep; 0: the kernel has been run."""
+    """post(state, size, kernel, block) -> bits of the members that sleep; 0: the kernel has been
+    run."""
     b, (state, size, kernel, block) = _function(module, "post", I64, 4)
     for index, value in ((KERNEL, kernel), (BLOCK, block), (DONE, I64(0))):
         _write(b, state, index, value)

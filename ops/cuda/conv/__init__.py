@@ -1,9 +1,11 @@
 """Convolution on a device: which algorithm each pass of a shape gets, and the algorithms.
 
-operations          the backend's methods: arguments checked, images brought to the layout of kernels
-algorithm  choose   what an algorithm is, and which one a pass gets
-lowered             lowering and products by cuBLAS: computes every shape
-cudnn               graphs of cuDNN, and the plans it makes of them
-trial               a plan of cuDNN beside lowering: its error and the times of both
-weight_layouts             weights between Caffe's order and that of windows
+operations      Convolutions of a device
+algorithm       What every convolution algorithm of a device is
+choose          Which algorithm each pass of a convolution gets, by shape
+lowered         Convolution by lowering
+cudnn           cuDNN's convolutions, through NVIDIA's frontend
+trial           Two algorithms beside each other on the same made-up images
+weight_layouts  Weights between Caffe's order (K, C/groups, kh, kw) and that of windows,
+                [K][kh][kw][C/groups]
 """

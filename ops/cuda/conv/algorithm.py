@@ -21,7 +21,8 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class ConvShape:
-    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), of numbers of that dtype."""
+    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), of numbers of
+    that dtype."""
 
     in_shape: Shape
     outputs: int

@@ -1,9 +1,16 @@
 """CUDA C sources of the CuPy backend, a family a file. Text only, no CuPy.
 
-source_text                                         what stands in front of all, and division by multiplication
-lowering  pooling  lrn                       windows of images
-norm  sums  pointwise                        batch normalisation, sums of columns, numbers one by one
-losses  updates  rows                        softmax and its loss, the solvers' rules, tables
+source_text  What all kernels share
+lowering     Kernels of lowering and lifting
+pooling      Kernels of pooling, forward and backward
+lrn          Kernels of local response normalisation
+norm         Batch normalisation with what follows it, over M pixels of C channels
+sums         Sums of columns, in steps
+pointwise    Kernels that treat numbers one by one, over rows of C numbers
+losses       Softmax over the classes of (N, C, inner) scores, and its loss
+updates      One kernel that updates many parameters at once, by any of the solvers' rules (see
+             ops.reference.update)
+rows         Kernels over the rows of a table
 
 Every kernel is extern "C" and runs over a grid of any size. It needs no shared memory and no
 atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double.

@@ -28,7 +28,9 @@ def events(
 ) -> int:
     """Show what has happened in a run, from its first event on.
 
-    Parameters ---------- run
+    Parameters
+    ----------
+    run
         A run directory or its name; without it the only live run, else the newest.
     follow
         Stay until the run is over, and show what happens; of one that was scaled, also what follows

@@ -23,7 +23,8 @@ State = Mapping[str, Any]  # of a process, see `actors.snapshot`
 
 @dataclass(frozen=True)
 class Look:
-    """At one moment: process -> its state, None for one that does not answer; `at`: loop time here."""
+    """At one moment: process -> its state, None for one that does not answer; `at`: loop time
+    here."""
 
     at: float
     states: Mapping[str, State | None]

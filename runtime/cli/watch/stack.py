@@ -38,7 +38,9 @@ def stack(
 
     It works when the event loop of a process is stuck, and says of one that is stopped that it is.
 
-    Parameters ---------- run
+    Parameters
+    ----------
+    run
         A run directory or its name; without it the only live run.
     actor
         Only this one, and its process.

@@ -1,6 +1,6 @@
 """What a run says to a Kubernetes cluster, and hears of it.
 
-objects  machines as a JobSet and a Secret: plain data
-pods     the states of pods, in words
-kubectl  the user's kubectl, with their context and credentials
+objects  Machines as objects of Kubernetes: plain data, nothing is asked or started here
+pods     The state of a pod, as `kubectl get pods -o json` has it, in words
+kubectl  The user's kubectl: their context, their credentials, their plugins
 """

@@ -1,18 +1,19 @@
 """Launchers start role processes on machines and tell how they ended: a kind of place a file.
 
-local    this machine
-nursery  the process there that role processes are forked from
-agents   what all others share: an agent on each machine
-allowed  the files that such a machine may leave in the run directory
-remote   a machine elsewhere, as `up` knows it
-machine_agent   the agent: `python -m runtime join`
-command  a command of this host that starts an agent
-ssh      machines that the system's ssh reaches
-slurm    the nodes of a job under Slurm
-manual   machines on which a person types a line
-ray      nodes of a Ray cluster
-ray_driver  the process there that Ray knows of
-kubernetes  pods of a JobSet
+local          Starts role processes on this machine
+nursery        The process that role processes are forked from
+agents         What all launchers to other machines share
+allowed        The files of a run directory that a machine elsewhere may leave there
+remote         A machine elsewhere, as `up` knows it
+machine_agent  The agent of a machine, `python -m runtime join`
+command        A command of this host that starts an agent elsewhere
+ssh            Machines that the system's ssh reaches
+slurm          Machines that Slurm has allocated to this job
+manual         Machines that a person starts
+ray            Machines that are nodes of a Ray cluster
+ray_driver     The process of a run that Ray knows of, `python -m
+               runtime.cluster.launchers.ray_driver`
+kubernetes     Machines that are pods: a JobSet of the run, whose pods run its agents
 
 See docs/decisions/processes.md.
 """

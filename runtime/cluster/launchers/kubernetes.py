@@ -3,7 +3,8 @@ for all of it.
 
     kubectl create JobSet      pods are placed; they wait for their Secret
     kubectl create Secret      belongs to the JobSet; has the line of each agent
-    kubectl get pods           again and again until all agents have joined, and once more when one is lost
+    kubectl get pods           again and again until all agents have joined, and once more when one
+                               is lost
     kubectl delete             whatever has happened
 
 If `up` is killed its agents end by themselves, so the JobSet has failed, and Kubernetes removes it

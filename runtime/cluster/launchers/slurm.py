@@ -1,7 +1,7 @@
 """Machines that Slurm has allocated to this job: a step of it on each, which is the agent.
 
-    srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ... sh -c 'exec python -m runtime join
-    ADDRESS MACHINE'
+    srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ...
+        sh -c 'exec python -m runtime join ADDRESS MACHINE'
 
 The node where `up` runs may be one of them; its agent is a step like the others. srun holds an
 agent's standard input: if it ends, whatever has killed it, Slurm ends the step. It then kills all

@@ -1,8 +1,8 @@
 """Machines that the system's ssh reaches: the user's configuration, agents and jump hosts are ssh's
 business.
 
-    ssh -T -o BatchMode=yes HOST 'cd DIRECTORY && exec env NAME=VALUE python3 -m runtime join
-    ADDRESS MACHINE'
+    ssh -T -o BatchMode=yes HOST
+        'cd DIRECTORY && exec env NAME=VALUE python3 -m runtime join ADDRESS MACHINE'
 
 ssh asks nothing: whatever it would ask for must be settled before. Its standard input stays open:
 when it closes, for whatever reason, the agent ends.

@@ -1,9 +1,9 @@
 """Operators elsewhere: how `--connect` reaches a run, see docs/operate.md.
 `attached/remote_client.py` is the other end.
 
-operator_server      the end of `up`: a road for clients that dial, and the files that they may read
-operator_key      who may: keys and an address as a file that the operator copies
-operator_messages     what is said about files; all else is said as any client says it
+operator_server    Where operators elsewhere reach a run
+operator_key       What lets an operator in, as a file
+operator_messages  What an operator elsewhere asks about the files of a run; which those are
 
 See docs/decisions/security.md.
 """

@@ -1,10 +1,11 @@
 """What ZeroMQ's sockets need around them: an event loop that reads them, and a door that lets in
 few strangers.
 
-watched     a socket whose messages the event loop reads, a few in each turn
-strangers   the connections of a process that have proven nothing yet, and how many they may be
-turnstile   a listening socket whose connections are accepted one by one, as it is told
-door        both together: what a listener hears of its connections, and when it accepts the next
+watched    A socket whose messages the event loop reads from its own watch of a descriptor, a few in
+           each turn
+strangers  The connections of a process whose peers have not proven yet who they are
+turnstile  A listening TCP socket from which ZeroMQ accepts one connection each time it is told to
+door       Where strangers connect to a listener of ZeroMQ's
 
 See docs/decisions/security.md.
 """

@@ -1,0 +1,102 @@
+"""docs/conversations.md: which message may come when, from the tables of the roles themselves."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+
+from runtime import Actor, Conversation
+from runtime.actors.conversation import Said
+from runtime.cluster.lifecycle import LIFE
+from tests.house.source import classes
+
+OPENING = """# Which message may come when
+
+This page is written from the tables in the code (`python -m tests.house --write`); a test compares.
+A message that a table does not take in the state its subject is in is refused with the reason
+`illegal`, is counted (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing.
+Messages are written `LikeThis`; what the actor does itself is a verb. Where a row leads to several
+states, the text at the table's rows in the code says when.
+"""
+PROCESS = """## A process, at the supervisor
+
+The table is `LIFE` in `runtime/cluster/lifecycle.py`. What does not fit is refused with the reason
+`illegal_step`.
+"""
+
+
+def speakers() -> tuple[type, ...]:
+    """The classes of roles that have tables, by file."""
+    return tuple(classes(_has_tables, "roles"))
+
+
+def _has_tables(declared: ast.ClassDef) -> bool:
+    return any(
+        isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "conversations"
+        for node in declared.body
+    )
+
+
+def markdown() -> str:
+    """The page of conversations."""
+    life: dict[tuple[str, Said], tuple[str, ...]] = {
+        (before.value, event): (after.value,) for (before, event), after in LIFE.items()
+    }
+    process = Conversation("a process", "process", next(iter(life))[0], life)
+    sections = [
+        OPENING,
+        PROCESS,
+        _about(process),
+        *(part for speaker in speakers() for part in _of(speaker)),
+    ]
+    return "\n".join(sections)
+
+
+def at_any_time(role: type[Actor]) -> list[str]:
+    """The messages that a role takes whatever was said before."""
+    talks = {said for talk in role.conversations for said in talk.messages}
+    own = {
+        kind: name
+        for kind, name in role.handlers.items()
+        if getattr(role, name) is not getattr(Actor, name, None)
+    }
+    return sorted(kind.__name__ for kind in own if kind not in talks)
+
+
+def _of(speaker: type) -> Iterator[str]:
+    talks: tuple[Conversation, ...] = speaker.conversations  # type: ignore[attr-defined]
+    yield f"## `{speaker.__name__}`\n"
+    opening = (sys.modules[speaker.__module__].__doc__ or "").partition("\n\n")[0]
+    yield f"{opening}\n\nIn `{speaker.__module__.replace('.', '/')}.py`.\n"
+    yield from map(_about, talks)
+    anytime = at_any_time(speaker) if issubclass(speaker, Actor) else []
+    if anytime:
+        yield f"At any time: {', '.join(f'`{name}`' for name in anytime)}.\n"
+
+
+def _about(talk: Conversation) -> str:
+    """The table, and the states in which nothing may come."""
+    lines = [
+        (
+            f"**{talk.about[0].upper()}{talk.about[1:]}**, known by {_listed(talk.by)}; at "
+            f"first *{talk.start}*.\n"
+        )
+    ]
+    lines += ["| state | what comes | leads to |", "| --- | --- | --- |"]
+    for (state, said), after in talk.table.items():
+        shown = said if isinstance(said, str) else f"`{said.__name__}`"
+        lines.append(f"| {state} | {shown} | {' or '.join(after)} |")
+    over = [state for state in talk.states if state not in {before for before, _ in talk.table}]
+    if over:
+        lines.append(f"\nNothing may come in: {', '.join(f'*{state}*' for state in over)}.")
+    if talk.never:
+        lines.append(
+            f"\nLegal in no state: {', '.join(f'`{said.__name__}`' for said in talk.never)}."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last

@@ -1,0 +1,58 @@
+"""docs/messages.md: every message, from the message classes."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import sys
+import typing
+from itertools import groupby
+from operator import attrgetter
+
+from runtime.messages import message as basic
+from runtime.messages.message import Message
+from tests.house.source import classes
+
+OPENING = """# Every message
+
+This page is written from the message classes (`python -m tests.house --write`); a test compares.
+Which message may come when stands in [conversations.md](conversations.md). Messages with arrays
+travel on the bulk lane, all others on the control lane. On the wire a message is called by its
+package and its class: `Ticket` is roles.Ticket.
+"""
+BLANK = "\n\n"  # between paragraphs
+
+
+def markdown() -> str:
+    """Every message, with its fields, as docs/messages.md shows them."""
+    lines = [OPENING]
+    for module, said in groupby(classes(_is_message, "runtime", "roles"), attrgetter("__module__")):
+        lines.append(
+            f"## `{module}`\n\n{(sys.modules[module].__doc__ or '').partition(BLANK)[0]}\n"
+        )
+        lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
+        lines += [_row(kind) for kind in said] + [""]
+    return "\n".join(lines)
+
+
+def _is_message(declared: ast.ClassDef) -> bool:
+    return any(ast.unparse(each) == "message" for each in declared.decorator_list)
+
+
+def _row(kind: type[Message]) -> str:
+    hints = typing.get_type_hints(kind)
+    declared = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = ", ".join(f"`{each.name}` {_type(hints[each.name])}" for each in declared)
+    means = " ".join((kind.__doc__ or "").split()).replace("|", "\\|")
+    return f"| `{kind.__name__}` | {kind.lane} | {fields} | {means} |"
+
+
+TYPES: dict[object, str] = {
+    basic.Array: "array", tuple[basic.Array, ...]: "arrays", basic.Json: "table",
+    tuple[int, ...]: "ints", tuple[float, ...]: "floats", tuple[str, ...]: "strs",
+}  # fmt: skip
+
+
+def _type(annotation: object) -> str:
+    """A field's type as people say it."""
+    return TYPES.get(annotation) or str(getattr(annotation, "__name__", annotation))

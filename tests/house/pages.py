@@ -1,0 +1,48 @@
+"""Parts of a page that are written from the code, between two comments of HTML.
+
+<!-- written: NAME -->
+<!-- end of NAME -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.house.source import ROOT
+
+DOCS = ROOT / "docs"
+
+
+def page(name: str, parts: Mapping[str, Callable[[], str]]) -> str:
+    """The text of a page of docs/ with its parts, which are made by functions."""
+    text = (DOCS / name).read_text("utf-8")
+    for part, made in parts.items():
+        text = replaced(text, part, made(), DOCS / name)
+    return text
+
+
+def replaced(text: str, name: str, made: str, where: Path) -> str:
+    """A page with another text between the comments of this name. LookupError if it has none."""
+    opening = f"<!-- written: {name} -->\n"
+    closing = f"<!-- end of {name} -->"
+    before, found, rest = text.partition(opening)
+    _, ended, after = rest.partition(closing)
+    if not (found and ended):
+        raise LookupError(f"{where}: expected the lines {opening.strip()} and {closing}")
+    return f"{before}{opening}{made}{closing}{after}"
+
+
+def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    lines = [titles, tuple("---" for _ in titles), *rows]
+    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
+
+
+def linked(text: str) -> str:
+    """A text of the code for a page in docs/: names of pages and of results become links, and a bar
+    or a star does not end a cell or begin a stress."""
+    text = re.sub(r"(?<!`)(\|)", r"\\\1", text)
+    text = re.sub(r"\bdocs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
+    return re.sub(r"\bbenchmarks/results/([\w-]+)\.md", r"[\1](../benchmarks/results/\1.md)", text)

@@ -1,0 +1,135 @@
+"""Lists and tables that repeat what the code says are as `python -m tests.house --write` writes
+them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+from tests.house import written
+from tests.house.commands import commands, help_of
+from tests.house.exports import offered
+from tests.house.folder_maps import first_sentence, mapped
+from tests.house.pages import linked, replaced
+from tests.house.source import ROOT, tree_of
+from tests.house.written import COMMAND, entries, path_of
+
+FILES = dict(entries())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_list_is_as_the_code_says(name: str) -> None:
+    found = path_of(name).read_text("utf-8") if path_of(name).exists() else ""
+    assert found == FILES[name](), f"{COMMAND} writes it"
+
+
+def test_there_are_no_other_boards_than_those_that_are_written() -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="needs grafana-foundation-sdk")
+    boards = {path.name for path in (ROOT / "docs" / "monitoring" / "boards").iterdir()}
+    assert boards == {path_of(name).name for name in FILES if "monitoring" in name}
+
+
+def test_a_list_that_differs_is_named_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("old")
+    monkeypatch.setattr(written, "ROOT", tmp_path)
+    monkeypatch.setattr(written, "entries", lambda: [("page.md", lambda: "new")])
+    assert written.differing() == ["page.md"]
+    assert page.read_text() == "old"
+    assert written.differing(write=True) == ["page.md"]
+    assert page.read_text() == "new"
+    assert written.differing(write=True) == []
+
+
+# -- maps
+
+
+@pytest.mark.parametrize(
+    ("docstring", "line"),
+    [
+        ("Short: with a clause. More.", "Short: with a clause"),
+        ("What files there are, 1.5 GB and `a.b` of them.\n\nMore.", "What files there are, 1.5 GB and `a.b` of them"),
+        (f"Three words here: {'long ' * 20}end.", "Three words here"),
+        (f"The thing: {'long ' * 20}end.", f"The thing: {'long ' * 20}end"),
+        ("Is it the same? It is.", "Is it the same?"),
+        ("Without an end", "Without an end"),
+    ],
+)  # fmt: skip
+def test_the_line_of_a_module_is_its_first_sentence(docstring: str, line: str) -> None:
+    assert first_sentence(docstring) == line
+
+
+def test_a_map_keeps_its_order_and_the_text_around_it_and_a_new_module_comes_last() -> None:
+    lines = {"a": "The letter A", "b/": "The letter B", "c": "The letter C", "zoo/": ""}
+    old = "Letters.\n\nb/   old words\n     and more\nzoo/  animals\na    old\ngone  nothing\n\nThe end."
+    assert mapped(old, lines) == (
+        "Letters.\n\nb/    The letter B\nzoo/  animals\na     The letter A\nc     The letter C\n\nThe end."
+    )
+
+
+def test_a_folder_without_a_map_gets_one_behind_its_first_paragraph() -> None:
+    assert mapped("Letters.\n\nThe end.", {"a": "The letter A"}) == (
+        "Letters.\n\na  The letter A\n\nThe end."
+    )
+
+
+# -- names that packages offer
+
+
+@pytest.mark.parametrize("package", ["nets", "nets.data", "ops", "roles", "runtime"])
+def test_every_name_that_a_package_offers_can_be_got(package: str) -> None:
+    module = importlib.import_module(package)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+def test_a_package_that_defines_what_it_offers_keeps_its_own_list() -> None:
+    assert offered(tree_of("ops/__init__.py")) is None
+    places = offered(tree_of("runtime/__init__.py"))
+    assert places is not None and places["Actor"] == "runtime.actors.actor"
+
+
+# -- commands
+
+
+def test_every_argument_of_a_command_has_help() -> None:
+    for name, app in commands().items():
+        shown = [
+            each for each in app.assemble_argument_collection(parse_docstring=True) if each.show
+        ]
+        assert all(help_of(name, argument) for argument in shown)
+
+
+def test_an_argument_without_help_is_named() -> None:
+    app = App()
+
+    def command(size: int) -> None:
+        """Do it."""
+
+    app.command(command)
+    (argument,) = app["command"].assemble_argument_collection(parse_docstring=True)
+    with pytest.raises(LookupError, match="command do: SIZE has no help, expected a text under"):
+        help_of("do", argument)
+
+
+# -- pages
+
+
+def test_a_part_of_a_page_is_replaced_and_a_page_without_it_is_named(tmp_path: Path) -> None:
+    text = "a\n<!-- written: x -->\nold\n<!-- end of x -->\nb\n"
+    assert replaced(text, "x", "new\n", tmp_path) == text.replace("old", "new")
+    with pytest.raises(LookupError, match="expected the lines <!-- written: y -->"):
+        replaced(text, "y", "new\n", tmp_path)
+
+
+def test_names_of_pages_in_a_text_of_the_code_become_links() -> None:
+    assert linked("see docs/gpu.md#a-b, docs/data.md: a | b") == (
+        "see [gpu.md](gpu.md#a-b), [data.md](data.md): a \\| b"
+    )
+    assert linked("57 (benchmarks/results/lowering-avx2.md)") == (
+        "57 ([lowering-avx2](../benchmarks/results/lowering-avx2.md))"
+    )
