@@ -114,7 +114,7 @@ _PLACES = {
     "Json KeepState KeptState"
     " Message Reached Save WindDown message",
     "plan.topology": "ActorSpec Topology",
-    "report.events": "Event",
+    "report.event_stream": "Event",
     "attached.attach": "attach",
     "runs.run": "Run",
     "runs.scripting": "launch run",
