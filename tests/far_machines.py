@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from benchmarks.far_machines import Far, far_machines, program
-from benchmarks.machines import Refused
+from benchmarks.helpers.far_machines import Far, far_machines, program
+from benchmarks.helpers.machines import Refused
 
 __all__ = ["RECOVERING", "Far", "far_machines", "folders", "or_skip", "program"]
 

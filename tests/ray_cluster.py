@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.helpers.machines import Machine, Refused, machines
 from tests.support import environment
 
 PORT = 6399  # below those that Ray gives its workers

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.machines import Refused, machines
+from benchmarks.helpers.machines import Refused, machines
 from tests.far_machines import Far
 from tests.ports import free_ports
 from tests.support import environment

@@ -14,17 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import (
-    conv_reference,
-    gpu,
-    gpu_parts,
-    gpu_sides,
-    gpu_sizes,
-    gpu_wheels,
-    kernels,
-    report,
-)
-from benchmarks.report import ROOT, Record, Table
+from benchmarks import gpu_wheels
+from benchmarks.gpu import gpu
+from benchmarks.gpu import parts as gpu_parts
+from benchmarks.gpu import sides as gpu_sides
+from benchmarks.gpu import sizes as gpu_sizes
+from benchmarks.helpers import report
+from benchmarks.helpers.report import ROOT, Record, Table
+from benchmarks.kernels import conv_reference, kernels
 from ops import ConvGeometry, get_backend
 from ops.cpu.conv.algorithm import ConvShape
 from tests.fake_cuda.processes import here, on_fake_cuda
@@ -157,9 +154,7 @@ def test_a_part_whose_process_is_killed_is_told_and_the_next_runs(
 def test_a_part_that_runs_out_of_time_fails_and_the_others_go_on(
     monkeypatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        gpu, "PLANS", gpu.PLANS | {"speed": gpu.Plan("slow", 0, {}, "gpu_steps:speed")}
-    )
+    monkeypatch.setattr(gpu, "PLANS", gpu.PLANS | {"speed": gpu.Plan("slow", 0, {}, "steps:speed")})
     assert gpu.run_all(["speed", "facts"], tmp_path, rehearse=True) == 1
     (as_json,) = tmp_path.glob("*.json")
     parts = json.loads(as_json.read_text())["parts"]

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import messages, messages_pair
-from benchmarks.messages_pair import Lost, Pair
-from benchmarks.report import ROOT, Record
+from benchmarks.helpers.report import ROOT, Record
+from benchmarks.messages import messages
+from benchmarks.messages import pair as messages_pair
+from benchmarks.messages.pair import Lost, Pair
 from tests.support import environment
 
 

@@ -17,15 +17,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import chaos, chaos_kills, chaos_machines, chaos_soak, resets
-from benchmarks.cables import Way, delayed
-from benchmarks.chaos_processes import kill
-from benchmarks.chaos_soak import Sample
-from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, spread
-from benchmarks.machines import Machine, machines
-from benchmarks.paced import NET, Paced
-from benchmarks.report import Record
-from benchmarks.survivor import Gone, Survivor
+from benchmarks.chaos import chaos
+from benchmarks.chaos import kills as chaos_kills
+from benchmarks.chaos import machines as chaos_machines
+from benchmarks.chaos import soak as chaos_soak
+from benchmarks.chaos.paced import NET, Paced
+from benchmarks.chaos.processes import kill
+from benchmarks.chaos.soak import Sample
+from benchmarks.chaos.trials import HEADERS, Absent, Harm, Trials, spread
+from benchmarks.helpers import resets
+from benchmarks.helpers.cables import Way, delayed
+from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.report import Record
+from benchmarks.helpers.survivor import Gone, Survivor
 from nets import load_net
 from nets.layers import Run, Setup, Values, make_layer
 from ops import get_backend
@@ -386,7 +390,7 @@ def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
 def test_the_layer_that_lets_time_pass_changes_nothing(
     tmp_path: Path, install: Callable[..., None]
 ) -> None:
-    install({"convoy.layers": {"Paced": "benchmarks.paced:Paced"}})
+    install({"convoy.layers": {"Paced": "benchmarks.chaos.paced:Paced"}})
     (tmp_path / "paced.prototxt").write_text(NET.format(seconds=0.0, slow=""))
     spec = load_net(tmp_path / "paced.prototxt")
     layer = make_layer(

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import allreduce, allreduce_pair, distributed
-from benchmarks.allreduce_members import input_of
-from benchmarks.report import ROOT, Record
-from benchmarks.turns import Turns
+from benchmarks.allreduce import allreduce
+from benchmarks.allreduce import pair as allreduce_pair
+from benchmarks.allreduce.members import input_of
+from benchmarks.distributed import distributed
+from benchmarks.helpers.report import ROOT, Record
+from benchmarks.helpers.turns import Turns
 
 
 @pytest.mark.slow

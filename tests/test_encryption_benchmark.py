@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import encryption_strangers
-from benchmarks.machines import Refused
-from benchmarks.report import Record
-from benchmarks.strangers import STRANGERS
+from benchmarks.encryption import strangers as encryption_strangers
+from benchmarks.helpers.machines import Refused
+from benchmarks.helpers.report import Record
+from benchmarks.helpers.strangers import STRANGERS
 
 
 @pytest.mark.slow

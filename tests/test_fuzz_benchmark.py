@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import fuzz
-from benchmarks.fuzz import MOST_MEMORY, Guard
-from benchmarks.fuzz_targets import TARGETS, Target, cut, joined
-from benchmarks.report import ROOT, Record
+from benchmarks.fuzz import fuzz
+from benchmarks.fuzz.fuzz import MOST_MEMORY, Guard
+from benchmarks.fuzz.targets import TARGETS, Target, cut, joined
+from benchmarks.helpers.report import ROOT, Record
 
 LOG = """#9\tDONE   cov: 20 ft: 31 corp: 2/9b lim: 4096 exec/s: 9 rss: 70Mb
 stat::number_of_executed_units: 9
@@ -26,7 +26,7 @@ stat::peak_rss_mb:              {peak}
 TAKE_SEEDS = """
 import sys
 from pathlib import Path
-from benchmarks.fuzz_targets import TARGETS
+from benchmarks.fuzz.targets import TARGETS
 target = TARGETS[sys.argv[1]](Path(sys.argv[2]))
 assert target.seeds
 for seed in target.seeds:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import hosts, hosts_clusters, hosts_starts
-from benchmarks.hosts_clusters import Work
-from benchmarks.hosts_sides import Learnt, Ours
-from benchmarks.machines import Machine, machines
-from benchmarks.report import Record
+from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.report import Record
+from benchmarks.hosts import clusters as hosts_clusters
+from benchmarks.hosts import hosts
+from benchmarks.hosts import starts as hosts_starts
+from benchmarks.hosts.clusters import Work
+from benchmarks.hosts.sides import Learnt, Ours
 from roles.forecasting.costs import Timed
 from roles.planning.strategies import preset_called
 from runtime import Event

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import operators, operators_mutants
-from benchmarks.operators import Means
-from benchmarks.operators_draw import Place, Step, Trial, draw
-from benchmarks.operators_mutants import MUTANTS, seeds
-from benchmarks.operators_trial import Told
-from benchmarks.operators_truth import (
+from benchmarks.helpers.report import ROOT
+from benchmarks.operators import mutants as operators_mutants
+from benchmarks.operators import operators
+from benchmarks.operators.draw import Place, Step, Trial, draw
+from benchmarks.operators.mutants import MUTANTS, seeds
+from benchmarks.operators.operators import Means
+from benchmarks.operators.trial import Told
+from benchmarks.operators.truth import (
     BETWEEN,
     CHANGING,
     GONE,
@@ -37,8 +39,7 @@ from benchmarks.operators_truth import (
     wrong_scale,
     wrong_status,
 )
-from benchmarks.operators_world import MARK, NO_HOME, Refused, World, clock_library, namespaces
-from benchmarks.report import ROOT
+from benchmarks.operators.world import MARK, NO_HOME, Refused, World, clock_library, namespaces
 
 HERE = Place()
 AWAY = Place(private_tmp=True)

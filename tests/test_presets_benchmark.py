@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import presets
-from benchmarks.preset_runs import DOUBLE
-from benchmarks.report import Record
+from benchmarks.helpers.report import Record
+from benchmarks.presets import presets
+from benchmarks.presets.runs import DOUBLE
 
 Arrays = dict[str, Any]
 

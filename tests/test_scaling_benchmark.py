@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import scaling
-from benchmarks.report import Record
-from benchmarks.scaling_runs import GIGABIT, Wanted, one_layer, simulated
+from benchmarks.helpers.report import Record
+from benchmarks.scaling import scaling
+from benchmarks.scaling.runs import GIGABIT, Wanted, one_layer, simulated
 from roles.messages import LayerGradient
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import survival
-from benchmarks.report import Record
+from benchmarks.helpers.report import Record
+from benchmarks.helpers.turns import Turns
 from benchmarks.survival import waited
-from benchmarks.turns import Turns
 from tests.support import ROOT, environment
 
 

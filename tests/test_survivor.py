@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_processes import alive
-from benchmarks.survivor import Gone, Survivor
+from benchmarks.chaos.processes import alive
+from benchmarks.helpers.survivor import Gone, Survivor
 
 WAITS = "import signal; signal.sigwait({signal.SIGTERM})"  # in place of the command line
 

@@ -9,9 +9,9 @@ import warnings
 
 import pytest
 
-from benchmarks import tuning_bayes
-from benchmarks.report import Record
-from benchmarks.tuning_runs import Setting as Point
+from benchmarks.helpers.report import Record
+from benchmarks.tuning import bayes as tuning_bayes
+from benchmarks.tuning.runs import Setting as Point
 from roles.tuning.choices import Choices, Setting
 from roles.tuning.trials import Trials
 from tests.roles.laboratories import Written

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tuning, tuning_prediction
-from benchmarks.report import Record
-from benchmarks.tuning_kept import Kept
-from benchmarks.tuning_prediction import CASES, Case, Cluster, Point
+from benchmarks.helpers.report import Record
+from benchmarks.tuning import prediction as tuning_prediction
+from benchmarks.tuning import tuning
+from benchmarks.tuning.kept import Kept
+from benchmarks.tuning.prediction import CASES, Case, Cluster, Point
 from roles.forecasting.prediction import Prediction
 from runtime.queueing import work_graph
 from runtime.queueing.estimates import Estimate

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tuning_clusters
-from benchmarks.report import Record
-from benchmarks.tuning_clusters import CLUSTERS, SATURATED
+from benchmarks.helpers.report import Record
+from benchmarks.tuning import clusters as tuning_clusters
+from benchmarks.tuning.clusters import CLUSTERS, SATURATED
 from runtime.plan.prospects import Prospect, Prospects
 
 

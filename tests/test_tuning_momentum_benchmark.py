@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import tuning_learning, tuning_momentum, tuning_nan
-from benchmarks.report import Record
-from benchmarks.tuning_learning import Learning, Learnt
+from benchmarks.helpers.report import Record
+from benchmarks.tuning import learning as tuning_learning
+from benchmarks.tuning import momentum as tuning_momentum
+from benchmarks.tuning import nan as tuning_nan
+from benchmarks.tuning.learning import Learning, Learnt
 from roles.tuning.ratio import Measured
 
 SMALL = Learning("lenet", "mxnet-async", momentum=0.0, rate=0.05, batch=8, decays=False)

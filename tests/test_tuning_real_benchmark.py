@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import tuning_real
-from benchmarks.report import Record
+from benchmarks.helpers.report import Record
+from benchmarks.tuning import real as tuning_real
 from runtime import Event
 
 

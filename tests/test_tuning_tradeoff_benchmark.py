@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 import roles
-from benchmarks import tuning_pictures, tuning_runs
-from benchmarks.preset_runs import Data
-from benchmarks.report import Record
-from benchmarks.tuning_kept import FILE, Kept, Make, Trials, on_virtual_clock
-from benchmarks.tuning_lesion import best_of, selections
-from benchmarks.tuning_runs import Examination, Reached, Setting, Task, Times, around, lenet, trial
-from benchmarks.tuning_tradeoff import compare
-from benchmarks.tuning_tradeoff_real import Follow, in_processes
-from benchmarks.tuning_virtual import learn
+from benchmarks.helpers.report import Record
+from benchmarks.presets.runs import Data
+from benchmarks.tuning import pictures as tuning_pictures
+from benchmarks.tuning import runs as tuning_runs
+from benchmarks.tuning.kept import FILE, Kept, Make, Trials, on_virtual_clock
+from benchmarks.tuning.lesion import best_of, selections
+from benchmarks.tuning.runs import Examination, Reached, Setting, Task, Times, around, lenet, trial
+from benchmarks.tuning.tradeoff import compare
+from benchmarks.tuning.tradeoff_real import Follow, in_processes
+from benchmarks.tuning.virtual import learn
 from runtime import Event
 
 TIMES: Times = {
@@ -149,7 +150,7 @@ def test_the_tuner_stands_beside_the_best_of_a_grid(
     tmp_path: Path, digits: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = Record("r")
-    monkeypatch.setattr("benchmarks.tuning_kept.measured", lambda task, preset: TIMES)
+    monkeypatch.setattr("benchmarks.tuning.kept.measured", lambda task, preset: TIMES)
     trials = on_virtual_clock(lenet(digits, tmp_path, 300, 0.9), 2, 1.0, Kept())
     compare(record, trials, (0.3,), (3.0,), 1)
     names = [row[0] for row in record.tables[0].rows]

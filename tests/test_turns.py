@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.helpers.survivor import living
+from benchmarks.helpers.turns import PARTS, Sleeper, Turns, below, taken
 from benchmarks.metrics import UNOBSERVED, written
-from benchmarks.survivor import living
-from benchmarks.turns import PARTS, Sleeper, Turns, below, taken
 
 
 def test_a_rate_is_that_of_all_turns_and_parts_are_those_of_a_fifth_each() -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from benchmarks import wire_formats
-from benchmarks.report import Record
+from benchmarks.helpers.report import Record
 
 CONV = [500, 20, 25000, 50]  # numbers of LeNet's gradients that travel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.survivor import Survivor
+from benchmarks.helpers.survivor import Survivor
 from tests.chaos.recovering import Starts
 from tests.support import environment
 

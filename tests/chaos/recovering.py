@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.survivor import Survivor
+from benchmarks.helpers.survivor import Survivor
 from nets.files import checkpoint
 from tests.journeys.fc_shards import configured, lenet_with_dropout
 from tests.support import Simulated

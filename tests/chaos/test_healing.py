@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.survivor import Survivor, events
 from roles.messages import Done, Regroup
 from runtime import attach
 from tests.chaos.recovering import ITERATIONS, Starts, assert_same_bits, cluster_of, last_checkpoint

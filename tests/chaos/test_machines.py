@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine
+from benchmarks.helpers.machines import Machine
 from tests.chaos.running import NAMED_WITHIN, Running
 from tests.far_machines import RECOVERING, Far, far_machines, folders, or_skip
 from tests.journeys.test_launchers import PROCESS

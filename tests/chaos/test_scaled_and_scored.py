@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.survivor import Survivor, events
 from runtime import attach
 from tests.support import configure
 

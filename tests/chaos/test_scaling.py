@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.survivor import Survivor, events
 from nets.files import checkpoint
 from runtime import ConvoyError, attach
 from runtime.cli.main import main

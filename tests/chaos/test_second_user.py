@@ -17,8 +17,8 @@ from textwrap import indent
 
 import pytest
 
+from benchmarks.helpers.strangers import listening
 from benchmarks.second_user import ATTACKS, PREAMBLE
-from benchmarks.strangers import listening
 from tests.chaos.test_links import running, undisturbed
 from tests.support import configure, events, run_directory
 

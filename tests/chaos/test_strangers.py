@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, machines
-from benchmarks.strangers import STRANGERS, Door, doors_of
+from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.strangers import STRANGERS, Door, doors_of
 from runtime.machine.descriptors import DESCRIPTORS
 from runtime.machine.namespaces import enter
 from tests.chaos.test_links import Running, running, undisturbed

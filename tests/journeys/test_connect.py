@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import runtime
-from benchmarks.strangers import STRANGERS, Door, Recorder, recording
+from benchmarks.helpers.strangers import STRANGERS, Door, Recorder, recording
 from runtime import Run
 from runtime.attached.observed_run import RemoteRun
 from runtime.cli.main import main

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.preset_runs import DOUBLE, arrays_of
-from benchmarks.presets import EQUAL, STRATEGIES, apart
+from benchmarks.presets.presets import EQUAL, STRATEGIES, apart
+from benchmarks.presets.runs import DOUBLE, arrays_of
 from nets.files.weights import read_weights, write_weights
 from ops import Array
 from runtime.cli.main import main

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused, machines
+from benchmarks.helpers.machines import Refused, machines
 from runtime.cluster.kubernetes.objects import job_set, pods_of, secret
 from runtime.config.file import load
 from tests.far_machines import Far, folders

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused, machines
+from benchmarks.helpers.machines import Refused, machines
 from runtime.compute import service_times
 from tests.far_machines import Far, far_machines, folders, or_skip, program
 from tests.support import configure, environment, events, run_directory, runtime_command, train

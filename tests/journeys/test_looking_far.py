@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused, machines
+from benchmarks.helpers.machines import Refused, machines
 from tests.far_machines import Far, folders, program
 from tests.journeys.chrome_trace import check, closed
 from tests.support import run_directory, runtime_command

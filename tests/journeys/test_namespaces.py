@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.helpers.machines import Machine, Refused, machines
 from roles import Options, forecast, plan
 from runtime.cli.main import main
 from runtime.config.file import load_with_program

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 import runtime
-from benchmarks.survivor import Survivor
+from benchmarks.helpers.survivor import Survivor
 from runtime.attached import ending
 from runtime.attached.ending import end
 from runtime.attached.finding import live, meant

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused
+from benchmarks.helpers.machines import Refused
 from tests.ray_cluster import Cluster, ray_cluster
 from tests.support import (
     ROOT,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused
+from benchmarks.helpers.machines import Refused
 from tests.far_machines import folders
 from tests.slurm_cluster import Cluster, slurm_cluster, until
 from tests.support import configure, environment, events, run_directory, runtime_command, train

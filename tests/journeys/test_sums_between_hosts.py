@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine
+from benchmarks.helpers.machines import Machine
 from roles import Options, forecast, plan
 from roles.messages import Held, Hold, Release, Released
 from runtime.config.file import load_with_program
