@@ -25,7 +25,7 @@ from benchmarks.kernels import conv_reference, kernels
 from ops import ConvGeometry, get_backend
 from ops.cpu.conv.algorithm import ConvShape
 from tests.fake_cuda.processes import here, on_fake_cuda
-from tests.support import environment
+from tests.helpers.support import environment
 
 
 def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:

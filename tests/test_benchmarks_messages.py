@@ -16,7 +16,7 @@ from benchmarks.helpers.report import ROOT, Record
 from benchmarks.messages import messages
 from benchmarks.messages import pair as messages_pair
 from benchmarks.messages.pair import Lost, Pair
-from tests.support import environment
+from tests.helpers.support import environment
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from benchmarks.helpers.survivor import Gone, Survivor
 from nets import load_net
 from nets.layers import Run, Setup, Values, make_layer
 from ops import get_backend
-from tests.far_machines import or_skip, program
+from tests.helpers.far_machines import or_skip, program
 
 
 def trials(folder: Path) -> Trials:

@@ -23,7 +23,7 @@ from benchmarks.hosts.sides import Learnt, Ours
 from roles.forecasting.costs import Timed
 from roles.planning.strategies import preset_called
 from runtime import Event
-from tests.far_machines import or_skip
+from tests.helpers.far_machines import or_skip
 
 LENET = Work("lenet", (1, 28, 28), 10, 16, 0.01, 0.0005)
 NOWHERE = [Machine(f"nowhere{number}", f"10.87.64.{number + 1}") for number in range(4)]

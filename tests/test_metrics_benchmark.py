@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.metrics import share
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 
 def test_a_share_of_all_is_the_least_value_that_it_does_not_exceed() -> None:

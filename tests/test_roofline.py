@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.roofline import WORKLOADS, layers, of_net
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 
 def test_the_page_of_the_docs_is_what_the_benchmark_computes() -> None:

@@ -14,7 +14,7 @@ from benchmarks import survival
 from benchmarks.helpers.report import Record
 from benchmarks.helpers.turns import Turns
 from benchmarks.survival import waited
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 
 def test_what_training_waited_for_each_checkpoint_is_read_from_a_journal(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ zmtp                    what ZeroMQ needs around it: a watch by the event loop, 
 links  shared_arena           credits owed and due; memory shared and returned
 keys                    what lets a process into the links of its run
 host_identity                    who is on the same host
-faults                  messages lost, doubled, overtaken or late on purpose
 """
 
 from runtime.transport.interface import Deliver, Endpoints, Limits, Reject, Release, Transport

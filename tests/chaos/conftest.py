@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.helpers.survivor import Survivor
 from tests.chaos.recovering import Starts
-from tests.support import environment
+from tests.helpers.support import environment
 
 
 @pytest.fixture

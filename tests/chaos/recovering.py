@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks.helpers.survivor import Survivor
 from nets.files import checkpoint
-from tests.journeys.fc_shards import configured, lenet_with_dropout
-from tests.support import Simulated
+from tests.helpers.fc_shards import configured, lenet_with_dropout
+from tests.helpers.support import Simulated
 
 ITERATIONS = 24
 SAVED_EVERY = 5

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.helpers.survivor import Survivor, events
 from runtime import attach
-from tests.support import configure
+from tests.helpers.support import configure
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 OURS = (
     "check",

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from runtime.cli.main import application
-from tests.journeys.operated import Operated
+from tests.helpers.operated import Operated
 
 # A row a command, in an order in which they can be typed; `up` is the run itself. "a && b" types a
 # first.

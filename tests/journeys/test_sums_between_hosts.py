@@ -18,9 +18,9 @@ from runtime.config.file import load_with_program
 from runtime.plan.host_map import hosts_of
 from runtime.plan.placement import place
 from runtime.runs.run import Run
+from tests.helpers.support import configure, events, get, train
 from tests.journeys.test_namespaces import MACHINE, carried, three
 from tests.journeys.test_traffic import AT_THE_END, PAYLOAD
-from tests.support import configure, events, get, train
 
 __all__ = ["three"]  # the fixture
 ITERATIONS = 12

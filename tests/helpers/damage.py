@@ -23,7 +23,7 @@ from runtime.cluster.operators.operator_key import OperatorKey
 from runtime.errors import ConvoyError
 from runtime.runs.checking import Resume, check
 from runtime.tracing.merging import Clock, part_of, write_clocks
-from tests.support import configure, run_directory, run_up
+from tests.helpers.support import configure, run_directory, run_up
 
 CHECKPOINT = "checkpoint-0000060.safetensors"
 TRACED = ("conv_model", "coordinator")

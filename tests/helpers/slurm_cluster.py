@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.helpers.machines import Refused, machines
-from tests.far_machines import Far
-from tests.ports import free_ports
-from tests.support import environment
+from tests.helpers.far_machines import Far
+from tests.helpers.ports import free_ports
+from tests.helpers.support import environment
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")

@@ -18,7 +18,7 @@ from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import simulate
-from tests.support import Simulated, with_actor
+from tests.helpers.support import Simulated, with_actor
 
 ServiceTime = Callable[[str, str], float]  # actor, label -> seconds
 SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {

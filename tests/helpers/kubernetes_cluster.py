@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = Path(__file__).parent / "kubernetes_schemas" / "schemas.json"
 KINDS = {"JobSet": "JobSet", "Secret": "io.k8s.api.core.v1.Secret"}
 FAULTS = {
@@ -55,11 +55,13 @@ def mistakes(thing: dict[str, Any]) -> list[str]:
 
 def installed(folder: Path) -> dict[str, str]:
     """The environment in which `kubectl` is this."""
-    from tests.far_machines import program
-    from tests.support import environment
+    from tests.helpers.far_machines import program
+    from tests.helpers.support import environment
 
     (folder / "objects").mkdir(parents=True)
-    call = f'PYTHONPATH={ROOT} exec {sys.executable} -m tests.kubernetes_cluster {folder} "$@"'
+    call = (
+        f'PYTHONPATH={ROOT} exec {sys.executable} -m tests.helpers.kubernetes_cluster {folder} "$@"'
+    )
     program(folder / "bin" / "kubectl", call)
     return {**environment(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
 
@@ -96,7 +98,7 @@ class Cluster:
                 words = [
                     sys.executable,
                     "-m",
-                    "tests.kubernetes_cluster",
+                    "tests.helpers.kubernetes_cluster",
                     str(self.folder),
                     "kubelet",
                     file.stem,

@@ -1,7 +1,7 @@
 """Checks broken inputs in forked children of one warm process, each with its own limits; what
 passes is run.
 
-Run as `python -m tests.journeys.checked DIRECTORY KIND:NUMBER ...`: prints a JSON line for each.
+Run as `python -m tests.helpers.checked DIRECTORY KIND:NUMBER ...`: prints a JSON line for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from roles.planning import planner
 from runtime.cli.main import main
 from runtime.recovery import up_runs
 from runtime.runs import checking, virtual_run
-from tests.journeys.broken_inputs import write
+from tests.helpers.broken_inputs import write
 
 IMPORTED = (cpu_backend, planner, checking, up_runs, virtual_run)  # once, before the forks
 HANGS = 100.0  # seconds: by then it waits for something

@@ -73,7 +73,9 @@ class Faults:
         """A road delivers."""
         key = envelope.sender, envelope.message.lane
         if key not in self._streams:
-            self._streams[key] = _Stream(random.Random(f"{self._seed} {key}"))  # noqa: S311  # repeatable, not secret
+            self._streams[key] = _Stream(
+                random.Random(f"{self._seed} {key}")
+            )  # repeatable, not secret
         stream = self._streams[key]
         fault = stream.draw(self.shares)
         if self._closed or fault == "drop":

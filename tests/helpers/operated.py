@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import configure, environment, run_directory, runtime_command
+from tests.helpers.support import configure, environment, run_directory, runtime_command
 
 METRICS = "[metrics]\nport = 0\n"
 TESTING = "test_iter: 1 test_interval: 3\n"

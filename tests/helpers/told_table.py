@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from runtime.report.console import RunConsole
-from tests.beats import beat, status
+from tests.helpers.beats import beat, status
 
 ACTORS = {
     f"conv-worker-{number:03}": f"process-of-conv-worker-{number:03}" for number in range(200)

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from runtime import ActorSpec, Topology
 from runtime.config.sections import ClusterConfig
-from tests.journeys.adders import Adder
+from tests.helpers.adders import Adder
 
 ROLES = {"adder": Adder}
 

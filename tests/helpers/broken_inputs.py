@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.journeys.broken_files import (
+from tests.helpers.broken_files import (
     NET,
     SOLVER,
     Random,

@@ -29,7 +29,7 @@ from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 from runtime.transport.inproc import InprocNetwork
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "tests" / "site"  # packages that every run of a test knows, as pip would leave them
 
 SOLVER = """

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 MONITORING = ROOT / "docs" / "monitoring"
 CONFIG = """

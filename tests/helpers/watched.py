@@ -11,7 +11,7 @@ from runtime import Actor, ActorSpec, Envelope, Message, Topology, WindDown, mes
 
 
 @message
-class Question(Message):
+class Unanswered(Message):
     """Never answered."""
 
 
@@ -72,7 +72,7 @@ class Asker(Actor):
     """Waits for an answer that never comes."""
 
     async def run(self) -> None:
-        await self.ask("deaf", Question(), Hello)
+        await self.ask("deaf", Unanswered(), Hello)
 
 
 class Deaf(Actor):
@@ -85,7 +85,7 @@ class Deaf(Actor):
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
         await self.reply(envelope, Hello())
 
-    async def on_question(self, message: Question, envelope: Envelope) -> None:
+    async def on_unanswered(self, message: Unanswered, envelope: Envelope) -> None:
         """Keep the asker waiting."""
         self._asked = True
         for curious in self._curious:

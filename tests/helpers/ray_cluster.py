@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.helpers.machines import Machine, Refused, machines
-from tests.support import environment
+from tests.helpers.support import environment
 
 PORT = 6399  # below those that Ray gives its workers
 CLIENTS = 9399

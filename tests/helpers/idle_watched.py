@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from runtime import Topology
 from runtime.config.sections import ClusterConfig
-from tests.journeys.watched import ROLES, watched
+from tests.helpers.watched import ROLES, watched
 
 __all__ = ["ROLES"]
 

@@ -14,7 +14,7 @@ from nets.definition.spec import ZOO
 from roles import Options, plan
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 RELU = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
 DROPOUT = RELU + ' layer { name: "drop1" type: "Dropout" bottom: "ip1" top: "ip1" }'

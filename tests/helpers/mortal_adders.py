@@ -10,9 +10,9 @@ from typing import Any
 
 from runtime import Topology
 from runtime.config.sections import ClusterConfig
-from tests.journeys import idle_adders
-from tests.journeys.adders import Adder
-from tests.journeys.idle_adders import Options
+from tests.helpers import idle_adders
+from tests.helpers.adders import Adder
+from tests.helpers.idle_adders import Options
 
 FILE = "CONVOY_TEST_MORTAL"  # names that file
 
