@@ -91,7 +91,7 @@ def test_a_reader_that_raises_what_it_has_not_declared_fails_and_its_input_is_to
     record = judged(tmp_path, broken, capsys, b"fine", b"bad", b"bad again")
     assert record.status == "failed" and record.facts["failures"] == 1  # once for each place
     assert (
-        "KeyError in test_fuzz_benchmark.py:" in record.notes[-1]
+        "KeyError in test_fuzz.py:" in record.notes[-1]
         and b64encode(b"bad").decode() in record.notes[-1]
     )
     (tmp_path / "long").mkdir()
