@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
-from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.helpers.report import ROOT, Record, machine, write
 from runtime import Actor, ActorSpec, Array, Envelope, Message, Topology, message
 
 ROADS = {"shared memory": ("ipc", True), "ipc": ("ipc", False), "tcp": ("tcp", False)}

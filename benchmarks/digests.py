@@ -12,6 +12,7 @@ commits on one machine.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -109,6 +110,10 @@ def _brief(text: str) -> str:
 
 def main() -> int:
     """All cases; with a file, compared with it. Exit 1 if one differs."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.digests", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("before", type=Path, nargs="?", help="what it printed before the change")
+    given = parser.parse_args()
     found: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as top:
         for number, (name, preset, keys) in enumerate(
@@ -125,10 +130,10 @@ def main() -> int:
             print(name, found[name], file=sys.stderr, flush=True)
     for one in found.values():
         one.pop("checkpoint", None)
-    if len(sys.argv) < 2:
+    if given.before is None:
         print(json.dumps(found, indent=1))
         return 0
-    before = json.loads(Path(sys.argv[1]).read_text())
+    before = json.loads(given.before.read_text())
     differ = [name for name in before if found.get(name) != before[name]]
     print(
         f"{len(before) - len(differ)} of {len(before)} the same; differ: "

@@ -19,7 +19,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from benchmarks.report import ROOT
+from benchmarks.helpers.report import ROOT
 
 FOLDER = ROOT / "benchmarks" / "wheels"
 THERE = ("numpy", "numba")  # there already, or too large

@@ -24,8 +24,8 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.training import WORKLOADS
+from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.training.training import WORKLOADS
 from ops import Array, Backend, get_backend
 from ops.geometry import ConvGeometry
 

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.survivor import Survivor
-from benchmarks.turns import PARTS, WARM, Sleeper, taken
+from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.helpers.survivor import Survivor
+from benchmarks.helpers.turns import PARTS, WARM, Sleeper, taken
 
 SCRAPE_MOST = 0.020  # seconds, 99 of 100
 IMAGES_LEAST = 0.99  # of those of a run that is not observed

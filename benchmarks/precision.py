@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.helpers.report import ROOT, Record, machine, write
 
 # a difference of shares that is never held against a precision: under two images of the digits' 359
 SLACK = 0.005

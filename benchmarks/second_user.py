@@ -25,8 +25,8 @@ from typing import Any
 
 import roles
 import runtime
-from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.strangers import listening
+from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.helpers.strangers import listening
 from runtime import Event
 from runtime.runs.run import Run
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.turns import PARTS, Sleeper, taken_in_lives
+from benchmarks.helpers.report import ROOT, Record, machine, write
+from benchmarks.helpers.turns import PARTS, Sleeper, taken_in_lives
 
 IMAGES_LEAST = 0.98  # of a run's that could not survive
 EXPOSED_MOST = 0.01  # of a run's seconds, in which training waits for checkpoints

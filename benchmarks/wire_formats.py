@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.helpers.report import ROOT, Record, machine, write
 
 FORMATS = ("float32", "float16", "bfloat16", "one-bit", "threshold")
 # points that the mean may differ from float32's

@@ -48,7 +48,7 @@ settings.register_profile("house", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("house")
 
 TESTS = Path(__file__).resolve().parent
-LONG = ("chaos", "gpu", "journeys", "stranger", TESTS.name)
+LONG = ("benchmarks", "chaos", "gpu", "journeys", "stranger")
 SHARED = TESTS.parents[1] / "shared"
 
 
@@ -59,6 +59,14 @@ def shared_data() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("needs ../shared/data, which is not here")
     return SHARED / "data"
+
+
+def is_long(path: Path) -> bool:
+    """Whether a test file lies in one of the rooms whose files take long, or beside them."""
+    if not path.is_relative_to(TESTS):
+        return False
+    room, *rest = path.relative_to(TESTS).parts
+    return not rest or room in LONG
 
 
 @cache
@@ -111,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Coroutines must leave no task behind. Of a grid marked `few`, the cases that were not chosen
     are slow. Folders whose files take long come first: who gets a long file last leaves a core
     idle."""
-    items.sort(key=lambda item: item.path.parent.name not in LONG)
+    items.sort(key=lambda item: not is_long(item.path))
     grids: dict[object, list[pytest.Function]] = defaultdict(list)
     for item in items:
         if not isinstance(item, pytest.Function):

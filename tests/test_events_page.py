@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from tests.support import ROOT, configure, run_up
+from tests.helpers.support import ROOT, configure, run_up
 
 PAGE = (ROOT / "docs" / "events.md").read_text("utf-8")
 ROWS = {

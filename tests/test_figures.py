@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report import Record, write
+from benchmarks.helpers.report import Record, write
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

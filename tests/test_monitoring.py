@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.prometheus_server import MONITORING, boards, selectors
-from tests.support import ROOT
+from tests.helpers.prometheus_server import MONITORING, boards, selectors
+from tests.helpers.support import ROOT
 
 # metrics of docs/metrics.md that no board and no rule uses, each with its reason
 UNUSED: dict[str, str] = {}

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tests import ports
-from tests.ports import free_ports
+from tests.helpers import ports
+from tests.helpers.ports import free_ports
 
 
 def test_two_tests_at_the_same_time_get_other_ports(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.terminal import PATIENCE, terminal
+from tests.helpers.terminal import PATIENCE, terminal
 
 
 def test_a_command_never_waits_until_the_test_looks_at_its_terminal(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ links          The accounts of two processes over sockets
 shared_arena   What one process shares with its peers on this host
 keys           What lets a process into the links of its run, and tells it who else may come in
 host_identity  Which host this process is on
-faults         Faults on purpose
 incoming       The messages of a byte stream
 unix_listener  The end of a Unix socket that peers connect to
 

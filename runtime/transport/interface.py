@@ -3,8 +3,8 @@ them.
 
 A transport belongs to one process and moves envelopes between it and its peer processes: in order
 per sender, receiver and lane; at most once; bounded by byte credits; malformed input is rejected
-and counted, never fatal; nothing is dropped uncounted. Should a road break the first two (`faults`
-makes it), the node behind it rejects what comes twice or too late: actors are promised both
+and counted, never fatal; nothing is dropped uncounted. Should a road break the first two (contract
+tests make it), the node behind it rejects what comes twice or too late: actors are promised both
 whatever happens.
 """
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.survivor import Survivor
+from benchmarks.helpers.survivor import Survivor
 from tests.chaos.recovering import Starts
-from tests.support import environment
+from tests.helpers.support import environment
 
 
 @pytest.fixture

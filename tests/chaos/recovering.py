@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.survivor import Survivor
+from benchmarks.helpers.survivor import Survivor
 from nets.files import checkpoint
-from tests.journeys.fc_shards import configured, lenet_with_dropout
-from tests.support import Simulated
+from tests.helpers.fc_shards import configured, lenet_with_dropout
+from tests.helpers.support import Simulated
 
 ITERATIONS = 24
 SAVED_EVERY = 5

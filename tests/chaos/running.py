@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support import environment, events, run_directory, runtime_command
+from tests.helpers.support import environment, events, run_directory, runtime_command
 
 NAMED_WITHIN = 3.0  # seconds: the promises
 GONE_WITHIN = 5.0

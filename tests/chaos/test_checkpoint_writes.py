@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.checkpoint_writers import Nursery, arrays_of, loaded
+from benchmarks.chaos.checkpoint_writers import Nursery, arrays_of, loaded
 from nets.files import checkpoint
 
 WRITES = int(os.environ.get("CONVOY_WRITES", "200"))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.running import GONE_WITHIN, NAMED_WITHIN, Running
-from tests.support import configure, events, parent_of, run_directory, run_up
+from tests.helpers.support import configure, events, parent_of, run_directory, run_up
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]

@@ -16,7 +16,7 @@ import pytest
 from nets.files.checkpoint import load as load_checkpoint
 from runtime.cli.main import main
 from tests.chaos.running import GONE_WITHIN, Running
-from tests.support import configure, events, run_directory
+from tests.helpers.support import configure, events, run_directory
 
 TUNER = '[[process]]\nname = "tuner"\nactors = ["tuner"]\n'
 TUNING = """

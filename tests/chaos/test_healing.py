@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.survivor import Survivor, events
 from roles.messages import Done, Regroup
 from runtime import attach
 from tests.chaos.recovering import ITERATIONS, Starts, assert_same_bits, cluster_of, last_checkpoint
-from tests.support import Simulated, configure, run_up, train
+from tests.helpers.support import Simulated, configure, run_up, train
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 ALIKE = ("replicas", "firecaffe", "host-accumulate")

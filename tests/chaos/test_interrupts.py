@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.test_startup import GONE_WITHIN, NURSERY, PAUSE, Start, started, talking
-from tests.support import ROOT, configure, environment, runtime_command
+from tests.helpers.support import ROOT, configure, environment, runtime_command
 
 __all__ = ["started"]
 

@@ -30,7 +30,7 @@ from runtime.memory.mapping import available
 from runtime.messages.message import Envelope, Message
 from runtime.transport import Endpoints, Release
 from tests.chaos.peers import HOLDS, LIMITS, intact, road, write
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 LIVES = int(os.environ.get("CONVOY_TRANSFERS", "200"))

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, machines
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.survivor import Survivor, events
 from runtime.cli.main import main
-from tests.far_machines import RECOVERING, or_skip, program
-from tests.support import configure, environment
+from tests.helpers.far_machines import RECOVERING, or_skip, program
+from tests.helpers.support import configure, environment
 
 pytestmark = pytest.mark.slow
 GRACE = 30.0  # seconds that a cloud grants

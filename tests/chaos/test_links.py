@@ -19,12 +19,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import resets
-from benchmarks.machines import Machine, machines
-from benchmarks.survivor import Survivor
+from benchmarks.helpers import resets
+from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.survivor import Survivor
 from runtime.cluster.supervisor import HALT_SECONDS
-from tests.far_machines import or_skip
-from tests.support import configure, environment, events, run_directory, run_up, runtime_command
+from tests.helpers.far_machines import or_skip
+from tests.helpers.support import (
+    configure,
+    environment,
+    events,
+    run_directory,
+    run_up,
+    runtime_command,
+)
 
 PAUSES = int(os.environ.get("CONVOY_PAUSES", "5"))
 CUTS = int(os.environ.get("CONVOY_CUTS", "3"))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 COPIED = ("runtime", "roles", "nets", "ops", "tests", "benchmarks")  # what tests import
 SECONDS = 20  # for a test that hangs on its mutant: that is a failure, too

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import configure, environment, runtime_command
+from tests.helpers.support import configure, environment, runtime_command
 
 GROUPS = Path("/sys/fs/cgroup")
 Inside = Callable[..., "subprocess.CompletedProcess[str]"]

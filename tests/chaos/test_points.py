@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos_points import points
-from benchmarks.chaos_starts import come_and_gone
-from benchmarks.chaos_trials import HEADERS, Trials
-from benchmarks.report import Record
+from benchmarks.chaos.points import points
+from benchmarks.chaos.starts import come_and_gone
+from benchmarks.chaos.trials import HEADERS, Trials
+from benchmarks.helpers.report import Record
 
 
 @pytest.fixture

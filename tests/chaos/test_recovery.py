@@ -25,7 +25,7 @@ from tests.chaos.recovering import (
     cluster_of,
     last_checkpoint,
 )
-from tests.support import Simulated, parent_of, run_up, train
+from tests.helpers.support import Simulated, parent_of, run_up, train
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 BACK_WITHIN = 10.0  # seconds from a death to the next iteration

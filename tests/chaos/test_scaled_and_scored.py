@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.survivor import Survivor, events
 from runtime import attach
-from tests.support import configure
+from tests.helpers.support import configure
 
 
 @pytest.fixture(autouse=True)

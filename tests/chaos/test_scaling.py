@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.survivor import Survivor, events
+from benchmarks.helpers.survivor import Survivor, events
 from nets.files import checkpoint
 from runtime import ConvoyError, attach
 from runtime.cli.main import main
 from tests.chaos.recovering import PRESETS, Starts, assert_same_bits, cluster_of, last_checkpoint
-from tests.support import Simulated, configure, get, train
+from tests.helpers.support import Simulated, configure, get, train
 
 ITERATIONS = 40  # two seconds: room for a change in the middle
 OTHER = {name: 4 if workers == 2 else 2 for name, (workers, _) in PRESETS.items()}

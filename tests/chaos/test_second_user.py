@@ -17,10 +17,10 @@ from textwrap import indent
 
 import pytest
 
+from benchmarks.helpers.strangers import listening
 from benchmarks.second_user import ATTACKS, PREAMBLE
-from benchmarks.strangers import listening
 from tests.chaos.test_links import running, undisturbed
-from tests.support import configure, events, run_directory
+from tests.helpers.support import configure, events, run_directory
 
 TRIES = 10
 # whose tries wait for an answer, and open few connections: all are made at once

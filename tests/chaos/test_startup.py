@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import configure, environment, runtime_command
+from tests.helpers.support import configure, environment, runtime_command
 
 STARTS = int(os.environ.get("CONVOY_STARTS", "12"))
 QUICK = 1

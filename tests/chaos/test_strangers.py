@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, machines
-from benchmarks.strangers import STRANGERS, Door, doors_of
+from benchmarks.helpers.machines import Machine, machines
+from benchmarks.helpers.strangers import STRANGERS, Door, doors_of
 from runtime.machine.descriptors import DESCRIPTORS
 from runtime.machine.namespaces import enter
 from tests.chaos.test_links import Running, running, undisturbed
-from tests.far_machines import or_skip
-from tests.support import configure, events, get, run_directory
+from tests.helpers.far_machines import or_skip
+from tests.helpers.support import configure, events, get, run_directory
 
 TRIES = int(os.environ.get("CONVOY_STRANGERS", "20"))
 AT_ONCE = 20

@@ -15,11 +15,11 @@ from runtime.compute.compute import InlineCompute
 from runtime.memory.arena import Arena
 from runtime.messages.message import Array, Message, message
 from runtime.transport import Deliver, Limits, Reject, Transport
-from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
 from runtime.transport.zeromq import key_pair
+from tests.helpers.faults import Faults, Shares
 
 ROADS = [
     "inproc",

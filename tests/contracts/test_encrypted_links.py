@@ -15,7 +15,7 @@ import pytest
 from roads import Load, Note, paired
 from test_broken_links import End
 
-from benchmarks.strangers import STRANGERS, Door, recording
+from benchmarks.helpers.strangers import STRANGERS, Door, recording
 from runtime.errors import LaunchError
 from runtime.machine import descriptors
 from runtime.messages.message import Envelope

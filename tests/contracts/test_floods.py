@@ -14,7 +14,7 @@ import pytest
 from test_broken_links import SECRET, End
 from test_encrypted_links import place
 
-from benchmarks.floods import CLAIMS, CROWDS, GROWTH, MIB, MORE, Listening, greeting
+from benchmarks.floods.floods import CLAIMS, CROWDS, GROWTH, MIB, MORE, Listening, greeting
 from runtime.errors import LaunchError
 from runtime.machine import descriptors
 from runtime.messages.message import Envelope

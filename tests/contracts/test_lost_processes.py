@@ -16,7 +16,7 @@ from roads import LIMITS, ROADS, Load, Nodes, Roads
 from runtime.actors.actor import Actor
 from runtime.errors import ActorStopped
 from runtime.messages.message import Envelope, Message, message
-from runtime.transport.faults import Shares
+from tests.helpers.faults import Shares
 
 
 @message

@@ -22,8 +22,8 @@ from roads import LIMITS, ROADS, Load, Note, Roads
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages.message import Array, Envelope
 from runtime.transport import Release, Transport
-from runtime.transport.faults import Shares
 from runtime.transport.sockets import SocketTransport
+from tests.helpers.faults import Shares
 
 
 @dataclass

@@ -18,7 +18,7 @@ from runtime.errors import ConvoyError
 from runtime.messages.message import Envelope, Message
 from runtime.simulation.clock import run_virtual
 from runtime.transport import Release
-from runtime.transport.faults import Faults, Shares
+from tests.helpers.faults import Faults, Shares
 
 NAMES = ("drop", "duplicate", "reorder", "delay")
 

@@ -21,7 +21,7 @@ from runtime.errors import AskTimeout, MessageError
 from runtime.messages.credits import GRANT_SHARE
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Release
-from runtime.transport.faults import Shares
+from tests.helpers.faults import Shares
 
 FAULTS = {
     "drop": Shares(drop=0.1),

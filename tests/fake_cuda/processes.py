@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_cuda.build import COMPILER, Unavailable, built, site
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 TIMEOUT = 100
 

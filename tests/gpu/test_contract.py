@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_cuda.processes import on_fake_cuda, sanitized
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 
 def contract(which: str, env: dict[str, str], *options: str) -> tuple[int, int, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fake_cudnn import HERE
 from tests.gpu.test_training import ITERATIONS, TWO, equals_single, placed, trained
-from tests.support import Simulated, configure, events, train
+from tests.helpers.support import Simulated, configure, events, train
 
 # tests/ops/test_cudnn.py has the quick ones
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

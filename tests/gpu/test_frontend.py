@@ -12,7 +12,7 @@ import pytest
 
 from tests.fake_cuda.processes import on_fake_cuda, script, with_cudnn
 from tests.gpu.test_training import ITERATIONS, TWO, equals_single, placed
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 REASON = "pip install --no-deps nvidia-cudnn-frontend cuda-bindings cuda-pathfinder"
 pytestmark = [

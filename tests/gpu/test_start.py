@@ -12,7 +12,7 @@ import pytest
 from roles.commands.common import device_of
 from tests.fake_cuda.processes import on_fake_cuda, script
 from tests.gpu.test_training import placed
-from tests.support import configure, environment, events, run_directory, runtime_command
+from tests.helpers.support import configure, environment, events, run_directory, runtime_command
 
 TURNS = """
 import threading, time

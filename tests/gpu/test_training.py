@@ -12,7 +12,7 @@ import pytest
 from nets.files import checkpoint
 from roles.planning.strategies import PRESETS
 from tests.fake_cuda.processes import on_fake_cuda
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 EQUAL = tuple(name for name in PRESETS if PRESETS[name].equals_single)
 # what they learn depends on who comes first

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.journeys.operated import Operated, operated
+from tests.helpers.operated import Operated, operated
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from runtime.cli.after import After
 from runtime.cli.main import main
-from tests.support import configure, environment, run_directory, run_up, runtime_command
-from tests.terminal import terminal
+from tests.helpers.support import configure, environment, run_directory, run_up, runtime_command
+from tests.helpers.terminal import terminal
 
 TESTED = "[run]\ndirectory = 'runs'\n"
 
@@ -61,11 +61,11 @@ def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(
 def test_a_program_without_the_command_is_told_so_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "cluster.toml").write_text('program = "tests.journeys.idle_adders"\n' + TESTED)
+    (tmp_path / "cluster.toml").write_text('program = "tests.helpers.idle_adders"\n' + TESTED)
     monkeypatch.chdir(tmp_path)
     assert main(["up", "--test"]) == 2
     assert (
-        "--test: program 'tests.journeys.idle_adders' has no command 'test'"
+        "--test: program 'tests.helpers.idle_adders' has no command 'test'"
     ) in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 

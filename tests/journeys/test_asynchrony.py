@@ -14,7 +14,7 @@ from roles.messages import LayerModel, PullLayer
 from roles.servers.conv_model import ConvModel
 from runtime.messages.message import Envelope, Message
 from runtime.transport.inproc import InprocNetwork
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 
 def mean_staleness(fields: list[dict[str, float]], skip: int) -> float:

@@ -14,13 +14,13 @@ import runtime
 from runtime import ActorStopped, ConfigError, ProgramFailed, Refused, attach
 from runtime.cluster.clients import CLIENT
 from runtime.runs.process_run import ProcessExecution
-from tests.journeys.adders import Add, Break, Never, Total, adders
-from tests.support import ROOT, environment
+from tests.helpers.adders import Add, Break, Never, Total, adders
+from tests.helpers.support import ROOT, environment
 
 OUTSIDE = """
 import asyncio, sys
 from runtime import attach
-from tests.journeys.adders import Add, Never, Total
+from tests.helpers.adders import Add, Never, Total
 
 async def main():
     async with attach(sys.argv[1]) as run:

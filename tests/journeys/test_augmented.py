@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -19,9 +19,9 @@ from runtime.recovery import up_runs
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
 from tests.chaos.test_startup import GONE_WITHIN, PAUSE, Start, started
+from tests.helpers.support import configure, events, run_directory, run_up, train
 from tests.roles.test_auto_preset import PROFILE, VIRTUAL
 from tests.stranger.test_training import BROUGHT
-from tests.support import configure, events, run_directory, run_up, train
 
 __all__ = ["started"]
 

@@ -13,8 +13,8 @@ import pytest
 from nets.definition.spec import ZOO
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
-from tests.ports import free_ports
-from tests.support import configure, run_up
+from tests.helpers.ports import free_ports
+from tests.helpers.support import configure, run_up
 
 NET = (ZOO / "lenet.prototxt").read_text()
 SOLVER = (ZOO / "lenet_solver.prototxt").read_text()

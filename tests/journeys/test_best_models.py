@@ -10,7 +10,7 @@ import pytest
 from nets.files import checkpoint
 from nets.predict import Predictor
 from runtime.cli.main import main
-from tests.support import Simulated, configure, events, run_directory, run_up, train
+from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

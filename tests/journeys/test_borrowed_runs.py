@@ -11,7 +11,7 @@ import pytest
 
 import runtime
 from runtime.cli.main import main
-from tests.journeys.watched import Asked, Hello, watched
+from tests.helpers.watched import Asked, Hello, watched
 
 MODULE = """
 from pathlib import Path

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import runtime
-from tests.journeys.adders import Add, Total, adders
-from tests.support import ROOT, environment, run_directory, runtime_command
-from tests.terminal import terminal
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.support import ROOT, environment, run_directory, runtime_command
+from tests.helpers.terminal import terminal
 
-CLUSTER = """program = "tests.journeys.idle_adders"
+CLUSTER = """program = "tests.helpers.idle_adders"
 [run]
 directory = "runs"
 [operators]

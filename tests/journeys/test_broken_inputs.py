@@ -15,8 +15,8 @@ pytest.importorskip("h5py")
 pytest.importorskip("lmdb")
 pytest.importorskip("PIL.Image")
 
-from tests.journeys.broken_inputs import KINDS
-from tests.support import ROOT, environment
+from tests.helpers.broken_inputs import KINDS
+from tests.helpers.support import ROOT, environment
 
 EACH = 15  # of 20 kinds: 300
 SECONDS = 5.0  # what is promised; of processor time
@@ -26,7 +26,7 @@ DIVERGED = 1
 
 def examined(directory: Path, cases: list[str]) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.journeys.checked", str(directory), *cases],
+        [sys.executable, "-m", "tests.helpers.checked", str(directory), *cases],
         cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from nets.files.mean import write_mean
 from roles.planning.script_topology import training
 from runtime.cli.main import main
 from runtime.errors import ConfigError
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 DIGITS = '{ format = "digits", split = "%s" }'
 LENET = (ZOO / "lenet.prototxt").read_text("utf-8")

@@ -19,7 +19,7 @@ from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
 from runtime.records.run_identity import Identity
-from tests.support import Simulated, configure, events, run_directory, run_up, train
+from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

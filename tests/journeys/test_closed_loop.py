@@ -19,7 +19,7 @@ from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
-from tests.support import configure, events, run_directory, run_up, with_actor
+from tests.helpers.support import configure, events, run_directory, run_up, with_actor
 
 WANTED = 0.9
 

@@ -11,7 +11,7 @@ import pytest
 
 from roles.commands import COMMANDS as TRAINING
 from runtime.cli.main import COMMANDS, main
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}

@@ -11,7 +11,7 @@ import pytest
 from nets.files.solverstate import read_solverstate
 from nets.files.weights import read_weights
 from runtime.cli.main import main
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 
 def test_time_prints_every_layer_and_the_sums(

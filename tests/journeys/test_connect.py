@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import runtime
-from benchmarks.strangers import STRANGERS, Door, Recorder, recording
+from benchmarks.helpers.strangers import STRANGERS, Door, Recorder, recording
 from runtime import Run
 from runtime.attached.observed_run import RemoteRun
 from runtime.cli.main import main
@@ -28,10 +28,10 @@ from runtime.errors import ConfigError, ConvoyError
 from runtime.messages.message import Envelope, Refusal
 from runtime.transport import Endpoints
 from runtime.transport.dialed import Dialing
-from tests.journeys.adders import Add, Total, adders
-from tests.journeys.chrome_trace import closed
-from tests.journeys.watched import Hello, Line, watched
-from tests.support import environment, runtime_command
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.chrome_trace import closed
+from tests.helpers.support import environment, runtime_command
+from tests.helpers.watched import Hello, Line, watched
 
 OPEN = {"address": "127.0.0.1"}
 PATIENT = {"missed": 400, "standstill_seconds": 600.0}
@@ -85,7 +85,7 @@ async def test_every_command_that_looks_at_a_run_does_so_from_elsewhere(
         }
         code, out = await said(capsys, "stack", "asker", "--connect", key)
         assert (
-            code == 0 and "asker: waits for deaf (Question) for " in out and "in _lifeline" in out
+            code == 0 and "asker: waits for deaf (Unanswered) for " in out and "in _lifeline" in out
         )
         await run.ask("deaf", Line(text="far and wide"), Hello)
         code, out = await said(capsys, "logs", "--connect", key)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.helpers.machines import Machine, Refused, machines
 from nets.files import checkpoint
 from runtime.cluster.operators.operator_key import FILE
-from tests.support import ROOT, configure, environment, run_directory, runtime_command
+from tests.helpers.support import ROOT, configure, environment, run_directory, runtime_command
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.cli.main import main
-from tests.journeys.damage import (
+from tests.helpers.damage import (
     COMMANDS,
     FILES,
     INSTEAD,
@@ -29,7 +29,7 @@ from tests.journeys.damage import (
     outcome,
     written_by,
 )
-from tests.support import configure, in_the_middle, run_directory
+from tests.helpers.support import configure, in_the_middle, run_directory
 
 SMALL = (
     "run.json",

@@ -15,7 +15,7 @@ from nets.definition.spec import ZOO
 from nets.files.weights import write_weights
 from ops import get_backend
 from runtime.cli.main import main
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 AUTOENCODER = SHARED / "caffe" / "models" / "mnist_autoencoder"

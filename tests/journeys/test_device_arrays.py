@@ -1,7 +1,7 @@
 """Training on arrays that refuse to be NumPy's: no path may assume that what it holds is in host
 memory.
 
-A GPU is not needed: `tests.device_double` stands in for CuPy.
+A GPU is not needed: `tests.helpers.device_double` stands in for CuPy.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nets.definition.params import generator
 from nets.files import checkpoint
 from ops.backends.cupy_backend import CupyBackend
 from roles.learning.parameter_store import ParameterStore
-from tests.device_double import DeviceArray, DeviceCupy
-from tests.support import configure, train
+from tests.helpers.device_double import DeviceArray, DeviceCupy
+from tests.helpers.support import configure, train
 
 NETS = {
     "lenet": (1, 28, 28),

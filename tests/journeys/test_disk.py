@@ -20,7 +20,7 @@ from runtime.errors import LaunchError
 from runtime.report.journal import Journal
 from runtime.report.rundir import RunDirectory
 from tests.chaos.test_startup import TALKING
-from tests.support import configure, environment, run_up, runtime_command
+from tests.helpers.support import configure, environment, run_up, runtime_command
 
 Mount = Callable[[str], Path]
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.preset_runs import DOUBLE, arrays_of
-from benchmarks.presets import EQUAL, STRATEGIES, apart
+from benchmarks.presets.presets import EQUAL, STRATEGIES, apart
+from benchmarks.presets.runs import DOUBLE, arrays_of
 from nets.files.weights import read_weights, write_weights
 from ops import Array
 from runtime.cli.main import main
-from tests.support import ROOT, configure, environment, train
+from tests.helpers.support import ROOT, configure, environment, train
 
 DIGITS = {"batch": 30, "max_iter": 5, "data": {"train": {"format": "digits", "split": "train"}}}
 PHOTOGRAPHS = {"format": "synthetic", "shape": [3, 32, 32], "classes": 10, "size": 40}

@@ -13,7 +13,7 @@ from nets.data import Batches
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from runtime.transport.inproc import InprocNetwork, Transfer
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 Sizes = list[tuple[str, str, int]]  # receiver, kind, bytes
 

@@ -10,7 +10,7 @@ import pytest
 
 from nets.files import checkpoint
 from runtime.transport.inproc import InprocNetwork
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 
 def relative_difference(a: np.ndarray, b: np.ndarray) -> float:

@@ -9,8 +9,8 @@ import pytest
 
 from roles.commands import COMMANDS as TRAINING
 from runtime.cli.main import COMMANDS, application, main
+from tests.helpers.operated import Operated
 from tests.house.commands import help_of
-from tests.journeys.operated import Operated
 
 # A row a command, in an order in which they can be typed; `up` is the run itself. "a && b" types a
 # first.

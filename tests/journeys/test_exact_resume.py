@@ -15,8 +15,8 @@ import pytest
 from nets.files import checkpoint
 from ops import Array
 from tests.chaos.running import Running
-from tests.journeys.fc_shards import configured, lenet_with_dropout, resume_from
-from tests.support import Simulated, configure, events, run_directory, run_up, train
+from tests.helpers.fc_shards import configured, lenet_with_dropout, resume_from
+from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

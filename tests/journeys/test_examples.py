@@ -23,7 +23,7 @@ from runtime.cli.main import main
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
-from tests.support import ROOT, environment, events
+from tests.helpers.support import ROOT, environment, events
 
 OPTIONS = {
     "max_iter": 4,

@@ -16,9 +16,9 @@ from roles.messages import ActivationSlice
 from runtime.actors.router import Router
 from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork
-from tests.journeys.fc_shards import configured, difference, run
+from tests.helpers.fc_shards import configured, difference, run
+from tests.helpers.support import train
 from tests.journeys.test_regroup import meddled
-from tests.support import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,7 +12,7 @@ from nets.definition.spec import ZOO
 from nets.files import checkpoint
 from roles import Options, plan
 from runtime.config.file import load_with_program
-from tests.journeys.fc_shards import (
+from tests.helpers.fc_shards import (
     CIFAR,
     RELU,
     cifar10_full,
@@ -23,7 +23,7 @@ from tests.journeys.fc_shards import (
     resume_from,
     run,
 )
-from tests.support import events, run_directory, run_up, train
+from tests.helpers.support import events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

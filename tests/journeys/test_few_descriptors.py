@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import configure
+from tests.helpers.support import configure
 
 
 def up(cluster: Path, most: int) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from roles.learning.resume import KEPT
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
-from tests.support import configure, run_directory
+from tests.helpers.support import configure, run_directory
 
 VIRTUAL = '[run]\ndirectory = "runs"\n[simulation]\nclock = "virtual"\n'
 NOTHING = "finished   nothing is left to do, and nothing was started\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, configure
+from tests.helpers.support import ROOT, configure
 
 
 @pytest.mark.slow  # compiling takes 8 s of processor time

@@ -14,8 +14,8 @@ import pytest
 import runtime
 from roles.commands import COMMANDS as TRAINING
 from runtime.cli.main import COMMANDS, NOBODY_READS, application
-from tests.journeys.adders import Add, Total, adders
-from tests.support import configure, environment, events, run_directory, runtime_command
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.support import configure, environment, events, run_directory, runtime_command
 
 
 def read_until(last: bytes, command: list[str]) -> tuple[int, bytes]:

@@ -20,7 +20,7 @@ from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.report.console import RunConsole
 from runtime.terminal_text import bounded, one_line, printable
-from tests.support import environment, runtime_command
+from tests.helpers.support import environment, runtime_command
 
 Said = pytest.CaptureFixture[str]
 

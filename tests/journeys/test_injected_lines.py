@@ -22,7 +22,7 @@ from runtime.cluster.launchers.agents import shell_line
 from runtime.config.file import dump, of_script
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError
-from tests.support import configure
+from tests.helpers.support import configure
 
 EVIL = "a\n#SBATCH --uid=0\ntouch injected\n\x1b[2J"
 Said = pytest.CaptureFixture[str]

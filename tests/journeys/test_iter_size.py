@@ -19,7 +19,7 @@ from ops import Array, get_backend
 from roles.forecasting.plan_forecast import forecast
 from roles.planning.planner import plan
 from runtime.config.file import load_with_program
-from tests.support import ROOT, Simulated, configure, environment, train
+from tests.helpers.support import ROOT, Simulated, configure, environment, train
 
 LENET = (ZOO / "lenet.prototxt").read_text()
 NORM = """
@@ -177,7 +177,7 @@ SQUEEZE = (
 MEASURED = """
 import gc, json, sys
 from pathlib import Path
-from tests.support import train
+from tests.helpers.support import train
 
 def now(key):
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key))

@@ -13,13 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused, machines
+from benchmarks.helpers.machines import Refused, machines
 from runtime.cluster.kubernetes.objects import job_set, pods_of, secret
 from runtime.config.file import load
-from tests.far_machines import Far, folders
-from tests.kubernetes_cluster import FAULTS, installed, mistakes
-from tests.slurm_cluster import until
-from tests.support import configure, environment, events, run_directory, runtime_command, train
+from tests.helpers.far_machines import Far, folders
+from tests.helpers.kubernetes_cluster import FAULTS, installed, mistakes
+from tests.helpers.slurm_cluster import until
+from tests.helpers.support import (
+    configure,
+    environment,
+    events,
+    run_directory,
+    runtime_command,
+    train,
+)
 
 HEAD = """
 [launcher]

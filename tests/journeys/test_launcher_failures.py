@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.far_machines import folders, program
+from tests.helpers.far_machines import folders, program
+from tests.helpers.support import configure, environment, events, run_directory, runtime_command
 from tests.journeys.test_sameness import digits
-from tests.support import configure, environment, events, run_directory, runtime_command
 
 TALKING = """
 from runtime import Actor, ActorSpec, Topology

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused, machines
+from benchmarks.helpers.machines import Refused, machines
 from runtime.compute import service_times
-from tests.far_machines import Far, far_machines, folders, or_skip, program
-from tests.support import configure, environment, events, run_directory, runtime_command, train
+from tests.helpers.far_machines import Far, far_machines, folders, or_skip, program
+from tests.helpers.support import (
+    configure,
+    environment,
+    events,
+    run_directory,
+    runtime_command,
+    train,
+)
 
 PLACES = '[placement]\nprocesses = "one"\n'
 PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'

@@ -21,10 +21,10 @@ from runtime.attached.observed_run import LocalRun
 from runtime.attached.run_status import last_checkpoint, run_status
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
-from tests.journeys.adders import Add, Total, adders
-from tests.support import ROOT, environment, runtime_command
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.support import ROOT, environment, runtime_command
 
-CLUSTER = """program = "tests.journeys.idle_adders"
+CLUSTER = """program = "tests.helpers.idle_adders"
 [run]
 directory = "runs"
 """
@@ -63,7 +63,7 @@ def test_ps_and_status_tell_of_a_live_run(
     monkeypatch.chdir(up[1])
     code, out = said(capsys, "ps", "--json")
     (found,) = json.loads(out)
-    assert (code, found["state"], found["program"]) == (0, "running", "tests.journeys.idle_adders")
+    assert (code, found["state"], found["program"]) == (0, "running", "tests.helpers.idle_adders")
     name = found["name"]
     code, out = said(capsys, "ps")
     assert out.count("\n") == 1 and out.startswith(name)

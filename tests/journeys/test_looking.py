@@ -21,9 +21,9 @@ from runtime.cli.main import main
 from runtime.cli.watch import stack_files
 from runtime.cli.watch.run_sampling import Looking
 from runtime.errors import RoleDied
-from tests.journeys.watched import Asked, Block, Hello, Hold, Line, watched
-from tests.support import ROOT, environment, runtime_command
-from tests.terminal import terminal
+from tests.helpers.support import ROOT, environment, runtime_command
+from tests.helpers.terminal import terminal
+from tests.helpers.watched import Asked, Block, Hello, Hold, Line, watched
 
 PATIENT = {"missed": 400, "standstill_seconds": 600.0}
 
@@ -76,7 +76,7 @@ async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
         found = json.loads(out)
         actors: dict[str, dict[str, Any]] = {row["actor"]: row for row in found["actors"]}
         assert actors["busy"]["computing"] > 0 and actors["busy"]["messages"] > 0
-        assert actors["asker"]["state"].startswith("waits for deaf (Question) for ")
+        assert actors["asker"]["state"].startswith("waits for deaf (Unanswered) for ")
         assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
         # a greeting may be on its way
         assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] <= 1
@@ -104,7 +104,7 @@ async def test_stack_of_an_actor_tells_for_whom_it_waits_and_the_stacks_of_its_p
     async with live(tmp_path) as run:
         code, out = await said(capsys, "stack", run.directory, "asker")
         assert code == 0 and out.count("process ") == 1
-        assert "asker: waits for deaf (Question) for " in out
+        assert "asker: waits for deaf (Unanswered) for " in out
         assert "Thread MainThread (most recent call first)" in out and "in _lifeline" in out
         code, out = await said(capsys, "stack", run.directory, "askr")
         assert code == 2 and "no actor of this run is called 'askr' (did you mean 'asker'?)" in out
@@ -126,7 +126,7 @@ async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whos
         finally:
             os.kill(stopped, signal.SIGCONT)
         parts = {part.split(":")[0]: part for part in out.split("process ")[1:]}
-        assert "asker: waits for deaf (Question) for " in parts["asker"]
+        assert "asker: waits for deaf (Unanswered) for " in parts["asker"]
         assert ("Thread MainThread (most recent call first)") in parts[
             "asker"
         ] and "lifeline" in parts["asker"]
@@ -245,7 +245,7 @@ async def test_native_stacks_are_those_of_py_spy_or_a_line_that_says_what_is_mis
 @pytest.mark.slow
 async def test_stacks_come_also_while_the_process_of_up_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text(
-        'program = "tests.journeys.idle_adders"\n[run]\ndirectory = '
+        'program = "tests.helpers.idle_adders"\n[run]\ndirectory = '
         '"runs"\n[liveness]\nmissed = 400\n'
     )
     environ = {**environment(), "PYTHONPATH": str(ROOT)}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused, machines
-from tests.far_machines import Far, folders, program
-from tests.journeys.chrome_trace import check, closed
-from tests.support import run_directory, runtime_command
+from benchmarks.helpers.machines import Refused, machines
+from tests.helpers.chrome_trace import check, closed
+from tests.helpers.far_machines import Far, folders, program
+from tests.helpers.support import run_directory, runtime_command
 
-CLUSTER = """program = "tests.journeys.idle_watched"
+CLUSTER = """program = "tests.helpers.idle_watched"
 {tables}{places}[launcher]
 kind = "ssh"
 [liveness]
@@ -79,7 +79,7 @@ def looked_at(far: Far, folder: Path) -> None:
         following.communicate()
         said("trace", "start")
         stacks = said("stack")
-        assert "asker: waits for deaf (Question) for " in stacks
+        assert "asker: waits for deaf (Unanswered) for " in stacks
         assert stacks.count("in _lifeline") == 5
         assert " 5 processes" in said("trace", "stop")
     finally:

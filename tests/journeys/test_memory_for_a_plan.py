@@ -14,7 +14,7 @@ from runtime.errors import ConfigError
 from runtime.machine.memory import MachineMemory
 from runtime.plan.room import warned
 from runtime.runs.checking import check
-from tests.support import configure
+from tests.helpers.support import configure
 
 HELD = {"a": 5_000_000, "b": 3_000_000, "c": 2_000_000, "d": 1_000_000}
 

@@ -16,9 +16,9 @@ from runtime.config.file import load_with_program
 from runtime.errors import LaunchError
 from runtime.plan.placement import place
 from runtime.runs.run import Run
-from tests.journeys.adders import Add, Total, adders
-from tests.ports import free_ports
-from tests.support import configure, get
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.ports import free_ports
+from tests.helpers.support import configure, get
 
 MACHINE = '[[machine]]\nname = "m{number}"\naddress = "127.0.0.{number}"\n'
 PROCESS = '[[process]]\nname = "{name}"\nmachine = "m{number}"\nactors = ["{name}"]\n'
@@ -26,7 +26,7 @@ PROCESS = '[[process]]\nname = "{name}"\nmachine = "m{number}"\nactors = ["{name
 
 async def test_every_page_is_found_at_the_address_of_its_machine(tmp_path: Path) -> None:
     (tmp_path / "adds.py").write_text(
-        "from tests.journeys.adders import ROLES, adders\ndef plan(*_): return adders()\n"
+        "from tests.helpers.adders import ROLES, adders\ndef plan(*_): return adders()\n"
     )
     text = f'program = "adds"\n[run]\ndirectory = "{tmp_path}"\n[metrics]\naddress = "machine"\n'
     text += "".join(MACHINE.format(number=number) for number in (2, 3))
@@ -89,7 +89,7 @@ process_ports = {base}
 def two_adders(folder: Path, monkeypatch: pytest.MonkeyPatch, base: int) -> Run:
     monkeypatch.syspath_prepend(str(folder))
     (folder / "adds.py").write_text(
-        "from tests.journeys.adders import ROLES, adders\ndef plan(*_): return adders()\n"
+        "from tests.helpers.adders import ROLES, adders\ndef plan(*_): return adders()\n"
     )
     (folder / "cluster.toml").write_text(PORTS.format(folder=folder, base=base))
     loaded = load_with_program(folder / "cluster.toml")

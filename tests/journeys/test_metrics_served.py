@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from runtime.serving.http_server import CONNECTIONS, WAITING
-from tests.support import (
+from tests.helpers.support import (
     ROOT,
     configure,
     environment,

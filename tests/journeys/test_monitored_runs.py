@@ -17,9 +17,9 @@ import pytest
 from roles.messages import Done, PassDone
 from runtime.attached.attach import Client
 from runtime.errors import Refused
-from tests.ports import free_ports
-from tests.prometheus_server import PrometheusServer, boards, selectors
-from tests.support import configure, environment, events, run_directory, runtime_command
+from tests.helpers.ports import free_ports
+from tests.helpers.prometheus_server import PrometheusServer, boards, selectors
+from tests.helpers.support import configure, environment, events, run_directory, runtime_command
 
 pytestmark = pytest.mark.slow
 

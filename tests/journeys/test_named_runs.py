@@ -12,7 +12,7 @@ import pytest
 from nets.files import checkpoint
 from nets.files.weights import read_weights
 from runtime.cli.main import main
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 RUN = "20260101-000000-digits.v2"  # as of run.name = "digits.v2"
 BEST = "best.safetensors, iteration 4"

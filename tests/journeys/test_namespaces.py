@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.helpers.machines import Machine, Refused, machines
 from roles import Options, forecast, plan
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
@@ -22,8 +22,8 @@ from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import Topology
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import running
-from tests.far_machines import or_skip
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.far_machines import or_skip
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 MACHINE = (
     '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = '

@@ -16,7 +16,7 @@ from nets.data import open_source
 from nets.tools.convert import source_to_lmdb
 from runtime.cli.main import main
 from runtime.runs.checking import check
-from tests.support import ROOT, train
+from tests.helpers.support import ROOT, train
 
 Capture = pytest.CaptureFixture[str]
 CONVOY = Path(sys.executable).with_name("convoy")

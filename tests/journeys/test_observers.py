@@ -12,8 +12,8 @@ import pytest
 
 import runtime
 from runtime import Event
-from tests.journeys.observed import naps
-from tests.support import get
+from tests.helpers.observed import naps
+from tests.helpers.support import get
 
 SECONDS = 2.6  # so that what is told once a second is told twice
 

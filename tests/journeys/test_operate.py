@@ -11,8 +11,8 @@ import signal
 import pytest
 
 from runtime.cli.main import application
-from tests.journeys.operated import Operated
-from tests.support import ROOT, get
+from tests.helpers.operated import Operated
+from tests.helpers.support import ROOT, get
 
 PAGE = (ROOT / "docs" / "operate.md").read_text("utf-8")
 SECTIONS = dict(part.split("\n", 1) for part in PAGE.split("\n## ")[1:])

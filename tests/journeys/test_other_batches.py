@@ -24,8 +24,8 @@ from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.machine.memory import MachineMemory
 from runtime.runs.checking import check
-from tests.journeys.scientist import asks, same, tried
-from tests.support import ROOT, Simulated, configure, events, run_directory, run_up, train
+from tests.helpers.scientist import asks, same, tried
+from tests.helpers.support import ROOT, Simulated, configure, events, run_directory, run_up, train
 
 ITERATIONS = 20
 BATCH = 8  # the net's own

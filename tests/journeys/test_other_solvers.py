@@ -13,7 +13,7 @@ from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
-from tests.support import configure, run_directory, train
+from tests.helpers.support import configure, run_directory, train
 
 VIRTUAL = '[run]\ndirectory = "runs"\n[simulation]\nclock = "virtual"\n'
 SOLVERS = {

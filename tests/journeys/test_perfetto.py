@@ -12,10 +12,10 @@ import pytest
 import runtime
 from runtime.attached.attach import attach
 from runtime.tracing.merging import part_of
-from tests.journeys.chrome_trace import closed
+from tests.helpers.chrome_trace import closed
+from tests.helpers.perfetto import missing, perfetto
+from tests.helpers.watched import Hello, watched
 from tests.journeys.test_traces import PATIENT, written
-from tests.journeys.watched import Hello, watched
-from tests.perfetto import missing, perfetto
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 

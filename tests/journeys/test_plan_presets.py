@@ -13,8 +13,8 @@ from roles import registry
 from roles.forecasting.plan_forecast import forecast
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
-from tests.journeys.learnt_runs import found, told
-from tests.support import configure
+from tests.helpers.learnt_runs import found, told
+from tests.helpers.support import configure
 
 
 def rows(found_names: list[str]) -> set[str]:

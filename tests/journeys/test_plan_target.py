@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.plan.prospects import Needed, Prospects, Wanted
-from tests.journeys.learnt_runs import cluster_in, copied, events, found, told, trained
+from tests.helpers.learnt_runs import cluster_in, copied, events, found, told, trained
 
 ACCURACY = 0.7
 MOMENTUM = {1: 0.9, 2: 0.6, 4: 0.3}  # about as much in all

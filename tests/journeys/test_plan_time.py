@@ -17,7 +17,7 @@ from roles.forecasting.prediction_inputs import machines_of
 from runtime.cli.main import main
 from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 TIMES = {
     "conv_compute/forward *": {"mean": 0.004, "rows": 16},

@@ -22,7 +22,7 @@ from nets.files.blobs import from_array
 from nets.files.mean import write_mean
 from nets.predict import Given, Predictor
 from runtime.cli.main import main
-from tests.support import (
+from tests.helpers.support import (
     configure,
     environment,
     events,

@@ -17,7 +17,7 @@ from roles import training
 from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
 from runtime import Event
 from runtime.compute.service_times import ServiceTimes
-from tests.support import get
+from tests.helpers.support import get
 
 TIMES = {
     "conv_compute/test*": {"mean": 2.0},

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import roles
-from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Wanted, simulated
+from benchmarks.scaling.runs import GIGABIT, VIRTUAL, Wanted, simulated
 from examples.chain import chain
 from roles.base.shapes import Shapes
 from roles.base.steps import Sending, Steps, Turn, Work

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 import runtime
-from benchmarks.survivor import Survivor
+from benchmarks.helpers.survivor import Survivor
 from runtime.attached import ending
 from runtime.attached.ending import end
 from runtime.attached.finding import live, meant
@@ -36,13 +36,13 @@ from runtime.records.wishes import ask_to_end, wish_of
 from runtime.recovery import up_runs
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
-from tests.journeys.adders import Add, Total, adders
-from tests.journeys.mortal_adders import FILE
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.mortal_adders import FILE
+from tests.helpers.support import configure, environment, run_up, runtime_command
 from tests.roles.test_auto_preset import PROFILE, VIRTUAL
 from tests.runtime.test_records_locks import ELSEWHERE, HOLD
-from tests.support import configure, environment, run_up, runtime_command
 
-CLUSTER = """program = "tests.journeys.mortal_adders"
+CLUSTER = """program = "tests.helpers.mortal_adders"
 [placement]
 processes = "one"
 [recovery]
@@ -90,7 +90,7 @@ def test_between_two_runs_commands_say_so_and_down_ends_the_up(
         for said in (name, f"runs/{name}", run.directories[0].name):
             assert main(["status", said]) == 0
             assert ("between two runs" in capsys.readouterr().out) == (name in said)
-        assert main(["status", "tests.journeys.mortal_adders"]) == 0
+        assert main(["status", "tests.helpers.mortal_adders"]) == 0
         assert capsys.readouterr().out.startswith(f"{name}  between two runs")
         monkeypatch.chdir(run.newest)
         assert main(["ps", "."]) == 0

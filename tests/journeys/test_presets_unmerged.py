@@ -19,7 +19,7 @@ from runtime.config.file import load_with_program
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import Topology
 from runtime.transport.inproc import InprocNetwork
-from tests.support import Simulated, configure, events, run_directory, run_up, train
+from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
 LENET = {"conv1": 520, "conv2": 25_050, "ip1": 400_500, "ip2": 5_010}  # parameters
 

@@ -11,8 +11,8 @@ import pytest
 
 from roles.coordination.probing import pace
 from runtime import ProgramFailed
-from tests.journeys.scientist import asks, by_rank, same, ten_ms, tried
-from tests.support import ROOT, Simulated, configure, train
+from tests.helpers.scientist import asks, by_rank, same, ten_ms, tried
+from tests.helpers.support import ROOT, Simulated, configure, train
 
 ITERATIONS = 12
 PRESETS = (

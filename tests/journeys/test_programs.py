@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from tests.support import ROOT, events, run_directory, run_up
+from tests.helpers.support import ROOT, events, run_directory, run_up
 
 
 def test_word_count_in_four_processes_counts_as_python_does(tmp_path: Path) -> None:

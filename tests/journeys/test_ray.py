@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused
-from tests.ray_cluster import Cluster, ray_cluster
-from tests.support import (
+from benchmarks.helpers.machines import Refused
+from tests.helpers.ray_cluster import Cluster, ray_cluster
+from tests.helpers.support import (
     ROOT,
     configure,
     environment,

@@ -14,7 +14,7 @@ import pytest
 
 from nets.tools.convert import images_to_lmdb
 from runtime.cli.main import main
-from tests.support import ROOT, Simulated, train
+from tests.helpers.support import ROOT, Simulated, train
 
 EXAMPLES = ROOT / "examples"
 SHARED = ROOT.parent / "shared" / "data"

@@ -21,7 +21,7 @@ from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
-from tests.support import Simulated, configure, train, with_actor
+from tests.helpers.support import Simulated, configure, train, with_actor
 
 BITS = 30  # iterations: other sums part in the first (`test_without_it_the_bits_differ...`)
 LONG = 120  # iterations: room for 50 changes

@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 
 from runtime.page.live import EVERY, NICE, LivePage
-from tests.journeys.written_runs import BEGUN, ENDED, a_test, progress, run
-from tests.support import (
+from tests.helpers.support import (
     configure,
     environment,
     get,
@@ -30,6 +29,7 @@ from tests.support import (
     run_up,
     runtime_command,
 )
+from tests.helpers.written_runs import BEGUN, ENDED, a_test, progress, run
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 # no window is narrower than 500 px: the page stands in a frame, which tells what was found where

@@ -19,7 +19,7 @@ from runtime.page.lineage import whole
 from runtime.page.page import page
 from runtime.page.series import thinned
 from runtime.page.time_shares import times_of
-from tests.journeys.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
+from tests.helpers.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
 
 TRAINED = [
     BEGUN,

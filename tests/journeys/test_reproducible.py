@@ -10,8 +10,8 @@ import pytest
 
 from nets.definition.spec import ZOO
 from nets.files import checkpoint
-from tests.journeys.fc_shards import CIFAR, configured, difference, lenet_with_dropout, problems_of
-from tests.support import Simulated, events, run_directory, run_up, train
+from tests.helpers.fc_shards import CIFAR, configured, difference, lenet_with_dropout, problems_of
+from tests.helpers.support import Simulated, events, run_directory, run_up, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 
 @pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2)])

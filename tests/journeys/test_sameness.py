@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.support import ROOT, configure, events, run_directory, run_up
 from tests.stranger.installed import write_metadata
-from tests.support import ROOT, configure, events, run_directory, run_up
 
 TWINS = """
 from runtime import Actor, ActorSpec, Topology

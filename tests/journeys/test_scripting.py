@@ -13,7 +13,7 @@ import pytest
 
 import runtime
 from runtime import ActorStopped, ConfigError, ConvoyError, ProgramFailed, RoleDied
-from tests.journeys.adders import Add, Break, Never, Total, adders
+from tests.helpers.adders import Add, Break, Never, Total, adders
 
 PLACES = ("one-per-actor", "one", "here")
 
@@ -184,7 +184,7 @@ def test_a_role_that_the_program_lacks_is_told_beside_those_it_has(
     tmp_path: Path, processes: Any
 ) -> None:
     topology = runtime.Topology(
-        "tests.journeys.adders", (runtime.ActorSpec("one", "ader"),), (), "one"
+        "tests.helpers.adders", (runtime.ActorSpec("one", "ader"),), (), "one"
     )
     expected = r"actor 'one': the program has no role 'ader'; its roles are adder, broken$"
     with pytest.raises(ConfigError, match=expected):
@@ -236,7 +236,7 @@ def test_a_script_says_where_actors_live_as_cluster_toml_does(tmp_path: Path) ->
 def test_run_returns_the_result_and_calls_back_with_every_event(tmp_path: Path) -> None:
     seen: list[str] = []
     topology = runtime.Topology(
-        "tests.journeys.adders", (runtime.ActorSpec("one", "broken"),), (), "one"
+        "tests.helpers.adders", (runtime.ActorSpec("one", "broken"),), (), "one"
     )
     with pytest.raises(RoleDied, match="no such number"):
         runtime.run(
@@ -289,7 +289,7 @@ async def test_run_says_what_to_do_where_an_event_loop_runs_already() -> None:
 
 def test_a_run_is_shown_as_up_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topology = runtime.Topology(
-        "tests.journeys.adders", (runtime.ActorSpec("one", "adder", {"until": 0}),), (), "one"
+        "tests.helpers.adders", (runtime.ActorSpec("one", "adder", {"until": 0}),), (), "one"
     )
 
     async def main() -> None:

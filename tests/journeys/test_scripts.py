@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import environment
+from tests.helpers.support import environment
 
 ROLES = """
 import asyncio, sys

@@ -14,7 +14,7 @@ from runtime.plan.placement import place
 from runtime.plan.program import made_of
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Simulation
-from tests.support import configure
+from tests.helpers.support import configure
 
 MOST = 200
 # its agent's 19, 6 of the process itself, the build, 5 that a model server shows after 64

@@ -10,7 +10,7 @@ import pytest
 from nets.files import checkpoint
 from nets.files.caffemodel import read_caffemodel
 from runtime.cli.main import main
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 TIED = """
 layer { name: "data" type: "Data" top: "data" transform_param { scale: 0.0039 } data_param { batch_size: 8 } }

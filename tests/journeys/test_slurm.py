@@ -14,10 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused
-from tests.far_machines import folders
-from tests.slurm_cluster import Cluster, slurm_cluster, until
-from tests.support import configure, environment, events, run_directory, runtime_command, train
+from benchmarks.helpers.machines import Refused
+from tests.helpers.far_machines import folders
+from tests.helpers.slurm_cluster import Cluster, slurm_cluster, until
+from tests.helpers.support import (
+    configure,
+    environment,
+    events,
+    run_directory,
+    runtime_command,
+    train,
+)
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))  # of an srun

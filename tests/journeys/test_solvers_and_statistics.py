@@ -13,7 +13,7 @@ from nets.definition.spec import ZOO
 from roles.planning.strategies import PRESETS
 from roles.presets.request import Preset
 from runtime.errors import ConfigError
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 BATCH_NORM = """
 layer { name: "bn" type: "BatchNorm" bottom: "conv1" top: "conv1" batch_norm_param { moving_average_fraction: 0.5 } }

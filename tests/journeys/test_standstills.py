@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_directory, run_up
+from tests.helpers.support import run_directory, run_up
 
 PROGRAM = """
 import asyncio

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.attached.run_status import SLOWER, journal
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 WITHIN = 20  # iterations
 SLOW = {"sync": "conv-0-1", "async": "conv-1-0", "replicas": "replica-1"}

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine
+from benchmarks.helpers.machines import Machine
 from roles import Options, forecast, plan
 from roles.messages import Held, Hold, Release, Released
 from runtime.config.file import load_with_program
 from runtime.plan.host_map import hosts_of
 from runtime.plan.placement import place
 from runtime.runs.run import Run
+from tests.helpers.support import configure, events, get, train
 from tests.journeys.test_namespaces import MACHINE, carried, three
 from tests.journeys.test_traffic import AT_THE_END, PAYLOAD
-from tests.support import configure, events, get, train
 
 __all__ = ["three"]  # the fixture
 ITERATIONS = 12

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts_starts import PRESETS, begin
+from benchmarks.hosts.starts import PRESETS, begin
 from runtime.config.file import load_with_program
 from runtime.plan.placement import idle
 from runtime.plan.run_plan import RunPlan

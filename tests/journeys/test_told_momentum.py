@@ -10,7 +10,7 @@ from nets import load_solver
 from roles.options import Strategy
 from roles.planning.strategies import preset_called, told_of_momentum
 from runtime.cli.main import main
-from tests.support import configure
+from tests.helpers.support import configure
 
 
 def said(preset: str, momentum: float, **strategy: int) -> str:

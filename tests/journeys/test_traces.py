@@ -18,9 +18,9 @@ from runtime.cli.main import main
 from runtime.errors import RoleDied
 from runtime.plan.topology import Topology
 from runtime.tracing.merging import part_of
-from tests.journeys.chrome_trace import check, closed, cut
-from tests.journeys.watched import Hello, pause, watched
-from tests.support import configure, run_directory, run_up
+from tests.helpers.chrome_trace import check, closed, cut
+from tests.helpers.support import configure, run_directory, run_up
+from tests.helpers.watched import Hello, pause, watched
 
 PATIENT = {"missed": 400}
 

@@ -18,7 +18,7 @@ from runtime import ConfigError, Topology
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
-from tests.support import (
+from tests.helpers.support import (
     ROOT,
     Simulated,
     configure,

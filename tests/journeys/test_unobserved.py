@@ -12,7 +12,7 @@ from runtime.compute.compute import InlineCompute
 from runtime.config.sections import ClusterConfig
 from runtime.config.sections import Run as RunSection
 from runtime.runs.observation import Observation
-from tests.support import configure, environment, events, run_directory, runtime_command
+from tests.helpers.support import configure, environment, events, run_directory, runtime_command
 
 
 def test_a_run_that_is_not_observed_serves_and_writes_nothing_for_operators(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from roles.fc.fc_batches import fc_batches
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from runtime.config.file import load_with_program
-from tests.journeys.fc_shards import configured, lenet_with_dropout, problems_of, run
+from tests.helpers.fc_shards import configured, lenet_with_dropout, problems_of, run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -14,8 +14,8 @@ import pytest
 
 from runtime import ActorSpec, ConvoyError, RoleDied, Topology, launch, run
 from runtime.simulation.clock import VirtualTimeLoop
-from tests.journeys.adders import Add, Total, adders
-from tests.support import environment, events, run_directory, run_up, runtime_command
+from tests.helpers.adders import Add, Total, adders
+from tests.helpers.support import environment, events, run_directory, run_up, runtime_command
 
 PROGRAM = '''
 """One actor that does what its option says after a virtual hour."""
@@ -150,7 +150,7 @@ def test_a_script_runs_on_virtual_time_and_talks_to_its_actors(tmp_path: Path) -
 def test_a_run_on_virtual_time_in_a_script_needs_no_loop_of_its_own_and_fails_like_any(
     tmp_path: Path,
 ) -> None:
-    topology = Topology("tests.journeys.adders", (ActorSpec("one", "broken"),), (), "one")
+    topology = Topology("tests.helpers.adders", (ActorSpec("one", "broken"),), (), "one")
     seen: list[str] = []
     with pytest.raises(RoleDied, match=r"one failed: ValueError: no such number: 7\n  its log: "):
         run(

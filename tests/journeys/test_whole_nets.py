@@ -26,8 +26,8 @@ from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import simulate
 from runtime.transport.inproc import InprocNetwork
-from tests.device_double import DeviceCupy
-from tests.support import Simulated, configure, events, run_directory, run_up, train
+from tests.helpers.device_double import DeviceCupy
+from tests.helpers.support import Simulated, configure, events, run_directory, run_up, train
 
 SUMMING = ["firecaffe", "host-accumulate"]
 AVERAGING = ["sparknet", "dl4j"]

@@ -22,7 +22,7 @@ from runtime.actors.router import Router
 from runtime.cli.main import main
 from runtime.compute.compute import InlineCompute
 from runtime.messages.message import Envelope, Message
-from tests.support import configure, events, run_directory, run_up, train
+from tests.helpers.support import configure, events, run_directory, run_up, train
 
 LINKS = "conv-0-0 -> conv_model, conv-0-1 -> conv_model"
 CHOICES = "'float32' or 'float16' or 'bfloat16' or 'one-bit' or 'threshold'"

@@ -12,8 +12,8 @@ import pytest
 
 from ops import KernelsMissing, get_backend
 from ops.cpu.codegen import store
-from tests import support
-from tests.support import ROOT, configure, environment, events, run_directory, run_up
+from tests.helpers import support
+from tests.helpers.support import ROOT, configure, environment, events, run_directory, run_up
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def without_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = environment()
     found["PYTHONPATH"] = os.pathsep.join([str(tmp_path), found["PYTHONPATH"]])
     found["CONVOY_KERNEL_CACHE"] = str(tmp_path / "kernels")
-    monkeypatch.setattr("tests.support.environment", lambda: found)
+    monkeypatch.setattr("tests.helpers.support.environment", lambda: found)
 
 
 def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(

@@ -20,7 +20,7 @@ from roles.planning.planner import plan
 from roles.tuning.tuner import TunerOptions
 from runtime import ConfigError
 from runtime.config.file import Loaded, load_with_program
-from tests.support import configure
+from tests.helpers.support import configure
 
 PROFILE = {f"*/{label}": 0.0 for label in UNTIMED}
 PROFILE |= {"single/*": 0.02, "replica/backward": 0.006, "replica/*": 0.004, "*/*": 0.003}

@@ -11,9 +11,9 @@ from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.plan.host_map import hosts_of
 from runtime.runs.checking import Checked, check
+from tests.helpers.support import configure
 from tests.roles.test_buckets import net_of
 from tests.roles.test_machines import ELSEWHERE, launcher
-from tests.support import configure
 
 __all__ = ["launcher"]  # the fixture
 

@@ -29,7 +29,7 @@ from roles.messages import (
 from runtime import Message
 from runtime.actors.router import Router
 from runtime.errors import MessageError
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 SHARDS = 'servers = 2\nscheme = "b"\n'
 Wrong = Callable[[Any], Message | None]  # what is wrong beside a message; None: nothing this time

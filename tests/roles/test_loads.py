@@ -19,7 +19,7 @@ from roles.forecasting.costs import ByFlops, Timed, loads_of, profile
 from roles.forecasting.layer_times import UNTIMED
 from roles.forecasting.prediction import rows_of
 from runtime.plan.topology import Topology
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 DATA = {"train": {"format": "digits", "split": "train"}}
 FEW = ("[sync]", "[replicas]", "[local-fc-shards]", "[adam]")

@@ -21,8 +21,8 @@ from runtime.plan.machine_files import Files
 from runtime.plan.placement import unknown
 from runtime.plan.topology import Placement
 from runtime.runs.checking import Checked, check
+from tests.helpers.support import configure
 from tests.stranger.installed import write_metadata
-from tests.support import configure
 
 ELSEWHERE = '[launcher]\nkind = "plain"\n[[machine]]\nhosts = "n[1-3]"\n'
 

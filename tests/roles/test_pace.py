@@ -17,7 +17,7 @@ from roles.coordination.ticket_batching import MOST, SECONDS, Pace
 from roles.messages import TRAIN, PassDone, Ticket
 from runtime.actors.router import Router
 from runtime.messages.message import Message
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 
 def paced(seconds: float, times: int) -> list[int]:

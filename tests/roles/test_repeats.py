@@ -13,7 +13,7 @@ from roles.messages import LayerGradient, PassDone, Updated
 from runtime.actors.router import Router
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope, Message
-from tests.support import Simulated, configure, train
+from tests.helpers.support import Simulated, configure, train
 
 
 @pytest.fixture

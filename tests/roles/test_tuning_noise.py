@@ -12,7 +12,7 @@ import pytest
 from roles.messages import LayerGradient
 from roles.tuning.noise import NoiseScale, efficiency, gain
 from roles.tuning.watch import BURST, LAYERS, PERIOD, GradientWatch, Leaves
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 SIZE = 200
 BATCH = 64

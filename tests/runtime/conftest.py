@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from node_pair import Pair
+
+from tests.helpers.node_pair import Pair
 
 
 @pytest_asyncio.fixture

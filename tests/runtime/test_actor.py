@@ -6,12 +6,12 @@ import asyncio
 
 import numpy as np
 import pytest
-from node_pair import Answer, Bulk, Other, Pair, Question, on_virtual_time
 
 from runtime.actors.actor import Actor
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.transport import Endpoints, Limits
+from tests.helpers.node_pair import Answer, Bulk, Other, Pair, Question, on_virtual_time
 
 # -- declaring actors
 
@@ -86,8 +86,8 @@ def test_phases_waits_and_counts_appear_in_the_metrics_with_their_owner() -> Non
         'convoy_phase_duration_seconds_sum{actor="asker",phase="forward",role="client"} 2.0',
         'convoy_phase_duration_seconds_count{actor="asker",phase="forward",role="client"} 1.0',
         'convoy_wait_seconds_total{actor="asker",peer="server",role="client"} 3.0',
-        'convoy_messages_sent_total{actor="asker",kind="node_pair.Question",role="client"} 1.0',
-        'convoy_messages_received_total{actor="asker",kind="node_pair.Answer",role="client"} 1.0',
+        'convoy_messages_sent_total{actor="asker",kind="tests.Question",role="client"} 1.0',
+        'convoy_messages_received_total{actor="asker",kind="tests.Answer",role="client"} 1.0',
         'convoy_things_total{actor="meter",colour="red",role="client"} 3.0',
         'convoy_level{actor="meter",role="client"} 0.5',
         'convoy_sizes_bucket{actor="meter",le="10.0",role="client"} 1.0',

@@ -14,7 +14,7 @@ import pytest_asyncio
 from runtime.cluster.machines.agent_link import Reception, limits_of
 from runtime.cluster.machines.agent_messages import Close, Closed, Joined, Problem
 from runtime.messages.message import Message
-from tests.support import environment, runtime_command
+from tests.helpers.support import environment, runtime_command
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from runtime.report.console import RunConsole, describe
-from tests.beats import beat, status
+from tests.helpers.beats import beat, status
 
 
 def console(*, terminal: bool = False) -> Console:

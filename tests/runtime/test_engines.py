@@ -9,7 +9,7 @@ import pytest
 
 from runtime.config.file import dump, load
 from runtime.errors import ConfigError
-from tests.support import configure, environment, runtime_command
+from tests.helpers.support import configure, environment, runtime_command
 
 RAY = '[launcher]\nkind = "ray"\n{more}\n[[machine]]\nname = "m0"\naddress = "auto"\n'
 

@@ -16,7 +16,7 @@ import pytest
 
 from runtime.machine import owned
 from runtime.machine.owned import Hold, is_marked, make_folder, sweep
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 HOLDER = """
 import sys

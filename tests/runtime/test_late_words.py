@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts_starts import Nobody, Road
+from benchmarks.hosts.starts import Nobody, Road
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.cluster.launcher import LaunchPlan

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.support import ROOT, environment
-from tests.terminal import Terminal, terminal
+from tests.helpers.support import ROOT, environment
+from tests.helpers.terminal import Terminal, terminal
 
 TITLE = "actor"
 
@@ -42,7 +42,7 @@ def step(screen: Terminal, number: int) -> list[str]:
 def test_the_table_of_two_hundred_actors_fits_and_keeps_its_height_and_nothing_scrolls(
     columns: int, lines: int
 ) -> None:
-    command = [sys.executable, "-m", "tests.told_table"]
+    command = [sys.executable, "-m", "tests.helpers.told_table"]
     with terminal(command, columns, lines, ROOT, environment(), echo=False) as screen:
         start = table_of(screen.until(lambda shown: any(map(is_last, shown))))
         shown = [step(screen, number) for number in range(1, 5)]

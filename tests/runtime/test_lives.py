@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_pair import Answer, Question, Server, rejected
 
 from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
@@ -24,7 +23,8 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
-from tests.ports import free_ports
+from tests.helpers.node_pair import Answer, Question, Server, rejected
+from tests.helpers.ports import free_ports
 
 
 class Chief(Actor):

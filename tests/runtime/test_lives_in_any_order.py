@@ -20,8 +20,8 @@ from runtime.errors import ActorStopped
 from runtime.messages.message import Envelope, Message, message
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.transport import Endpoints, Limits
-from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport
+from tests.helpers.faults import Faults, Shares
 
 EXAMPLES = int(os.environ.get("CONVOY_EXAMPLES", "200"))
 WINDOW = 2000  # bytes of credits: about ten messages

@@ -12,7 +12,7 @@ from runtime.cluster.clients import Scale
 from runtime.config.file import dump
 from runtime.recovery.next_run import healed, scaled, without
 from runtime.runs.checking import Checked, check
-from tests.support import configure, train
+from tests.helpers.support import configure, train
 
 KEPT_BY = '{"by": "replica-0", "run": "runs/one", "tested": -1}'
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from node_pair import Answer, Asker, Bulk, Pair, Question, on_virtual_time, rejected
 
 from runtime.actors.actor import Actor
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.transport import Endpoints
+from tests.helpers.node_pair import Answer, Asker, Bulk, Pair, Question, on_virtual_time, rejected
 
 # -- tell, ask, reply
 

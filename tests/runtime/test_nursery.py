@@ -28,7 +28,7 @@ from runtime.compute import threads
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError, LaunchError
 from runtime.plan.topology import ProcessSpec
-from tests.support import (
+from tests.helpers.support import (
     ROOT,
     configure,
     environment,

@@ -24,7 +24,7 @@ from runtime.machine.owned import (
     open_file,
     sweep,
 )
-from tests.support import ROOT
+from tests.helpers.support import ROOT
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

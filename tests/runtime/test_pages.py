@@ -22,7 +22,7 @@ from runtime.serving.http_server import (
     Server,
 )
 from runtime.serving.readers import Readers
-from tests.support import get
+from tests.helpers.support import get
 
 ASK = b"GET /page HTTP/1.1\r\nHost: here\r\n\r\n"
 HELLO = b"hello"

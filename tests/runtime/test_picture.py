@@ -13,7 +13,7 @@ from runtime.cli.watch.top_lines import sheet
 from runtime.report.columns import Column, bar, clock, cut, sparkline, table
 from runtime.report.run_state import MOST_POINTS, Curve, RunState
 from runtime.report.screen import final, height_of, screen
-from tests.beats import beat, status
+from tests.helpers.beats import beat, status
 
 
 def picture(actors: int = 3) -> RunState:

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.cluster.kubernetes.objects import MOST_NAME, unique_name
 from runtime.cluster.kubernetes.pods import State, state
-from tests.kubernetes_cluster import expanded
+from tests.helpers.kubernetes_cluster import expanded
 
 
 def pod(state: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 from runtime.errors import LaunchError
 from runtime.machine import owned, private
 from runtime.machine.private import HOST, PrivateFolder
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 MAKER = """
 import sys

@@ -25,7 +25,7 @@ from runtime.records.lock_file import BETWEEN, END, NEW, SIZE, path_of, read
 from runtime.records.presence import Sign, presence_by, presence_of, presences
 from runtime.records.run_identity import Identity
 from runtime.records.up_lock import UpLock
-from tests.support import environment
+from tests.helpers.support import environment
 
 HOLD = """
 import sys

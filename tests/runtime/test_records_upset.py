@@ -32,7 +32,7 @@ from runtime.records.run_identity import Identity
 from runtime.records.runs import runs_in
 from runtime.records.sweeping import sweep
 from runtime.records.up_lock import UpLock
-from tests.journeys.adders import Add, Total, adders
+from tests.helpers.adders import Add, Total, adders
 
 
 def until(seen: Callable[[], object]) -> None:

@@ -25,7 +25,7 @@ from runtime.cluster.machines.machine_facts import facts_here, mismatch
 from runtime.config.sections import Launcher, Machine
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
-from tests.far_machines import program
+from tests.helpers.far_machines import program
 
 PIECE = agent_messages.Piece(path="logs/p.log", offset=0, rest=-1, data=np.zeros(3, np.uint8))
 SAID_BY_AGENT: dict[type[Message], Message] = {

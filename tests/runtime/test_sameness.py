@@ -143,4 +143,4 @@ def test_a_program_that_is_a_package_is_taken_whole(
 def test_the_identity_of_a_process_names_every_package_that_counts() -> None:
     found = identity("roles")
     assert {*PACKAGES, "python", "platform", "program"} == found.keys()
-    assert found["program"] == checksum("roles") != checksum("tests.support")
+    assert found["program"] == checksum("roles") != checksum("tests.helpers.support")

@@ -13,7 +13,7 @@ from runtime.config.file import dump, load
 from runtime.config.slurm_environment import CORES, JOB, LISTS, asked, cores, told
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
-from tests.support import configure, environment, runtime_command
+from tests.helpers.support import configure, environment, runtime_command
 
 SLURM = "[launcher]\nkind = 'slurm'\n"
 

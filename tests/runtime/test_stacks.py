@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from runtime.machine.stacks import INTO_FILE, INTO_LOG, stacks_of
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 # An event loop whose coroutines come and go, beside a thread in kernels, which let the
 # interpreter's lock go

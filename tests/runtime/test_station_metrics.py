@@ -7,10 +7,10 @@ import asyncio
 import re
 
 import pytest
-from node_pair import Answer, Other, Pair, Question, on_virtual_time
 
 from runtime.actors.actor import Actor
 from runtime.messages.message import Envelope
+from tests.helpers.node_pair import Answer, Other, Pair, Question, on_virtual_time
 
 
 class Slow(Actor):
@@ -52,8 +52,8 @@ def test_waiting_and_service_are_summed_by_kind_of_message() -> None:
     busy, page = on_virtual_time(talk)
     assert value(busy, "convoy_inbox_messages", actor="slow") == 2
     assert value(page, "convoy_inbox_messages", actor="slow") == 0
-    question = {"actor": "slow", "kind": "node_pair.Question"}
-    other = {"actor": "slow", "kind": "node_pair.Other"}
+    question = {"actor": "slow", "kind": "tests.Question"}
+    other = {"actor": "slow", "kind": "tests.Other"}
     assert value(page, "convoy_messages_handled_total", **question) == 3
     assert value(page, "convoy_handler_seconds_total", **question) == pytest.approx(6)
     # the second behind the first
@@ -74,6 +74,6 @@ def test_what_came_before_an_actor_begins_waits_until_then() -> None:
         return pair.q.metrics.text()
 
     page = on_virtual_time(talk)
-    question = {"actor": "slow", "kind": "node_pair.Question"}
+    question = {"actor": "slow", "kind": "tests.Question"}
     assert value(page, "convoy_inbox_seconds_total", **question) == pytest.approx(3)
     assert value(page, "convoy_handler_seconds_total", **question) == pytest.approx(2)

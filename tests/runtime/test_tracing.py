@@ -14,7 +14,7 @@ from runtime.messages.message import Envelope, Message, message
 from runtime.tracing.merging import FILE, Clock, is_unmerged, merge, part_of, write_clocks
 from runtime.tracing.tracer import Tracer
 from runtime.tracing.tracks import Lanes, Track
-from tests.journeys.chrome_trace import check
+from tests.helpers.chrome_trace import check
 
 
 @message

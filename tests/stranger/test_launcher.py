@@ -9,7 +9,7 @@ import pytest
 
 from runtime.cli.main import main
 from runtime.plan.run_plan import RunPlan
-from tests.support import configure, events, run_directory, run_up
+from tests.helpers.support import configure, events, run_directory, run_up
 
 GROUP = "convoy.launchers"
 BROUGHT = {GROUP: {"plain": "tests.stranger.launcher:PlainLauncher"}}

@@ -14,8 +14,8 @@ from nets.layers import KINDS, Run, Setup, Values, make_layer
 from ops import get_backend
 from ops.gradcheck import check_gradient
 from runtime.cli.main import main
+from tests.helpers.support import configure, events, run_directory, run_up
 from tests.stranger.layer import Softsign
-from tests.support import configure, events, run_directory, run_up
 
 GROUP = "convoy.layers"
 BROUGHT = {GROUP: {"Softsign": "tests.stranger.layer:Softsign"}}

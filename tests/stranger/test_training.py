@@ -16,9 +16,9 @@ from ops import Array
 from roles.forecasting.traffic import traffic
 from runtime import ConfigError
 from runtime.cli.main import main
+from tests.helpers.support import configure, events, run_directory, run_up, train
 from tests.journeys.test_traffic import ITERATIONS, measured, topology
 from tests.roles.summing import array_of, names_of, options_of, summed
-from tests.support import configure, events, run_directory, run_up, train
 
 BROUGHT = {
     "convoy.roles": {"tally": "tests.stranger.role:Tally"},

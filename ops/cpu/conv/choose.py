@@ -3,7 +3,7 @@ decides.
 
 Each candidate gets a cost. Its unit is the product of one channel of x with one of y in direct
 convolution. The numbers below are fitted to measured times of the convolutions of LeNet, CIFAR-10
-quick, CaffeNet, NiN, GoogLeNet, VGG-16 and ResNet-50 and of smaller ones; `benchmarks/kernels.py`
+quick, CaffeNet, NiN, GoogLeNet, VGG-16 and ResNet-50 and of smaller ones; `benchmarks/kernels`
 shows the outcome.
 """
 

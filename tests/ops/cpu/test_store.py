@@ -19,7 +19,7 @@ import pytest
 from ops.cpu.codegen import owned, store
 from ops.cpu.codegen.compiled import addresses_now
 from ops.cpu.codegen.store import Kept, alone, kept, place, seen
-from tests.support import ROOT, environment
+from tests.helpers.support import ROOT, environment
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

@@ -1,0 +1,1 @@
+"""Sums of gradients over the processes of one host. The command is `allreduce`."""

@@ -1,0 +1,1 @@
+"""Two workers beside one process and beside PyTorch's DDP. The command is `distributed`."""

@@ -1,0 +1,1 @@
+"""What encrypted links cost. The command is `encryption`."""

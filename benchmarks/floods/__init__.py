@@ -1,0 +1,1 @@
+"""What strangers in numbers cost a process. The command is `floods`."""

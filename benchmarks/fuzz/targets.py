@@ -1,0 +1,360 @@
+"""What `benchmarks.fuzz` feeds: readers of bytes that anybody may have written, each a function of
+bytes.
+
+Each imports what it needs when it is made, so that a fuzzer can count the branches of that. Encoded
+images are left out: their headers may claim up to `nets.data.decode.MAX_PIXELS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.helpers.report import ROOT
+
+LARGEST_SEED = 8 << 10  # bytes of text: what libFuzzer makes of larger files takes long
+MODELS = ROOT.parent / "shared" / "data" / "caffe" / "models"  # Caffe's own nets, where they are
+_SIZE = struct.Struct("<H")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What takes bytes, the errors that it says it raises, and inputs that are right."""
+
+    take: Callable[[bytes], object]
+    declared: tuple[type[Exception], ...]
+    seeds: list[bytes]
+
+
+def joined(frames: Iterable[bytes]) -> bytes:
+    """Several frames as one input, each behind its length."""
+    return b"".join(_SIZE.pack(len(frame)) + frame for frame in frames)
+
+
+def cut(data: bytes) -> Iterator[bytes]:
+    """The frames of an input; the last may be shorter than it says."""
+    while len(data) >= _SIZE.size:
+        end = _SIZE.size + _SIZE.unpack_from(data)[0]
+        yield data[_SIZE.size : end]
+        data = data[end:]
+
+
+# -- what comes over links: nothing but MessageError, which is counted and told
+
+
+def _messages(lend: Any = None, arrays: tuple[Any, ...] = ()) -> list[list[bytes]]:
+    """The frames of a message of each kind that is declared."""
+    import roles.messages  # noqa: F401
+    from runtime.messages import wire
+    from runtime.messages.arrays import nowhere
+    from runtime.messages.message import REGISTRY, Envelope, Json
+
+    arrays = arrays or (np.arange(6, dtype=np.float32).reshape(2, 3).T, np.zeros(2, np.uint8))
+    plain: dict[Any, Any] = {
+        int: 3, float: 0.5, str: "a", bool: True, Json: {"a": [1, {"b": None}]},
+        tuple[int, ...]: (1, 2), tuple[float, ...]: (0.5, 2.0), tuple[str, ...]: ("a", "b"),
+    }  # fmt: skip
+    found = []
+    for number, kind in enumerate(list(REGISTRY.values())):
+        values = {field.name: plain[field.annotation] for field in kind.plain_fields}
+        values |= {name: arrays if several else arrays[0] for name, several in kind.array_fields}
+        envelope = Envelope(kind(**values), number, "a", 1, "b", "c", 2, 3)
+        found.append([bytes(frame) for frame in wire.encode(envelope, lend or nowhere)])
+    return found
+
+
+def _sent_on(envelope: Any) -> None:
+    """What was accepted can be told, and sent to somebody else."""
+    from runtime.errors import MessageError
+    from runtime.messages import wire
+
+    repr(envelope)
+    try:
+        wire.encode(envelope)
+    except MessageError as error:
+        raise AssertionError("it was accepted, but cannot be sent on") from error
+
+
+def header(folder: Path) -> Target:
+    """Headers of messages"""
+    from runtime.errors import MessageError
+    from runtime.messages import wire
+
+    seeds = [frames[0] for frames in _messages() if len(frames) == 1]
+    return Target(lambda data: _sent_on(wire.decode([data])), (MessageError,), seeds)
+
+
+def arrays(folder: Path) -> Target:
+    """Messages with arrays, in frames and in shared memory"""
+    from runtime.errors import MessageError
+    from runtime.memory.arena import Arena, Borrow, Window
+    from runtime.messages import wire
+
+    arena = Arena("fuzz", 1 << 20)
+    window = Window(arena.address, lambda offset: None)
+    lent = arena.empty((2, 3))
+    lent[:] = 1
+    seeds = [*_messages(), *_messages(arena.place, (lent, lent.T, lent[:, 1:]))]
+    with_arrays = [joined(frames) for frames in seeds if len(frames) > 1 or b"float" in frames[0]]
+    return Target(
+        lambda data: _sent_on(wire.decode(list(cut(data)), Borrow(window))),
+        (MessageError,),
+        with_arrays,
+    )
+
+
+def dialed(folder: Path) -> Target:
+    """Messages, parts of them and credits of whoever dials"""
+    from runtime.transport.dialed import Answering
+    from runtime.transport.frame_parts import PLACE, FrameParts, parted
+    from runtime.transport.interface import Limits
+    from runtime.transport.keys import Keys
+
+    limits = Limits()
+    keys = Keys("secret", peers={"a": bytes(32)})
+
+    def take(data: bytes) -> None:
+        road = Answering(
+            "up", lambda envelope, size, release: release(), lambda peer, error: None, limits,
+            address="", keys=keys, on_link_lost=lambda peer: None,
+        )  # fmt: skip
+        parts: dict[bytes, FrameParts] = {}
+        for said in cut(data):
+            identity, *frames = list(cut(said)) or [b""]
+            whole = parts.setdefault(identity, FrameParts(limits.message_bytes)).take(frames)
+            keys.admitted(identity, frames)
+            if whole is not None:
+                road._arrived(identity, whole)
+
+    told = [[b"message", *frames] for frames in _messages()] + [[b"grant", bytes(8)], [b"leaves"]]
+    told += [frames for whole in told if len(whole) > 2 for frames in parted(whole, 8, 8)]
+    told.append([b"", PLACE.pack(2, 8 << 20, 0), bytes(8)])  # a large frame begins
+    one_each = [joined([joined([b"u/a", *map(bytes, frames)])]) for frames in told]
+    return Target(take, (), [*one_each, b"".join(one_each[:: len(one_each) // 20])])
+
+
+def stream(folder: Path) -> Target:
+    """What a stranger says on a socket of this host, and as an answer on one"""
+    from runtime.errors import MessageError
+    from runtime.memory.arena import Arena
+    from runtime.messages import wire
+    from runtime.transport.dialed import _NOWHERE
+    from runtime.transport.links import PeerLink, Sources
+    from runtime.transport.unix_listener import UnixListener
+
+    arena = Arena("fuzz", 1 << 20)
+    link = PeerLink(1 << 20, lambda on_answer: _NOWHERE)
+    link.on_returned = lambda offsets: [arena.returned(1, offset) for offset in offsets]
+
+    def heard(identity: bytes, frames: list[Any]) -> None:
+        link._granted(frames)
+        sources = Sources(lambda lane: 256, lambda lane, identity, frames: False)
+        sources["bulk", identity].release(wire.size_of(frames))
+        with suppress(MessageError):
+            wire.decode(frames)
+
+    async def listen() -> UnixListener:
+        return UnixListener(str(folder / "fuzz.sock"), 1 << 30, heard, lambda who, why: None)
+
+    async def told(data: bytes) -> None:
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.connect(str(folder / "fuzz.sock"))
+            stranger.setblocking(False)
+            stranger.send(data)  # all of it: the system takes 200 KB
+        listener._accept()
+        while (listener._strangers or listener._peers) and not errors:  # noqa: ASYNC110  # it left: a few turns
+            await asyncio.sleep(0)
+        if errors:
+            raise errors.pop()
+
+    errors: list[Exception] = []  # of callbacks, which a loop only tells
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: errors.append(context["exception"]))
+    listener = loop.run_until_complete(listen())
+    who, *said = [
+        struct.pack(f"<I{len(frames)}Q", len(frames), *map(len, frames)) + b"".join(frames)
+        for frames in [[b"a/1.2"], [struct.pack("!3Q", 512, 0, 4096)], *_messages()]
+    ]
+    seeds = [who, who + b"".join(said[::5]), *(who + one for one in said)]
+    return Target(lambda data: loop.run_until_complete(told(data)), (), seeds)
+
+
+def http(folder: Path) -> Target:
+    """Requests for metrics and for Prometheus' list of targets"""
+    from runtime.actors.metrics import Metrics, Pages, discovery
+
+    metrics = Metrics()
+    metrics.counter("messages", "Messages.", role="conv").inc()
+    pages = Pages(
+        metrics, "127.0.0.1", 0, sd=lambda: discovery([("127.0.0.1:1", {"role": "conv"})])
+    )
+    loop = asyncio.new_event_loop()
+
+    async def answer(data: bytes) -> None:
+        pages._server._answer(data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", "127.0.0.1:1")
+
+    asked = [
+        b"GET /metrics",
+        b"HEAD /sd",
+        (b"GET /metrics?name[]=convoy_messages_total"),
+        b"OPTIONS *",
+    ]
+    lines = (
+        b" HTTP/1.1\r\nHost: a:1\r\nAccept: application/openmetrics-text; version=1.0.0; q=0.5\r\n"
+    )
+    seeds = [first + lines + b"Accept-Encoding: gzip\r\n\r\n" for first in asked]
+    return Target(lambda data: loop.run_until_complete(answer(data)), (ValueError,), seeds)
+
+
+# -- files
+
+
+def _of_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    def take(data: bytes) -> object:
+        path.write_bytes(data)
+        return read(path)
+
+    return take
+
+
+def _contents(paths: Iterable[Path]) -> list[bytes]:
+    """Of files that are not too large."""
+    return [data for path in sorted(paths) if len(data := path.read_bytes()) <= LARGEST_SEED]
+
+
+def cluster(folder: Path) -> Target:
+    """cluster.toml, with the built-in program's part"""
+    from roles.options import Options
+    from runtime.config.file import load, program_options
+    from runtime.errors import ConfigError
+
+    take = _of_file(folder / "cluster.toml", lambda path: program_options(load(path), Options))
+    return Target(
+        take,
+        (ConfigError,),
+        _contents([ROOT / "cluster.toml", *(ROOT / "examples").glob("*.toml")]),
+    )
+
+
+def net(folder: Path) -> Target:
+    """Nets as prototxt"""
+    from nets import load_net
+    from nets.definition.spec import ZOO
+    from nets.errors import PrototxtError
+
+    def read(path: Path) -> None:
+        for phase in ("TRAIN", "TEST"):
+            load_net(path).for_phase(phase)
+
+    ours = [path for path in ZOO.glob("*.prototxt") if not path.stem.endswith("_solver")]
+    theirs = [path for path in MODELS.rglob("*.prototxt") if "solver" not in path.stem]
+    return Target(
+        _of_file(folder / "net.prototxt", read), (PrototxtError,), _contents(ours + theirs)
+    )
+
+
+def solver(folder: Path) -> Target:
+    """Solvers as prototxt"""
+    from nets import load_solver
+    from nets.definition.spec import ZOO
+    from nets.errors import PrototxtError
+
+    found = [*ZOO.glob("*_solver.prototxt"), *MODELS.rglob("*solver.prototxt")]
+    return Target(
+        _of_file(folder / "solver.prototxt", load_solver), (PrototxtError,), _contents(found)
+    )
+
+
+def _weights(path: Path) -> Target:
+    """Weights in the format of the suffix."""
+    from nets.errors import NetError
+    from nets.files.weights import read_weights, write_weights
+
+    blobs = (np.arange(12, dtype=np.float32).reshape(2, 1, 2, 3), np.zeros(2, np.float64))
+    write_weights(path, {"conv": blobs, "ip": blobs[1:]})
+    return Target(_of_file(path, read_weights), (NetError,), [path.read_bytes()])
+
+
+def caffemodel(folder: Path) -> Target:
+    """Caffe's weights"""
+    return _weights(folder / "of.caffemodel")
+
+
+def checkpoint(folder: Path) -> Target:
+    """Checkpoints"""
+    return _weights(folder / "of.safetensors")
+
+
+def idx(folder: Path) -> Target:
+    """IDX files, plain and gzipped"""
+    from nets.data.idx import read_idx
+    from nets.errors import DataError
+
+    images = b"\0\0\x08\x03" + struct.pack(">3I", 2, 3, 4) + bytes(24)
+    take = _of_file(folder / "images.idx", lambda path: read_idx(path, axes=(3, 4)))
+    return Target(take, (DataError,), [images, gzip.compress(images), gzip.compress(images, 0)])
+
+
+def datum(folder: Path) -> Target:
+    """One record of Caffe's databases"""
+    from nets.data import datum as records
+    from nets.errors import DataError
+
+    def take(data: bytes) -> None:
+        record = records.parse(data, "record 1")
+        for color in ("stored", "color", "gray") if not record.encoded else ():
+            records.to_image(record, "record 1", color)
+
+    images = [
+        np.zeros((channels, 2, 3), kind) for channels in (1, 3) for kind in (np.uint8, np.float32)
+    ]
+    return Target(
+        take, (DataError,), [records.from_image(image, 5).SerializeToString() for image in images]
+    )
+
+
+def mdb(folder: Path) -> Target:
+    """LMDB files"""
+    from nets.data.mdb import open_mdb
+    from nets.data.writers import write_lmdb
+    from nets.errors import DataError
+
+    def read(path: Path) -> None:
+        database = open_mdb(path)
+        for index in range(len(database)):
+            database.record(index)
+
+    # a leaf, leaves under a branch, large values
+    for name, count, size in (("a", 3, 9), ("b", 200, 30), ("c", 2, 5000)):
+        write_lmdb(folder / name, ((b"%05d" % key, bytes(size)) for key in range(count)))
+    seeds = [(folder / name / "data.mdb").read_bytes() for name in "abc"]
+    return Target(_of_file(folder / "data.mdb", read), (DataError,), seeds)
+
+
+TARGETS: dict[str, Callable[[Path], Target]] = {
+    made.__name__: made
+    for made in (
+        header,
+        arrays,
+        dialed,
+        stream,
+        http,
+        cluster,
+        net,
+        solver,
+        caffemodel,
+        checkpoint,
+        idx,
+        datum,
+        mdb,
+    )
+}

@@ -1,0 +1,206 @@
+"""`python -m benchmarks.gpu`: everything a GPU must show, in under nine minutes, into
+benchmarks/results.
+
+The parts, what they need and their time budgets. Each is a process of its own: one that fails,
+hangs or runs out of time does not stop the others, and the results are written after each. Packages
+that a machine without a registry lacks come from `benchmarks/wheels`, a folder that travels with
+the tree (`python -m benchmarks.gpu_wheels` fills it). Exit codes: 0 everything that ran passed, 1
+something failed, 3 no GPU. `--rehearse` runs small sizes on whatever there is: a GPU, what stands
+in for one, or NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks import gpu_wheels
+from benchmarks.helpers.report import ROOT, Record, machine, missing, write
+
+NET = {
+    "google.protobuf": "protobuf>=6.31",
+    "safetensors": "safetensors",
+    "msgpack": "msgpack",
+    "msgspec": "msgspec",
+}
+RUNTIME = NET | {
+    "zmq": "pyzmq",
+    "prometheus_client": "prometheus-client",
+    "pydantic": "pydantic",
+    "cyclopts": "cyclopts>=5",
+    "rich": "rich",
+    "threadpoolctl": "threadpoolctl",
+}
+NO_GPU = 3
+START_SECONDS = 20  # of driver and libraries, before the parts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A part's title, its budget in seconds, the packages it needs, {module: distribution}, and
+    where it is."""
+
+    title: str
+    seconds: int
+    needs: dict[str, str]
+    where: str  # module of this folder:function
+
+
+PLANS = {
+    "facts": Plan("Machine, and the driver's start", 30, {}, "parts:facts"),
+    "runs": Plan("Training through `up`, twice each", 110, RUNTIME, "runs:runs"),
+    "convolutions": Plan("Every convolution of five nets", 150, NET, "convolutions:convolutions"),
+    "speed": Plan("Images a second beside PyTorch", 160, RUNTIME, "steps:speed"),
+    "growth": Plan("No growth over 2 000 steps", 15, RUNTIME, "steps:growth"),
+    "contract": Plan("Contract of array backends", 45, {"pytest": "pytest"}, "parts:contract"),
+}  # 510 seconds in all
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run every part, or the one that `--part` names, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help=("small sizes, also without a GPU, to test this command"),
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=ROOT / "benchmarks" / "results",
+        help="folder of the results",
+    )
+    parser.add_argument("--only", choices=PLANS, nargs="+", help="only these parts")
+    parser.add_argument("--part", choices=PLANS, help=argparse.SUPPRESS)
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if absent := missing({"numpy": "numpy"}):
+        print(
+            f"missing: {', '.join(absent)}; bring it with: python -m pip install {' '.join(absent)}"
+        )
+        return 1
+    if given.part:
+        return run_here(given.part, given.into, rehearse=given.rehearse)
+    with tempfile.TemporaryDirectory(prefix="convoy-wheels-", ignore_cleanup_errors=True) as folder:
+        note = gpu_wheels.unpack(Path(folder))
+        if note:
+            print(note)
+        if not given.rehearse and (reason := without_gpu()):
+            print(
+                f"no GPU: {reason} (python -m benchmarks.gpu --rehearse tests the command "
+                "without one)"
+            )
+            return NO_GPU
+        return run_all(given.only or list(PLANS), given.results, rehearse=given.rehearse)
+
+
+def without_gpu() -> str | None:
+    """Why the CuPy backend cannot run here, or None. The driver is started in another process:
+    `facts` times it."""
+    code = "from ops import get_backend; get_backend('cupy')"
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=START_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"the driver or its libraries have not started within {START_SECONDS} s"
+    return (
+        None
+        if done.returncode == 0
+        else (done.stderr.strip().splitlines() or ["?"])[-1].rpartition("OpsError: ")[2]
+    )
+
+
+def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:
+    """Run the parts one after the other and write the results after each."""
+    name = "rehearsal" if rehearse else "gpu"
+    known = machine()
+    records = {}
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(
+        prefix="convoy-benchmark-", ignore_cleanup_errors=True
+    ) as folder:
+        for part in names:
+            records[part] = run_apart(part, Path(folder, f"{part}.json"), rehearse=rehearse)
+            known["seconds"] = round(time.monotonic() - began, 1)
+            paths = write(directory, name, known, records)
+    for part, record in records.items():
+        print(f"{record.status:8} {PLANS[part].title}")
+    print(f"results: {' '.join(map(str, paths))}  ({known['seconds']} s)")
+    return int(any(record.status == "failed" for record in records.values()))
+
+
+def run_apart(part: str, path: Path, *, rehearse: bool) -> Record:
+    """Run a part in its own process within its budget; returns what it recorded."""
+    plan = PLANS[part]
+    print(f"{plan.title} (at most {plan.seconds} s)", flush=True)
+    Record(plan.title, path=path).save()
+    if absent := missing(plan.needs):
+        record = Record(plan.title, "skipped", path=path)
+        named = " ".join(f"'{name}'" for name in absent)
+        record.note(f"missing: {', '.join(absent)}; bring with: python -m pip install {named}")
+        return record
+    command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--into", str(path)]
+    process = subprocess.Popen(
+        command + ["--rehearse"] * rehearse, cwd=ROOT, start_new_session=True
+    )
+    began = time.monotonic()
+    try:
+        process.wait(plan.seconds)
+        ended = f"ended with {process.returncode}"
+    except subprocess.TimeoutExpired:
+        ended = f"out of time after {plan.seconds} s; what was measured until then is here"
+    finally:
+        _end(process)
+    record = Record.load(path)
+    record.path = path
+    record.facts["seconds"] = round(time.monotonic() - began, 1)
+    if record.status == "running":
+        if part == "contract" and path.with_suffix(".log").is_file():
+            from benchmarks.gpu.parts import counted
+
+            counted(record, path.with_suffix(".log"))
+        record.fail(ended)
+    return record
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a part and all that it started: first asked, so that a run can stop its own processes."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(3)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def run_here(part: str, path: Path, *, rehearse: bool) -> int:
+    """Run a part in this process; an exception is part of its record."""
+    record = Record.load(path)
+    record.path = path
+    try:
+        from benchmarks.gpu.sizes import WHOLE, rehearsal
+
+        module, _, name = PLANS[part].where.partition(":")
+        measure = getattr(import_module(f"benchmarks.gpu.{module}"), name)
+        measure(record, rehearsal() if rehearse else WHOLE)
+    except Exception:
+        record.fail(f"```\n{traceback.format_exc()[-3000:]}```")
+    if record.status == "running":
+        record.status = "passed"
+    record.save()
+    return int(record.status == "failed")

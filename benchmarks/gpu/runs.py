@@ -1,0 +1,174 @@
+"""A part of the GPU benchmark: whole runs by `python -m runtime up`, every role that computes on
+the GPU.
+
+Each runs twice, with cuBLAS told to be deterministic (CUBLAS_WORKSPACE_CONFIG), and both must leave
+the same bits. host-accumulate also tells how much of an iteration is exchange that no computing
+hides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.gpu.sizes import Sizes
+from benchmarks.helpers.report import ROOT, Record
+
+PRESETS = (("single", 1), ("omnivore", 2), ("host-accumulate", 2))
+RUN_SECONDS = 25
+RATES = {"lenet": 0.01, "cifar10_quick": 0.001}
+# of CIFAR-10; made-up images are small, around 0
+MEANS = "mean_value: 125.3 mean_value: 123.0 mean_value: 113.9"
+LEARNT = {"lenet": 0.9, "cifar10_quick": 0.5}  # least accuracy after a whole run; of ten classes
+DATA = {
+    "lenet": '{{ format = "digits", split = "{split}" }}',
+    "cifar10_quick": '{{ format = "synthetic", shape = [3, 32, 32], classes = 10, size = 2000 }}',
+}
+CLUSTER = """
+[train]
+net = "net.prototxt"
+solver = "solver.prototxt"
+batch = {batch}
+devices = {{ "*" = "{device}" }}
+cudnn = "deterministic"
+[train.data]
+train = {train}
+test = {test}
+[train.strategy]
+preset = "{preset}"
+workers = {workers}
+[liveness]
+start_seconds = 60.0
+progress_seconds = 60.0
+"""
+SOLVER = """
+net: "net.prototxt"
+base_lr: {rate} momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
+max_iter: {iterations} display: {display} snapshot: 0
+"""
+
+
+def runs(record: Record, sizes: Sizes) -> None:
+    """Accuracy, speed, exposed exchange of each net with each preset; the same bits a second
+    time."""
+    record.table(
+        "Runs on the device",
+        "net",
+        "preset",
+        "workers",
+        "iterations",
+        "accuracy",
+        "images/s",
+        "seconds",
+        "exposed, part of an iteration",
+        "the same bits again",
+    )
+    assert record.path is not None
+    whole = len(sizes.runs) > 1
+    for net, batch, iterations in sizes.runs:
+        for preset, workers in PRESETS:
+            made = []
+            for turn in ("first", "again"):
+                folder = record.path.with_suffix("") / f"{net}-{preset}-{turn}"
+                configured(folder, net, batch, iterations, preset, workers, sizes.device)
+                made.append(journal(record, folder, f"{net}, {preset}"))
+            if None in made:
+                continue
+            first, again = made
+            end = first["finished"][-1]
+            same = bits(first) == bits(again)
+            cells = (
+                end["iterations"],
+                end["accuracy"],
+                end["images_per_second"],
+                end["seconds"],
+                exposed(first, batch),
+                same,
+            )
+            record.row(net, preset, workers, *cells)
+            if not same:
+                record.fail(f"{net}, {preset}: a second run left other bits")
+            if whole and end["accuracy"] < LEARNT[net]:
+                record.fail(
+                    f"{net}, {preset}: accuracy {end['accuracy']:.3f}, expected at "
+                    f"least {LEARNT[net]}"
+                )
+
+
+def configured(
+    folder: Path, net: str, batch: int, iterations: int, preset: str, workers: int, device: str
+) -> None:
+    """cluster.toml and its solver."""
+    folder.mkdir(parents=True)
+    display = max(1, iterations // 20)
+    text = (ROOT / "nets" / "zoo" / f"{net}.prototxt").read_text().replace(MEANS, "scale: 50")
+    (folder / "net.prototxt").write_text(text)
+    text = SOLVER.format(rate=RATES[net], iterations=iterations, display=display)
+    (folder / "solver.prototxt").write_text(text)
+    train, test = (DATA[net].format(split=split) for split in ("train", "test"))
+    text = CLUSTER.format(
+        batch=batch, device=device, train=train, test=test, preset=preset, workers=workers
+    )  # fmt: skip
+    (folder / "cluster.toml").write_text(text)
+
+
+def journal(record: Record, folder: Path, what: str) -> dict[str, Any] | None:
+    """The events of a run by kind, and where it is; None if it failed, its output is then in the
+    record."""
+    output, code = _run_up(folder)
+    found: dict[str, Any] = {"directory": next(folder.glob("runs/*"), None)}
+    for file in folder.glob("runs/*/events.jsonl"):
+        for line in file.read_text().splitlines():
+            event = json.loads(line)
+            found.setdefault(event["event"], []).append(event)
+    if code == 0 and "finished" in found:
+        return found
+    record.fail(f"{what}: ended with {code}:\n\n```\n{output[-3000:]}\n```")
+    return None
+
+
+def bits(found: dict[str, Any]) -> bytes:
+    """The arrays of its last checkpoint."""
+    from nets.files import checkpoint
+
+    arrays, _ = checkpoint.load(found["directory"] / found["checkpoint"][-1]["file"])
+    return b"".join(arrays[name].tobytes() for name in sorted(arrays))
+
+
+def exposed(found: dict[str, Any], batch: int) -> float:
+    """What part of an iteration is communication that no computing hides; 0 where nothing is said
+    of it."""
+    said = [event for event in found.get("progress", []) if event.get("images_per_second")]
+    parts = [
+        event.get("exposed_seconds", 0.0) * event["images_per_second"] / batch
+        for event in said[len(said) // 3 :]
+    ]
+    return median(parts) if parts else 0.0
+
+
+def _run_up(folder: Path) -> tuple[str, int | None]:
+    """Output and exit code of `up`; one that takes too long is asked to stop, then stopped with all
+    its children."""
+    command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
+    path = str(ROOT) + os.pathsep + os.environ.get("PYTHONPATH", "")
+    environment = {**os.environ, "PYTHONPATH": path, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    with (folder / "output.txt").open("w") as file:
+        running = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT
+        )
+        try:
+            running.wait(RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGTERM)
+            try:
+                running.wait(5)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+    return (folder / "output.txt").read_text(), running.returncode

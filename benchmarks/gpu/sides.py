@@ -1,0 +1,71 @@
+"""The two sides of the GPU benchmark: our backend, and PyTorch if it is here; each in the
+precisions that it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from benchmarks.helpers.report import Record, missing
+from ops import Backend, OpsError, get_backend
+
+PRECISIONS = ("float32", "TF32", "bfloat16")
+OPTIONS = {"TF32": "tf32", "bfloat16": "bf16"}  # as our backend calls them
+
+
+def ours(name: str) -> dict[str, Backend]:
+    """Our backend in each precision that it has; full float32 first. On a GPU it tries cuDNN, as
+    runs do."""
+    options = {"cudnn": "fastest"} if name == "cupy" else {}
+    found = {"float32": get_backend(name, **options)}
+    for precision, option in OPTIONS.items():
+        with suppress(OpsError):
+            found[precision] = get_backend(name, precision=option, **options)
+    return found
+
+
+def cell(number: float) -> Any:
+    """A dash for what was not measured."""
+    return "-" if math.isnan(number) else number
+
+
+def here(record: Record) -> Any:
+    """PyTorch's GPU, or None; what is missing is noted."""
+    if missing({"torch": ""}):
+        record.note("no PyTorch here: its columns are empty")
+        return None
+    try:
+        import torch
+    except Exception as error:
+        record.note(
+            f"PyTorch cannot be imported ({type(error).__name__}: {error}): its columns are empty"
+        )
+        return None
+    if not torch.cuda.is_available():
+        record.note(f"PyTorch {torch.__version__} sees no GPU: its columns are empty")
+        return None
+    torch.backends.cudnn.benchmark = True
+    return torch.device("cuda:0")
+
+
+@contextmanager
+def settled(precision: str) -> Iterator[Any]:
+    """PyTorch computes so meanwhile; gives the dtype of operands."""
+    import torch
+
+    tf32 = precision == "TF32"
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    try:
+        yield torch.bfloat16 if precision == "bfloat16" else torch.float32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def synchronized(device: Any) -> Callable[[], None]:
+    """Waits for what PyTorch has asked of the GPU."""
+    import torch
+
+    return lambda: torch.cuda.synchronize(device)

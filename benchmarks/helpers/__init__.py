@@ -1,0 +1,1 @@
+"""What several benchmarks share: records, machines, runs as their users see them, strangers."""

@@ -1,0 +1,349 @@
+"""`python -m benchmarks.hosts`: eight machines with cables of 1 Gbit/s, beside PyTorch's DDP on the
+same machines.
+
+    choice    what each preset is predicted to take there; the fastest of those that compute what DDP does is ours
+    work      images a second, really computed, and the bar. The machines are network namespaces of this one and share
+              its cores: computing takes longer than on eight machines, on both sides alike, and
+              hides the network
+    cores     the same with layers that sleep as long as they take on a core of their own, on both sides: as on eight
+              machines with a core each. Messages and their sizes are real, and so are gradients and
+              buckets of DDP
+    learning  seconds until CIFAR-10 quick reaches a loss, with `groups = "auto"`
+    start     seconds from `up` to the first iteration of sixteen machines, and the bar
+    thousand  seconds of one core until a thousand machines are planned, placed and told to begin, and the bar
+
+In the first four both sides are up at once and take turns; a ratio is the median of the ratios of
+the turns. Both have the same batch, one worker with one thread on each machine, and links in the
+open, as gloo has no others. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.helpers.machines import Machine, Refused, machines
+from benchmarks.helpers.report import ROOT, Record, machine, missing, ratio, write
+from benchmarks.helpers.survivor import Gone
+from benchmarks.hosts import clusters, starts
+from benchmarks.hosts.clusters import GIGABIT, WORKS, Work
+from benchmarks.hosts.sides import Ddp, Learnt, Ours, Side, torch_times
+from benchmarks.messages.pair import Lost
+from benchmarks.scaling.runs import Processor
+from benchmarks.scaling.scaling import BUSY
+from roles.forecasting.costs import Timed
+from runtime.errors import ConvoyError
+from runtime.runs.checking import Checked
+
+BAR = 1.5  # times DDP's images a second
+LEAST = 2  # iterations of a turn
+REPEATS = {"cifar10_quick": 10, "caffenet": 3}  # of each layer, for DDP's profile
+TARGET = 1.1  # the mean loss of so many iterations; DDP gets there in 100 s on two slow cores
+WINDOW = 50
+LEARNING_SECONDS = 120.0  # of each side, at most
+# of BVLC's solver until its rate falls: of their seconds `groups = "auto"` may take a tenth
+ITERATIONS = 4000
+LEARNT_NET = "cifar10_quick"
+# What our side may choose: the lines in [train] and in [train.strategy]
+TUNED = {
+    "groups auto": ("", 'groups = "auto"'),
+    "groups, momentum and rate auto": ('momentum = "auto"\nbase_lr = "auto"', 'groups = "auto"'),
+}
+
+
+@dataclass
+class Known:
+    """What is known of a net before it is trained: our layers' times, each preset's cluster and
+    predicted seconds of an iteration, PyTorch's times (none: PyTorch is missing)."""
+
+    timed: Timed
+    clusters: Mapping[str, Checked]
+    seconds: Mapping[str, float]
+    torch: Mapping[str, Any]
+
+    @property
+    def preset(self) -> str:
+        """Ours: predicted to be the fastest."""
+        return min(self.seconds, key=self.seconds.__getitem__)
+
+
+@dataclass
+class Bench:
+    """The machines, a folder, and what was asked for."""
+
+    made: list[Machine]
+    folder: Path
+    given: argparse.Namespace
+    known: dict[str, Known] = field(default_factory=dict)
+
+    def of(self, work: Work) -> Known:
+        """What is known of a net; measured when it is asked for first."""
+        if work.net not in self.known:
+            folder = self.folder / work.net
+            timed = clusters.timed_here(
+                clusters.cluster(folder, work, self.made, "replicas"), len(self.made)
+            )
+            found = clusters.candidates(folder, work, self.made)
+            seconds = {name: clusters.predicted(checked, timed) for name, checked in found.items()}
+            theirs = torch_times(self.told(work, repeats=REPEATS[work.net]))
+            self.known[work.net] = Known(timed, found, seconds, theirs)
+        return self.known[work.net]
+
+    def told(self, work: Work, **more: Any) -> dict[str, Any]:
+        """What a process of DDP is told."""
+        return {**vars(work), "rows": work.batch // len(self.made), **more}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts and write the results. 1: a bar is missed or a part failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.hosts", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=(*PARTS, *STARTS), default=[*PARTS, *STARTS])
+    parser.add_argument("--nets", nargs="+", choices=tuple(WORKS), default=list(WORKS))
+    parser.add_argument("--machines", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help=("of a turn, and two iterations at least")
+    )
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "cifar10")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    records = {name: Record({**PARTS, **STARTS}[name][0]) for name in given.parts}
+    for name in (name for name in records if name in STARTS):
+        started(records[name], STARTS[name][1], given.turns)
+    compared = {name: record for name, record in records.items() if name not in STARTS}
+    if missing({"torch": "torch"}):
+        skip(
+            compared,
+            (
+                "PyTorch is missing; bring it with: python -m pip install "
+                "'convoy-runtime[reference]'"
+            ),
+        )
+    elif compared:
+        measure(compared, given)
+    measured = {name: record for name, record in records.items() if record.status != "skipped"}
+    if measured:
+        print("results:", *write(given.results, "hosts", machine(), measured))
+    return int(any(record.status == "failed" for record in measured.values()))
+
+
+def measure(records: Mapping[str, Record], given: argparse.Namespace) -> None:
+    """Make the machines, and run the parts on them."""
+    try:
+        with (
+            machines(given.machines, GIGABIT) as made,
+            tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as at,
+        ):
+            bench = Bench(made, Path(at), given)
+            for name, record in records.items():
+                run(record, PARTS[name][1], bench)
+    except Refused as why:
+        skip(records, f"no network namespaces here: {why}")
+
+
+def started(record: Record, part: Callable[[Record, int], None], turns: int) -> None:
+    """A part that needs no PyTorch and makes its own machines."""
+    print(record.title, flush=True)
+    try:
+        part(record, turns)
+    except Refused as why:
+        skip({"": record}, f"no network namespaces here: {why}")
+    except Gone as error:
+        record.fail(str(error))
+    record.status = "passed" if record.status == "running" else record.status
+
+
+def skip(records: Mapping[str, Record], why: str) -> None:
+    """Say why nothing is measured."""
+    for record in records.values():
+        record.status = "skipped"
+        record.note(f"left out: {why}")
+
+
+def run(record: Record, part: Callable[[Record, Bench], Awaitable[None]], bench: Bench) -> None:
+    """One part; what ends it is in its record."""
+    print(record.title, flush=True)
+    record.facts["machines"] = (
+        f"{len(bench.made)} network namespaces, veth pairs of 1 Gbit/s each way (tbf)"
+    )
+    try:
+        asyncio.run(part(record, bench))
+    except (ConvoyError, Lost) as error:
+        record.fail(str(error))
+    record.status = "passed" if record.status == "running" else record.status
+
+
+async def choice(record: Record, bench: Bench) -> None:
+    """Predictions for each preset, fastest first."""
+    record.table(
+        ("Predicted seconds of an iteration, a core for each process"),
+        "net",
+        "batch",
+        "preset",
+        "seconds",
+    )
+    for work in (WORKS[net] for net in bench.given.nets):
+        known = bench.of(work)
+        for preset, seconds in sorted(known.seconds.items(), key=lambda item: item[1]):
+            record.row(work.net, work.batch, preset, seconds)
+
+
+async def worked(record: Record, bench: Bench) -> None:
+    """Real work, judged."""
+    begin(record)
+    for work in (WORKS[net] for net in bench.given.nets):
+        known = bench.of(work)
+        ours = clusters.cluster(
+            bench.folder / f"{work.net}-work",
+            work,
+            bench.made,
+            known.preset,
+            data=clusters.made_up(work),
+        )
+        theirs = bench.told(work, layout=known.torch["layout"])
+        found = await beside(record, work, known, ours, Ddp(bench.made, "work", theirs), bench)
+        text = f"{work.net}: {found:.2f} times DDP's images a second, at least {BAR}"
+        if found < BAR:
+            record.fail(f"MISSED {text}")
+        else:
+            record.note(text)
+
+
+async def with_cores(record: Record, bench: Bench) -> None:
+    """Layers that sleep."""
+    begin(record)
+    for work in (WORKS[net] for net in bench.given.nets):
+        known = bench.of(work)
+        times = clusters.profile(known.clusters[known.preset], known.timed)
+        ours = clusters.cluster(
+            bench.folder / f"{work.net}-cores", work, bench.made, known.preset, times=times
+        )
+        theirs = bench.told(work, parts=known.torch["parts"], update=known.torch["update"])
+        found = await beside(record, work, known, ours, Ddp(bench.made, "sleep", theirs), bench)
+        foretold = known.seconds[known.preset]
+        record.note(
+            f"{work.net}: {found:.2f} times DDP's images a second; {foretold:.4g} s "
+            "an iteration predicted"
+        )
+    if min(busy for row in record.tables[-1].rows for busy in row[-2:]) > BUSY:
+        record.note(
+            "the processor had no time left: with a core for each machine both sides "
+            "would be faster than this"
+        )
+
+
+def begin(record: Record) -> None:
+    """The table of images a second."""
+    record.table(
+        "Images a second", "net", "batch", "preset", "ours", "DDP", "its layout", "times DDP",
+        "seconds of an iteration", "DDP", "processor busy", "with DDP",
+    )  # fmt: skip
+
+
+async def beside(
+    record: Record, work: Work, known: Known, ours: Path, theirs: Ddp, bench: Bench
+) -> float:
+    """Both sides in turns, a row, and how many times faster ours is."""
+    async with Ours(ours) as convoy, theirs as ddp:
+        taken, busy = await in_turns(
+            {"convoy": convoy, "DDP": ddp}, bench.given.turns, bench.given.seconds
+        )
+    found = ratio(taken["DDP"], taken["convoy"])
+    here, there = (median(taken[name]) for name in ("convoy", "DDP"))
+    rates = work.batch / here, work.batch / there
+    used = (median(busy[name]) for name in ("convoy", "DDP"))
+    record.row(
+        work.net, work.batch, known.preset, *rates, known.torch["layout"], found, here, there, *used
+    )
+    return found
+
+
+async def in_turns(
+    sides: Mapping[str, Side], turns: int, seconds: float
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of an iteration of each side, turn by turn, and how busy the processor was; a first
+    turn only tells how many iterations the others have."""
+    many = {name: max(LEAST, round(seconds / await side.turn(1))) for name, side in sides.items()}
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    busy: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(turns):
+        for name, side in sides.items():
+            processor = Processor()
+            taken[name].append(await side.turn(many[name]))
+            busy[name].append(processor.busy())
+    return taken, busy
+
+
+async def learning(record: Record, bench: Bench) -> None:
+    """Seconds until a loss, one side after the other."""
+    work = WORKS[LEARNT_NET]
+    given = bench.given
+    files = sorted(given.data.glob("data_batch_*.bin*"))
+    if not files:
+        record.status = "skipped"
+        record.note(
+            f"left out: {given.data} has no data_batch_*.bin of CIFAR-10; --data "
+            "names another folder"
+        )
+        return
+    layout = bench.of(work).torch["layout"]
+    record.facts["target"] = (
+        f"a mean training loss of {TARGET} over {WINDOW} iterations; the time is that of training"
+    )
+    record.table(
+        "Seconds",
+        "side",
+        "seconds",
+        "iterations",
+        "loss",
+        "seconds of an iteration",
+        "times sooner than DDP",
+    )
+    told = bench.told(work, layout=layout, files=[str(file) for file in files], seed=1)
+    async with Ddp(bench.made, "work", told) as ddp:
+        theirs = await ddp.learn(TARGET, WINDOW, LEARNING_SECONDS)
+    reached(record, "DDP", theirs, theirs)
+    for name, (train, strategy) in TUNED.items():
+        path = clusters.cluster(
+            bench.folder / f"learning {name}",
+            work,
+            bench.made,
+            "omnivore",
+            data=clusters.photographs(files),
+            train=train,
+            strategy=strategy,
+            iterations=ITERATIONS,
+        )
+        async with Ours(path, held=False) as convoy:
+            ours, chosen = await convoy.learn(TARGET, WINDOW, LEARNING_SECONDS)
+        reached(record, f"omnivore, {name}", ours, theirs)
+        for text in chosen:
+            record.note(f"{name}: {text}")
+
+
+def reached(record: Record, side: str, found: Learnt, theirs: Learnt) -> None:
+    """A row; a failure if the loss was not reached."""
+    sooner = theirs.seconds / found.seconds if max(found.loss, theirs.loss) <= TARGET else "-"
+    record.row(side, *found, found.seconds / max(1, found.iterations), sooner)
+    if found.loss > TARGET:
+        record.fail(
+            f"{side}: a loss of {found.loss:.3f} after {found.seconds:.0f} s, expected {TARGET}"
+        )
+
+
+PARTS: dict[str, tuple[str, Callable[[Record, Bench], Awaitable[None]]]] = {
+    "choice": ("Which preset is ours", choice),
+    "work": ("Real work on the cores of this machine", worked),
+    "cores": ("As on machines with a core each", with_cores),
+    "learning": ("Seconds until CIFAR-10 quick reaches a loss", learning),
+}
+STARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
+    "start": ("From `up` to the first iteration of sixteen machines", starts.start),
+    "thousand": ("Until a thousand machines have begun", starts.thousand),
+}

@@ -1,0 +1,287 @@
+"""A process of PyTorch's DDP over gloo on one of several machines: `python -m benchmarks.hosts.peer
+KIND RANK OPTIONS`.
+
+    work    a net of ours as PyTorch modules (`torch_peer`), trained on noise, or on CIFAR-10 where files are named
+    sleep   layers that compute nothing: each sleeps as long as was measured of it, and has gradients of its size
+    times   no DDP: how long the layers take here, for `sleep`, and the faster of PyTorch's two layouts
+
+DDP is used as it comes: its buckets of 25 MB, sent while the backward pass goes on. Orders and
+answers are lines of JSON (`messages_pair.End`). What never lives here: who starts the processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.messages.pair import MARK
+from benchmarks.training.torch_peer import TorchPeer
+from nets import Net, load_net
+from nets.data import cifar10
+from ops import get_backend
+
+LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+MEAN = (125.3, 123.0, 113.9)  # of CIFAR-10, as the net's prototxt has it
+MOMENTUM = 0.9
+CHECKED = 10  # iterations between two looks at the loss
+# a layer: the shapes of its parameters, seconds forward and backward
+Part = tuple[list[list[int]], float, float]
+
+
+class Peer:
+    """One side's process: `iteration` trains on the next rows and returns their loss."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        dist.init_process_group("gloo")
+        self.iteration: Callable[[], Tensor] = (Slept if "parts" in options else Trained)(
+            options
+        ).iteration
+
+    def turn(self, iterations: int) -> float:
+        """Seconds of an iteration, of so many; the one before them does not count."""
+        dist.barrier()
+        self.iteration()
+        began = time.perf_counter()
+        for _ in range(iterations):
+            self.iteration()
+        return (time.perf_counter() - began) / iterations
+
+    def learn(self, target: float, window: int, seconds: float) -> tuple[float, int, float]:
+        """Train until the mean loss of the last `window` iterations is at most `target`, or for so
+        many seconds: the seconds, the iterations, and that loss."""
+        dist.barrier()
+        began = time.perf_counter()
+        losses = deque[float](maxlen=window)
+        done = 0
+        while True:
+            losses.append(float(self.iteration()))
+            done += 1
+            if done % CHECKED == 0:
+                told = torch.tensor([mean(losses), time.perf_counter() - began])
+                dist.all_reduce(told)  # all see the same, and stop together
+                loss, taken = (told / dist.get_world_size()).tolist()
+                if (len(losses) == window and loss <= target) or taken > seconds:
+                    return taken, done, loss
+
+
+class Trained:
+    """A net that is trained, with the solver's rates for each parameter."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        net = net_of(options)
+        form = LAYOUTS[options["layout"]]
+        peer = TorchPeer(net).to(memory_format=form)
+        self._optimiser = optimiser_of(peer, net, options["rate"], options["decay"])
+        self._model = DistributedDataParallel(peer)
+        self._rows = rows_of(options, form)
+
+    def iteration(self) -> Tensor:
+        """See Peer."""
+        x, labels = self._rows()
+        self._optimiser.zero_grad()
+        loss = self._model(data=x, label=labels)
+        loss.backward()
+        self._optimiser.step()
+        return loss.detach()
+
+
+class Slept:
+    """A net whose layers sleep."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._model = DistributedDataParallel(
+            nn.Sequential(*(Sleeping(part) for part in options["parts"]))
+        )
+        self._update: float = options["update"]
+
+    def iteration(self) -> Tensor:
+        """See Peer."""
+        loss = self._model(torch.zeros(1, requires_grad=True)).sum()
+        self._model.zero_grad()
+        loss.backward()
+        time.sleep(self._update)
+        return loss.detach()
+
+
+class Sleeping(nn.Module):
+    """A layer that sleeps."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__()
+        shapes, self._forward, self._backward = part
+        self._blobs = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in shapes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What comes in, some time later."""
+        time.sleep(self._forward)
+        result: Tensor = _Backward.apply(x, self._backward, *self._blobs)
+        return result
+
+
+class _Backward(torch.autograd.Function):
+    """Sleeps on the way back, and gives parameters gradients of their size."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seconds: float, *blobs: Tensor) -> Tensor:
+        ctx.seconds = seconds
+        ctx.blobs = blobs
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        until = time.perf_counter() + ctx.seconds
+        gradients = [torch.zeros_like(blob) for blob in ctx.blobs]
+        time.sleep(max(0.0, until - time.perf_counter()))
+        return (dy, None, *gradients)
+
+
+def net_of(options: dict[str, Any]) -> Net:
+    """The net on this process's rows."""
+    spec = load_net(options["net"])
+    image = tuple(options["shape"])
+    return Net(spec, "TRAIN", ops=get_backend("numpy"), batch=options["rows"], input_shape=image)
+
+
+def optimiser_of(peer: TorchPeer, net: Net, rate: float, decay: float) -> torch.optim.SGD:
+    """Caffe's SGD: each blob's rate and decay are multiplied as the net says."""
+    kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for layer, params in net.params.items():
+        for param, blob in zip(params, peer.parts[layer].parameters(), strict=True):
+            kinds.setdefault((rate * param.lr_mult, decay * param.decay_mult), []).append(blob)
+    groups = [
+        {"params": blobs, "lr": lr, "weight_decay": less} for (lr, less), blobs in kinds.items()
+    ]
+    return torch.optim.SGD(groups, lr=rate, momentum=MOMENTUM)
+
+
+def rows_of(
+    options: dict[str, Any], form: torch.memory_format
+) -> Callable[[], tuple[Tensor, Tensor]]:
+    """What gives this process its rows of the next batch: of CIFAR-10 in a new order every epoch,
+    or always noise."""
+    rows = options["rows"]
+    files = options.get("files")
+    if not files:
+        noise = torch.randn(rows, *options["shape"]).contiguous(memory_format=form)
+        labels = torch.randint(options["classes"], (rows,))
+        return lambda: (noise, labels)
+    read, known, _ = cifar10.read(base_dir=Path(), files=files)
+    images = torch.from_numpy(read.astype(np.float32) - np.array(MEAN, np.float32).reshape(3, 1, 1))
+    labels = torch.from_numpy(known)
+    order = torch.Generator().manual_seed(options["seed"])
+    whole = rows * dist.get_world_size()
+    first = rows * dist.get_rank()
+    left: list[Tensor] = []
+
+    def following() -> tuple[Tensor, Tensor]:
+        if not left:
+            left.extend(
+                reversed(
+                    torch.randperm(len(images), generator=order).split(whole)[
+                        : len(images) // whole
+                    ]
+                )
+            )
+        mine = left.pop()[first : first + rows]
+        return images[mine].contiguous(memory_format=form), labels[mine]
+
+    return following
+
+
+def times(options: dict[str, Any]) -> dict[str, Any]:
+    """The layout in which a step is faster, and then: layers as `Part`, which together take as long
+    as the whole step, seconds of an update, and of the step with it."""
+    net = net_of(options)
+    steps = {layout: step_seconds(net, options, form) for layout, form in LAYOUTS.items()}
+    layout = min(steps, key=lambda name: sum(steps[name]))
+    passes, update = steps[layout]
+    parts = parts_of(net, options, LAYOUTS[layout])
+    share = passes / sum(forward + backward for _, forward, backward in parts)
+    scaled = [(shapes, share * forward, share * backward) for shapes, forward, backward in parts]
+    return {"layout": layout, "parts": scaled, "update": update, "step": passes + update}
+
+
+def step_seconds(
+    net: Net, options: dict[str, Any], form: torch.memory_format
+) -> tuple[float, float]:
+    """Both passes, and the update."""
+    peer = TorchPeer(net).to(memory_format=form)
+    optimiser = optimiser_of(peer, net, options["rate"], options["decay"])
+    rows = rows_of(options, form)
+    passes = []
+    updates = []
+    for _ in range(options["repeats"]):
+        optimiser.zero_grad()
+        x, labels = rows()
+        began = time.perf_counter()
+        peer(data=x, label=labels).backward()
+        passed = time.perf_counter()
+        optimiser.step()
+        passes.append(passed - began)
+        updates.append(time.perf_counter() - passed)
+    return median(passes[1:]), median(updates[1:])
+
+
+def parts_of(net: Net, options: dict[str, Any], form: torch.memory_format) -> list[Part]:
+    """Each layer by itself, in the order of the net."""
+    peer = TorchPeer(net).to(memory_format=form)
+    x, labels = rows_of(options, form)()
+    blobs = {"data": x, "label": labels}
+    found = list[Part]()
+    for _, work, bottoms, tops in peer.steps:
+        taken: tuple[list[float], list[float]] = [], []
+        for _ in range(options["repeats"]):
+            given = [blobs[bottom].detach() for bottom in bottoms]
+            if given[0].is_floating_point() and bottoms[0] != "data":
+                given[0] = given[0].requires_grad_().clone()  # a ReLU writes over it
+            began = time.perf_counter()
+            y = work(*given)
+            passed = time.perf_counter()
+            y.backward(torch.ones_like(y))
+            taken[0].append(passed - began)
+            taken[1].append(time.perf_counter() - passed)
+        blobs[tops[0]] = y
+        shapes = (
+            [list(blob.shape) for blob in work.parameters()] if isinstance(work, nn.Module) else []
+        )
+        found.append((shapes, median(taken[0][1:]), median(taken[1][1:])))
+    return found
+
+
+def main() -> None:
+    """Obey until there are no more orders."""
+    kind = sys.argv[1]
+    _ = sys.argv[2]
+    options = json.loads(sys.argv[3])
+    torch.set_num_threads(1)
+    if kind == "times":
+        say(times(options))
+        return
+    peer = Peer(options)
+    say("ready")
+    for line in sys.stdin:
+        what, given = json.loads(line)
+        say(getattr(peer, what)(**given))
+    dist.barrier()  # a process that ends while another still sends aborts
+    dist.destroy_process_group()
+
+
+def say(what: Any) -> None:
+    """To whoever gives orders."""
+    print(MARK + json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main()

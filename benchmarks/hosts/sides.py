@@ -1,0 +1,185 @@
+"""The two sides of `benchmarks.hosts`, up at once on the same machines: a run of ours, and
+PyTorch's DDP.
+
+They take turns: while one trains, the other is held or waits for orders, and does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from statistics import mean
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from benchmarks.helpers.machines import Machine
+from benchmarks.messages.pair import End, Lost
+from roles.messages import Held, Hold, Release, Released
+from runtime import Event
+from runtime.runs.checking import check
+from runtime.runs.run import Run
+
+# for an order: eight processes import PyTorch on a few cores, and share their first parameters
+SECONDS = 240.0
+PORT = "29500"  # of DDP's first process; the namespace is its own
+PEER = "benchmarks.hosts.peer"
+
+
+class Learnt(NamedTuple):
+    """Seconds and iterations until a loss was reached, or until the time was over; the loss
+    then."""
+
+    seconds: float
+    iterations: int
+    loss: float
+
+
+class Side(Protocol):
+    """One of the two."""
+
+    async def turn(self, iterations: int) -> float:
+        """Seconds of an iteration, of so many; the one before them does not count."""
+
+
+class Ours:
+    """A run of a cluster.toml; it waits for its turns, unless it is not `held`."""
+
+    def __init__(self, cluster: Path, *, held: bool = True) -> None:
+        checked = check(cluster, [f'run.directory="{cluster.parent / "runs"}"'])
+        self._run = Run(checked.placement, checked.loaded.config, options=checked.loaded.options)
+        self._held = held
+        self._events: AsyncIterator[Event]
+
+    def __repr__(self) -> str:
+        return f"<ours: {self._run!r}>"
+
+    async def __aenter__(self) -> Self:
+        await self._run.start()
+        self._events = self._run.events()
+        if self._held:
+            await self._run.ask("coordinator", Hold(), Held)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._run.end_now()
+
+    async def turn(self, iterations: int) -> float:
+        """See Side."""
+        await self._run.ask("coordinator", Release(), Released)
+        await self._next("released")  # what is told before that is of the turn before
+        first = await self._next("progress")
+        for _ in range(iterations):
+            last = await self._next("progress")
+        await self._run.ask("coordinator", Hold(), Held)
+        return (last.time - first.time) / iterations
+
+    async def learn(self, target: float, window: int, seconds: float) -> tuple[Learnt, list[str]]:
+        """Until the mean loss of the last `window` iterations is at most `target`, or for so many
+        seconds; and what was chosen meanwhile, if something is chosen."""
+        began = (await self._next("began")).time
+        losses = deque[float](maxlen=window)
+        done = 0
+        chosen: list[str] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(losses) < window or mean(losses) > target:
+                    event = await self._next("progress", "tuning")
+                    if event.name == "tuning":
+                        chosen.append(
+                            ", ".join(f"{key} {value}" for key, value in event.fields.items())
+                        )
+                        continue
+                    losses.append(event["loss"])
+                    done = done + 1
+                    taken = event.time - began
+        except TimeoutError:
+            taken = seconds
+        return Learnt(taken, done, mean(losses) if losses else math.inf), chosen
+
+    async def _next(self, *names: str) -> Event:
+        """The next event of such a name. ConvoyError or Lost if the run ends first."""
+        async for event in self._events:
+            if event.name in names:
+                return event
+        raise Lost(f"the run ended, expected an event {' or '.join(names)}")
+
+
+class Ddp:
+    """A process on each machine; `options` are what it is told (`peer`)."""
+
+    def __init__(self, made: Sequence[Machine], kind: str, options: dict[str, Any]) -> None:
+        place = {"WORLD_SIZE": str(len(made)), "MASTER_ADDR": made[0].address, "MASTER_PORT": PORT}
+        # it warns that addresses have no names
+        place |= {"GLOO_SOCKET_IFNAME": "eth0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+        self._made = made
+        self._kind = kind
+        self._options = options
+        self._place = place
+        self._ends: list[End] = []
+
+    def __repr__(self) -> str:
+        return f"<DDP, {self._kind}: {len(self._ends)} processes>"
+
+    async def __aenter__(self) -> Self:
+        try:
+            for rank, at in enumerate(self._made):
+                inside = ("ip", "netns", "exec", at.namespace)
+                place = {**self._place, "RANK": str(rank)}
+                self._ends.append(End(self._kind, str(rank), self._options, inside, PEER, place))
+            await self._heard()
+        except BaseException:
+            self._close(lost=True)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close(lost=error is not None)
+
+    async def turn(self, iterations: int) -> float:
+        """See Side."""
+        return float(await self._ordered("turn", iterations=iterations))
+
+    async def learn(self, target: float, window: int, seconds: float) -> Learnt:
+        """As Ours.learn."""
+        return Learnt(*await self._ordered("learn", target=target, window=window, seconds=seconds))
+
+    async def _ordered(self, what: str, **given: float) -> Any:
+        for end in self._ends:
+            end.say([what, given])
+        return (await self._heard())[0]
+
+    async def _heard(self) -> list[Any]:
+        """What all say. Lost if one ends first."""
+        return [await asyncio.to_thread(end.hear, SECONDS) for end in self._ends]
+
+    def _close(self, *, lost: bool) -> None:
+        """They end together. If one is lost the others would wait for it."""
+        for end in self._ends:
+            if lost:
+                end.process.kill()
+            elif end.process.stdin is not None:
+                end.process.stdin.close()
+        for end in self._ends:
+            end.close()
+
+
+def torch_times(options: dict[str, Any]) -> dict[str, Any]:
+    """How long the layers take on one core, see `hosts_peer.times`."""
+    end = End("times", "alone", options, (), PEER)
+    try:
+        return dict(end.hear(SECONDS))
+    finally:
+        end.close()

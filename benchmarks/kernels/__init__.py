@@ -1,0 +1,1 @@
+"""Every convolution of seven nets beside PyTorch. The command is `kernels`."""

@@ -1,0 +1,333 @@
+"""`python -m benchmarks.kernels`: every convolution of the nets beside PyTorch, pass by pass, with
+its error.
+
+Both sides run in one process, turn by turn; PyTorch in both of its layouts (the better one counts)
+and as eager gives it, each result in new memory. Each precision and number of threads has a process
+of its own. A ratio above 1 says that Convoy is faster; a pass below is measured again, twenty times
+as long, and that counts. An error is the largest difference from `conv_reference`'s numbers,
+divided by the largest of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
+from benchmarks.kernels import conv_reference
+from benchmarks.training.training import WORKLOADS
+
+NETS = [name for name, work in WORKLOADS.items() if work.image]
+PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
+BAR = 0.9  # the least ratio of a single pass
+CLEAR = 1.0  # a pass with a ratio below is measured anew, so many times as long
+LONGER = 20
+BOUNDS = {  # the largest error by precision
+    "exact": dict.fromkeys(PASSES, 1e-5),
+    "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution as a net has it: ops' ConvShape, whether it reads the data, whether it has a
+    bias."""
+
+    shape: Any
+    first: bool
+    bias: bool
+
+    def __str__(self) -> str:
+        (n, c, h, w), g = self.shape.in_shape, self.shape.geometry
+        text = f"{n} x {c} x {h} x {w}, {self.shape.outputs} of {g.kernel[0]} x {g.kernel[1]}"
+        text += f" / {g.stride[0]}" if g.stride != (1, 1) else ""
+        return text + (f", {g.groups} groups" if g.groups > 1 else "")
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """Those that training needs."""
+        return tuple(name for name in PASSES if not (self.first and name == DATA))
+
+    @property
+    def flops(self) -> int:
+        """Of each pass: two for every product in the definition."""
+        return 2 * int(np.prod(self.shape.out_shape)) * int(np.prod(self.shape.weight_shape[1:]))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the layers for each precision and number of threads and write the results. 1: a pass
+    misses its bar."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__)
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--precision", nargs="+", choices=tuple(BOUNDS), default=["fast"])
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each pass of each layer")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if absent := missing({"torch": "torch"}):
+        print(
+            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"{' '.join(absent)}"
+        )
+        return 1
+    if given.into:
+        return run_here(given)
+    records = {}
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        for precision in given.precision:
+            for threads in given.threads:
+                title = f"{precision}, {threads} threads"
+                records[title] = run_apart(
+                    given, title, precision, threads, Path(folder, f"{precision}{threads}.json")
+                )
+    paths = write(given.results, "kernels", machine(), records)
+    print("results:", *paths)
+    return int(any(record.status != "passed" for record in records.values()))
+
+
+def run_apart(
+    given: argparse.Namespace, title: str, precision: str, threads: int, path: Path
+) -> Record:
+    """One precision and number of threads in a process whose libraries all use that many."""
+    print(title, flush=True)
+    Record(title, path=path).save()
+    names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.kernels",
+        "--into",
+        str(path),
+        "--threads",
+        str(threads),
+    ]
+    command += ["--precision", precision, "--seconds", str(given.seconds), "--nets", *given.nets]
+    subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    return Record.load(path)
+
+
+def run_here(given: argparse.Namespace) -> int:
+    """Measure in this process."""
+    import torch
+
+    from ops import get_backend
+
+    (threads,), (precision,) = given.threads, given.precision
+    torch.set_num_threads(threads)
+    ops = get_backend("cpu", threads=threads, precision=precision)
+    record = Record.load(given.into)
+    record.path = given.into
+    record.facts = {"torch": torch.__version__, "precision": precision, "threads": threads}
+    record.table(
+        (f"Milliseconds of a pass, {threads} threads"),
+        "net",
+        "layers",
+        "shape",
+        "pass",
+        "algorithm",
+        "torch nchw",
+        "torch nhwc",
+        "convoy",
+        "ratio to the better",
+        "GFLOP/s",
+        "error",
+    )
+    totals: dict[str, list[float]] = {}
+    for net in given.nets:
+        totals[net] = [0.0, 0.0]
+        for layer, count in layers(net, ops).items():
+            for name, algorithm, taken, error in measure(layer, ops, given.seconds):
+                times = medians(taken)
+                faster = gain(taken)
+                ours = times["convoy"]
+                totals[net][0] += min(times["nchw"], times["nhwc"]) * count
+                totals[net][1] += ours * count
+                shown = [times[label] * 1e3 for label in ("nchw", "nhwc", "convoy")]
+                record.row(
+                    net,
+                    count,
+                    str(layer),
+                    name,
+                    algorithm,
+                    *shown,
+                    faster,
+                    layer.flops / ours / 1e9,
+                    error,
+                )
+    conclude(record, totals, BOUNDS[precision])
+    return 0
+
+
+def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, float]) -> None:
+    """The sums of each net, then every pass that misses its bar or its bound."""
+    rows = record.tables[0].rows
+    record.table(
+        ("All convolutions of a step, milliseconds"), "net", "torch's better", "convoy", "ratio"
+    )
+    for net, (theirs, ours) in totals.items():
+        record.row(net, theirs * 1e3, ours * 1e3, theirs / ours)
+    together = layers_together(rows)
+    record.table(
+        ("All passes of a layer, beside PyTorch's better layout for each"), "net", "shape", "ratio"
+    )
+    for (net, shape), ratio in together.items():
+        record.row(net, shape, ratio)
+    below = sum(ratio < BAR for ratio in together.values())
+    least = min(together.values(), default=float("nan"))
+    record.note(
+        f"{below} of {len(together)} layers below {BAR}, their passes taken "
+        f"together; the least {least:.2f}"
+    )
+    for net, _, shape, name, algorithm, _, _, _, faster, _, error in rows:
+        if faster < BAR:
+            record.fail(f"{faster:.2f} of PyTorch: {net}, {shape}, {name}, {algorithm}")
+        if not error <= bounds[name]:
+            record.fail(
+                f"error {error:.1e} above {bounds[name]:.0e}: {net}, {shape}, {name}, {algorithm}"
+            )
+    if record.status == "running":
+        record.status = "passed"
+    record.save()
+
+
+def layers_together(rows: list[list[Any]]) -> dict[tuple[str, str], float]:
+    """PyTorch's time for a training step's passes of a layer, by ours."""
+    theirs: defaultdict[tuple[str, str], float] = defaultdict(float)
+    ours: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for net, _, shape, _, _, _, _, taken, faster, _, _ in rows:
+        theirs[net, shape] += taken * faster
+        ours[net, shape] += taken
+    return {layer: theirs[layer] / ours[layer] for layer in ours}
+
+
+def layers(net: str, ops: Any) -> Counter[Layer]:
+    """The distinct convolutions of a net of the zoo in their order, and how many of each."""
+    from nets import Net, load_net
+    from ops.cpu.conv.algorithm import ConvShape
+
+    work = WORKLOADS[net]
+    made = Net(load_net(work.net), "TRAIN", ops=ops, batch=work.batch, input_shape=work.image)
+    found: Counter[Layer] = Counter()
+    for node in made.nodes:
+        if node.layer.proto.type == "Convolution":
+            source = made.wiring.values[node.bottoms[0]]
+            shape = ConvShape(source.shape, node.layer.top_shape[1], node.layer.geometry)
+            found[Layer(shape, source.name in made.input_shapes, len(node.layer.params) > 1)] += 1
+    return found
+
+
+def measure(
+    layer: Layer, ops: Any, seconds: float
+) -> Iterator[tuple[str, str, dict[str, list[float]], float]]:
+    """For each pass: its name, our algorithm, seconds by side and round, our error."""
+    arrays = made_up(layer, ops)
+    sides = {"convoy": our_passes(layer, ops, arrays)}
+    for label in ("nchw", "nhwc"):
+        sides[label] = torch_passes(layer, arrays, channels_last=label == "nhwc")
+    for name in layer.passes:
+        arrays[name].fill(np.nan)
+        turns = {label: passes[name] for label, passes in sides.items()}
+        taken = rounds(turns, seconds, least=3, most=400)
+        if gain(taken) < CLEAR:
+            taken = rounds(turns, seconds * LONGER, least=3, most=400)
+        yield (
+            name,
+            algorithm(ops, layer, name),
+            taken,
+            conv_reference.error(layer.shape, name, arrays),
+        )
+
+
+def algorithm(ops: Any, layer: Layer, name: str) -> str:
+    """What computes that pass."""
+    chosen = ops.chooser(layer.shape, name)
+    return chosen.mode.name if hasattr(chosen, "mode") else type(chosen).__name__
+
+
+def made_up(layer: Layer, ops: Any) -> dict[str, Any]:
+    """Operands x, w, b, dy of standard normal numbers, as training has them in memory, and a result
+    by pass."""
+    rng = np.random.default_rng(0)
+    shape = layer.shape
+
+    def normal(size: tuple[int, ...], new: Callable[..., Any]) -> Any:
+        array = new(size, np.float32)
+        array[...] = rng.standard_normal(size, dtype=np.float32)
+        return array
+
+    found = {
+        "x": normal(shape.in_shape, np.empty if layer.first else ops.empty),
+        "dy": normal(shape.out_shape, ops.empty),
+    }
+    found["w"], found["b"] = (
+        normal(shape.weight_shape, np.empty),
+        normal((shape.outputs,), np.empty),
+    )
+    if not layer.bias:
+        found["b"] = None
+    results = {
+        FORWARD: ops.empty(shape.out_shape),
+        WEIGHTS: np.empty(shape.weight_shape, np.float32),
+    }
+    if not layer.first:
+        results[DATA] = ops.empty(shape.in_shape)
+    return {**found, **results}
+
+
+def our_passes(layer: Layer, ops: Any, arrays: dict[str, Any]) -> dict[str, Callable[[], object]]:
+    """Each pass by our backend."""
+    shape = layer.shape
+    g, x, w, b, dy = shape.geometry, *(arrays[name] for name in ("x", "w", "b", "dy"))
+    return {
+        FORWARD: lambda: ops.conv_forward(x, w, b, g, arrays[FORWARD]),
+        DATA: lambda: ops.conv_backward_data(dy, w, g, shape.in_shape, arrays[DATA]),
+        WEIGHTS: lambda: ops.conv_backward_weights(
+            x, dy, g, shape.weight_shape, bias=False, out_w=arrays[WEIGHTS]
+        ),
+    }
+
+
+def torch_passes(
+    layer: Layer,
+    arrays: dict[str, Any],
+    *,
+    channels_last: bool,
+    place: tuple[Any, Any] = (None, None),
+) -> dict[str, Callable[[], object]]:
+    """Each pass by PyTorch, operands in its layout; `place`: its device and dtype, those of the
+    arrays if None."""
+    import torch
+
+    form = torch.channels_last if channels_last else torch.contiguous_format
+    device, dtype = place
+
+    def there(name: str) -> Any:
+        return torch.from_numpy(arrays[name]).to(device=device, dtype=dtype)
+
+    x, w, dy = (there(name).contiguous(memory_format=form) for name in ("x", "w", "dy"))
+    b = None if arrays["b"] is None else there("b")
+    g = layer.shape.geometry
+    windows = g.stride, g.pad, g.dilation
+
+    def backward(*wanted: bool) -> object:
+        return torch.ops.aten.convolution_backward(
+            dy, x, w, None, *windows, False, (0, 0), g.groups, wanted
+        )
+
+    return {
+        FORWARD: lambda: torch.nn.functional.conv2d(x, w, b, *windows, g.groups),
+        DATA: lambda: backward(True, False, False),
+        WEIGHTS: lambda: backward(False, True, False),
+    }

@@ -1,0 +1,69 @@
+"""One of two processes that exchange messages: `python -m benchmarks.messages.end KIND END
+OPTIONS`.
+
+It says where it is, hears where the other end is, says that it is linked, then does what it is
+told, an order and an answer per line, until its standard input closes. What never lives here: how
+each kind sends (`convoy`, `peers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import sys
+from typing import Any, Protocol
+
+from benchmarks.messages.pair import MARK
+from runtime.machine.loop import event_loop_factory
+
+KINDS = {  # kind -> where its class is
+    "convoy": ("benchmarks.messages.convoy", "Convoy"),
+    "zmq.asyncio": ("benchmarks.messages.peers", "ZmqAsyncio"),
+    "bare": ("benchmarks.messages.peers", "Bare"),
+    "pyzmq": ("benchmarks.messages.peers", "Pyzmq"),
+    "ray": ("benchmarks.messages.peers", "Ray"),
+    "xoscar": ("benchmarks.messages.peers", "Xoscar"),
+}
+
+
+class Kind(Protocol):
+    """What every kind has; its measurements are methods too."""
+
+    async def open(self) -> Any:
+        """Start; where the other end finds this one."""
+
+    async def connect(self, other: Any) -> None:
+        """Link to the other end."""
+
+    async def close(self) -> None:
+        """Stop."""
+
+
+async def serve(end: Kind) -> None:
+    """Do as told."""
+    loop = asyncio.get_running_loop()
+    _say(await end.open())
+    await end.connect(json.loads(sys.stdin.readline()))
+    _say("linked")
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        name, options = json.loads(line)
+        _say(await getattr(end, name)(**options))
+    await end.close()
+
+
+def _say(what: Any) -> None:
+    print(MARK + json.dumps(what), flush=True)
+
+
+def main() -> None:
+    """Be an end."""
+    kind, name, options = sys.argv[1:]
+    module, title = KINDS[kind]
+    made: Kind = getattr(importlib.import_module(module), title)(name, **json.loads(options))
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        runner.run(serve(made))
+
+
+if __name__ == "__main__":
+    main()

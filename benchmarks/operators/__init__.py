@@ -1,0 +1,1 @@
+"""Commands of operators beside faults. The command is `operators`."""

@@ -1,0 +1,1 @@
+"""The strategies of the papers. The command is `presets`."""

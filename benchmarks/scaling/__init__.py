@@ -1,0 +1,1 @@
+"""What more workers cost and bring. The command is `scaling`."""

@@ -1,0 +1,1 @@
+"""Whole training steps beside PyTorch. The command is `training`."""

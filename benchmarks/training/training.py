@@ -1,0 +1,265 @@
+"""`python -m benchmarks.training`: whole training steps beside PyTorch eager, forward, backward and
+update.
+
+Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its
+layouts (the better one counts), each number of threads in a process of its own. A ratio above 1
+says that Convoy is faster. With `--beside numpy` the other side is Convoy's own NumPy backend; with
+`--vector-bits 256` the kernels are those of a processor without AVX-512 (libraries still use what
+the processor has).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.helpers.report import ROOT, Record, gain, machine, medians, missing, rounds, write
+
+SAMPLES = (3, 40)  # rounds at least and at most
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A net of the zoo, its batch, an image's shape, and the ratio to reach."""
+
+    net: str
+    batch: int
+    image: tuple[int, int, int] | None
+    bar: float
+    classes: int = 10
+
+
+WORKLOADS = {
+    "lenet": Workload("lenet", 64, (1, 28, 28), 1.1),
+    "cifar10_quick": Workload("cifar10_quick", 128, (3, 32, 32), 1.3),
+    "caffenet": Workload("caffenet", 64, (3, 227, 227), 2.0, 1000),
+    "nin": Workload("nin", 32, (3, 224, 224), 1.15, 1000),
+    "googlenet": Workload("googlenet", 16, (3, 224, 224), 1.15, 1000),
+    "vgg16": Workload("vgg16", 8, (3, 224, 224), 2.0, 1000),
+    "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
+    "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
+}
+PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # the sides that each stands for
+BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the others
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the workloads for each number of threads and write the results. 1: a ratio is below its
+    bar."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--precision", choices=("exact", "fast"), default="fast")
+    parser.add_argument("--beside", choices=PEERS, default="torch")
+    parser.add_argument(
+        "--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="for each net and number of threads"
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.beside == "torch" and (absent := missing({"torch": "torch"})):
+        print(
+            f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install "
+            f"{' '.join(absent)}"
+        )
+        return 1
+    if given.into:
+        return run_here(given)
+    records = {}
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        for threads in given.threads:
+            some = "" if set(given.nets) == set(WORKLOADS) else f", {' '.join(given.nets)}"
+            part = f"{threads} threads{some}"  # a run of some nets does not replace one of all
+            records[part] = run_apart(given, threads, Path(folder, f"{threads}.json"))
+    name = "-".join(
+        ["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])]
+    )
+    vectors = {"vectors": f"{given.vector_bits} bits"} if given.vector_bits else {}
+    paths = write(given.results, name, machine() | vectors, records)
+    print("results:", *paths)
+    return int(any(record.status == "failed" for record in records.values()))
+
+
+def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
+    """One number of threads in a process whose libraries all use that many."""
+    Record(f"{threads} threads", path=path).save()
+    names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+    if given.vector_bits:
+        environment["CONVOY_VECTOR_BITS"] = given.vector_bits
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.training",
+        "--into",
+        str(path),
+        "--threads",
+        str(threads),
+    ]
+    command += [
+        "--precision",
+        given.precision,
+        "--beside",
+        given.beside,
+        "--seconds",
+        str(given.seconds),
+    ]
+    command += ["--nets", *given.nets]
+    subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    return Record.load(path)
+
+
+def run_here(given: argparse.Namespace) -> int:
+    """Measure in this process."""
+    from ops.cpu.codegen.target import host
+
+    threads = given.threads[0]
+    peers = PEERS[given.beside]
+    record = Record.load(given.into)
+    record.path = given.into
+    record.facts = {"precision": given.precision, "bits of a vector": host().bits}
+    if given.beside == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+        record.facts["torch"] = torch.__version__
+    record.table(
+        f"Images (LSTM: characters) a second, {threads} threads", "net", "batch", *peers, "convoy",
+        "ratio to the better", "bar",
+    )  # fmt: skip
+    for name in given.nets:
+        work = WORKLOADS[name]
+        taken = rounds(
+            steps(work, given, threads), given.seconds, least=SAMPLES[0], most=SAMPLES[1]
+        )
+        rates = {label: work.batch / of for label, of in medians(taken).items()}
+        faster = gain(taken)
+        scale = 64 if work.image is None else 1  # 64 steps of time
+        best = max(rates.get(label, 0.0) for label in peers)  # an LSTM has one layout
+        shown = [rates.get(label, best) * scale for label in (*peers, "convoy")]
+        bar = work.bar if given.beside == "torch" else BESIDE_NUMPY.get(name, 1.0)
+        record.row(name, work.batch, *shown, faster, bar)
+        if faster < bar:
+            record.fail(f"{name}: below its bar with {threads} threads")
+    if record.status == "running":
+        record.status = "passed"
+    record.save()
+    return 0
+
+
+def steps(
+    work: Workload, given: argparse.Namespace, threads: int
+) -> dict[str, Callable[[], object]]:
+    """One training step of each side."""
+    from nets import Net, load_net
+    from ops import get_backend
+
+    options: dict[str, Any] = {"batch": work.batch, "input_shape": work.image} if work.image else {}
+
+    def net_on(ops: Any) -> Any:
+        return Net(load_net(work.net), "TRAIN", ops=ops, memory="reused", seed=1, **options)
+
+    net = net_on(get_backend("cpu", threads=threads, precision=given.precision))
+    inputs = made_up(net, work.classes)
+    sides: dict[str, Callable[[], object]] = {"convoy": our_step(net, inputs)}
+    for label in PEERS[given.beside] if work.image else PEERS[given.beside][:1]:
+        if label == "numpy":
+            sides[label] = our_step(net_on(get_backend("numpy")), inputs)
+        else:
+            sides[label] = torch_step(net, inputs, channels_last=label == "nhwc")
+    return sides
+
+
+def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Images of standard normal numbers; labels and characters below `classes`; every sequence goes
+    on."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, shape in net.input_shapes.items():
+        if len(shape) == 4:
+            found[name] = rng.standard_normal(shape, dtype=np.float32)
+        elif name == "cont":
+            found[name] = np.ones(shape, np.float32)
+            found[name][0] = 0
+        else:
+            found[name] = rng.integers(0, classes, shape).astype(np.float32)
+    return found
+
+
+def our_step(net: Any, inputs: dict[str, Any], blobs: Any = None) -> Callable[[], object]:
+    """Forward, backward, update as the preset `single` does them; `blobs`: the first parameters, if
+    they are known."""
+    from nets import load_solver
+    from roles.learning.buffers import gradient_buffers
+    from roles.learning.parameter_store import ParameterStore
+    from roles.workers.single import train
+
+    solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
+    store = ParameterStore(net.params, blobs or net.initial_blobs(), solver, net.ops, in_place=True)
+    gradients = gradient_buffers(net)
+
+    def step() -> object:
+        net.begin(0)
+        for name, array in inputs.items():
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, store.read(stage.layer))
+            net.forward(stage)
+        train(net, store, gradients)
+        return net.scalars()
+
+    return step
+
+
+def torch_step(
+    net: Any,
+    inputs: dict[str, Any],
+    *,
+    channels_last: bool,
+    device: Any = None,
+    autocast: bool = False,
+    blobs: Any = None,
+) -> Callable[[], object]:
+    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16
+    (`autocast`). A device copies the images from page-locked memory in every step."""
+    import torch
+
+    from benchmarks.training.torch_peer import TorchPeer
+
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    peer = TorchPeer(net, blobs).to(device=device, memory_format=layout)
+    given = {
+        name: torch.from_numpy(array).to(memory_format=layout)
+        if array.ndim == 4
+        else torch.from_numpy(array).long()
+        for name, array in inputs.items()
+    }
+    if device is not None:
+        given = {name: array.pin_memory() for name, array in given.items()}
+    optimizer = torch.optim.SGD(peer.parameters(), 1e-3, 0.9, weight_decay=5e-4)
+
+    def step() -> object:
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
+            loss = peer(
+                **{name: array.to(device, non_blocking=True) for name, array in given.items()}
+            )
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step

@@ -1,0 +1,4 @@
+"""What the queueing model and the tuner say.
+
+The command is `tuning`; most other files are a part of it.
+"""

@@ -1,0 +1,204 @@
+"""Trials that were made, in a file of JSON lines: a part of a benchmark that is cut off goes on
+where it was.
+
+Those on the virtual clock stand beside this module: an exhaustive grid takes hours, and the service
+times that it rests on belong to one machine. Whoever goes on with it, there or elsewhere, goes on
+with the same times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.helpers.report import ROOT, machine
+from benchmarks.tuning.runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
+
+FILE = ROOT / "benchmarks" / "tuning" / "trials.jsonl"
+# what a tuner's run depends on, beside what all runs do
+CODE = ("roles/tuning/*.py", "roles/coordination/*.py")
+Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
+
+
+def digest() -> str:
+    """Of the tuner's code: its runs are made again when that changes."""
+    files = sorted(path for pattern in CODE for path in ROOT.glob(pattern))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+TUNER = f"{AUTO} {digest()}"  # of the code that this process runs
+
+
+class Kept:
+    """What is known by its name. Each line has its origin, the commit that it was found with and
+    the processor. Without a file nothing outlives this object. A line that was cut off, or is from
+    before there were origins, counts for nothing."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._found = dict[str, Any]()
+        self.origins = set[str]()
+        here = machine()
+        self._origin = f"{here['commit']} on {here['processor']}"
+        for line in (
+            file.read_text("utf-8").splitlines() if file is not None and file.is_file() else ()
+        ):
+            try:
+                entry = json.loads(line)
+                self.origins.add(entry["origin"])
+            except (ValueError, KeyError):
+                continue
+            self._found[entry["name"]] = entry["found"]
+
+    def __repr__(self) -> str:
+        return f"<{len(self._found)} entries, {self._file}>"
+
+    def get(self, name: str) -> Any:
+        """None if it is not known."""
+        return self._found.get(name)
+
+    def put(self, name: str, found: Any) -> None:
+        """Keep it. It replaces what had that name."""
+        self._found[name] = found
+        self.origins.add(self._origin)
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("a", encoding="utf-8") as lines:
+                entry = {"name": name, "origin": self._origin, "found": found}
+                # what was cut off before it spoils nothing
+                lines.write("\n" + json.dumps(entry) + "\n")
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Trials of one setting with different seeds."""
+
+    runs: tuple[Reached, ...]
+
+    @property
+    def pace(self) -> float:
+        """Mean seconds of an iteration."""
+        return fmean(each.pace for each in self.runs)
+
+    @property
+    def iterations(self) -> float | str:
+        """To the target, the mean; or how many did not get there."""
+        return self._lost or fmean(each.iterations or 0 for each in self.runs)
+
+    @property
+    def seconds(self) -> float | str:
+        """The same in seconds."""
+        return self._lost or fmean(each.took for each in self.runs)
+
+    @property
+    def took(self) -> float:
+        """Mean seconds; infinite where one of them did not get there."""
+        return fmean(each.took for each in self.runs)
+
+    @property
+    def _lost(self) -> str:
+        lost = [each for each in self.runs if each.seconds is None]
+        how = "diverged" if any(each.diverged for each in lost) else "not reached"
+        return f"{len(lost)} of {len(self.runs)} {how}" if lost else ""
+
+
+class Trials:
+    """Trials of one task with so many workers, each made once: by `make(setting, seed, rival,
+    preset)`, `where` says on what. A setting of None is the tuner's own run."""
+
+    def __init__(self, task: Task, workers: int, where: str, make: Make, kept: Kept) -> None:
+        self.task = task
+        self.workers = workers
+        self.where = where
+        self._make = make
+        self._kept = kept
+        self._made = 0
+
+    def __repr__(self) -> str:
+        return f"<trials of {self.task.name}, {self.workers} workers, {self._made} made>"
+
+    def of(
+        self,
+        setting: Setting | None,
+        *,
+        seed: int = 1,
+        rival: Reached | None = None,
+        preset: str = OMNIVORE,
+    ) -> Reached:
+        """One trial. One that was cut is made again without a rival, or where that is slower."""
+        name = self._name(setting, seed, preset)
+        known = self._known(name)
+        if known is not None and (
+            known.cut is None or (rival is not None and rival.took <= known.against)
+        ):
+            return known
+        made = self._make(setting, seed, rival, preset)
+        self._made += 1
+        # as near as `Reached.behind` looks
+        way = [(round(seconds, 4), round(loss, 4)) for seconds, loss in made.way]
+        self._kept.put(name, asdict(made) | {"way": way})
+        return made
+
+    def first_of(
+        self, settings: Iterable[Setting], *, preset: str = OMNIVORE
+    ) -> dict[Setting, Reached]:
+        """All of them with the first seed, those that are known first. The best so far is the rival
+        of the next."""
+        known = {
+            setting: self._known(self._name(setting, 1, preset)) or Reached()
+            for setting in settings
+        }
+        found: dict[Setting, Reached] = {}
+        for setting in sorted(known, key=lambda each: known[each].took):
+            rival = min(found.values(), key=lambda each: each.took, default=None)
+            lost = rival is None or rival.seconds is None
+            found[setting] = self.of(setting, rival=None if lost else rival, preset=preset)
+        return found
+
+    def repeated(self, setting: Setting | None, seeds: int, *, preset: str = OMNIVORE) -> Repeated:
+        """Whole trials of a setting."""
+        return Repeated(
+            tuple(self.of(setting, seed=seed, preset=preset) for seed in range(1, seeds + 1))
+        )
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where the trials are from, as facts of a record."""
+        origins = ", ".join(sorted(self._kept.origins)) or "none"
+        return {
+            "trials made by this run": self._made,
+            ("trials and service times are from commits"): origins,
+        }
+
+    def _name(self, setting: Setting | None, seed: int, preset: str) -> str:
+        task = self.task
+        cluster = f"{self.workers} workers, {self.where}, {preset}, {setting or TUNER}, seed {seed}"
+        return f"{task.name} to {task.target} in {task.iterations}, {cluster}"
+
+    def _known(self, name: str) -> Reached | None:
+        found = self._kept.get(name)
+        return None if found is None else Reached(**found)
+
+
+def on_virtual_clock(task: Task, workers: int, gigabits: float, kept: Kept) -> Trials:
+    """Trials with service times that are measured once, in processes here. `gigabits` per second:
+    of each machine's interface, each way."""
+
+    def times(preset: str) -> Times:
+        name = f"{task.name}, {preset}: service times"
+        if kept.get(name) is None:
+            kept.put(name, measured(task, preset))
+        return {key: (seconds, spread) for key, (seconds, spread) in kept.get(name).items()}
+
+    def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
+        rate = gigabits * 1e9 / 8
+        return trial(
+            task, workers, setting, times(preset), rate=rate, seed=seed, rival=rival, preset=preset
+        )
+
+    return Trials(task, workers, f"{gigabits:g} Gbit/s", make, kept)

@@ -1,0 +1,75 @@
+"""The benchmark of the presets: what its part `equality` calls equal, and what it does not."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.helpers.report import Record
+from benchmarks.presets import presets
+from benchmarks.presets.runs import DOUBLE
+
+Arrays = dict[str, Any]
+
+
+def parameters(difference: float = 0.0) -> Arrays:
+    return {
+        "conv1.0": np.array([1.0 + difference, -0.5]),
+        "conv1.0.history": np.array([1.0 + 100 * difference]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("itself", "float32", "one_step", "bits", "float64", "status"),
+    [
+        (1e-6, 1e-6, 1e-8, 0, 1e-12, "running"),
+        (1e-6, 1e-4, 1e-8, 0, 1e-12, "failed"),
+        (1e-6, 1e-6, 1e-6, 0, 1e-12, "failed"),  # its histories are 1e-4 apart
+        (1e-6, 1e-6, 1e-8, 0, 1e-4, "failed"),
+        (1e-6, math.nan, 1e-8, 0, 1e-12, "failed"),
+        (1e-6, 1e-4, 1e-8, 0, 1e-4, "failed"),
+        (1e-6, 1e-6, 1e-8, 1e-9, 1e-12, "failed"),  # not the same bits
+        # a maximum has gone another way, in one process too: it still fails
+        (1e-4, 1e-4, 1e-8, 0, 1e-12, "failed"),
+    ],
+)
+def test_a_difference_above_the_bar_fails_wherever_it_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+    itself: float,
+    float32: float,
+    one_step: float,
+    bits: float,
+    float64: float,
+    status: str,
+) -> None:
+    def arrays_of(options: dict[str, Any]) -> Arrays:
+        if options["strategy"] == {"preset": "single"}:
+            return parameters()
+        if options["strategy"].get("reproducible"):
+            return parameters(
+                itself if options["strategy"]["preset"] == "single" else itself + bits
+            )
+        return parameters(float64 if options["precision"] == DOUBLE["precision"] else float32)
+
+    monkeypatch.setattr(presets, "arrays_of", arrays_of)
+    monkeypatch.setattr(
+        presets, "one_step", lambda options, strategy, at: (parameters(one_step), parameters())
+    )
+    monkeypatch.setattr(Record, "save", lambda record: None)
+    record = Record("equality", status="running")
+    lenet = SimpleNamespace(
+        lenet=lambda of, count: {"strategy": of, "precision": "exact"}, cifar=None
+    )
+    presets.equality(record, lenet, argparse.Namespace(presets=["sync"]))
+    assert record.status == status
+    alone, (net, preset, *differences) = record.tables[0].rows
+    assert alone[2:4] == pytest.approx([itself, 100 * itself], rel=1e-3, nan_ok=True)
+    assert (net, preset) == ("LeNet", "sync")
+    expected = [float32, 100 * float32, 100 * one_step, 100 * bits, float64]
+    assert differences == pytest.approx(expected, rel=1e-3, nan_ok=True)
+    assert (presets.PARTED in record.notes) == (itself > presets.NEAR)

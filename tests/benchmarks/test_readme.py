@@ -1,0 +1,29 @@
+"""benchmarks/README.md: every command has a row, and every row a command."""
+
+from __future__ import annotations
+
+import re
+
+from tests.test_house import ROOT
+
+BENCHMARKS = ROOT / "benchmarks"
+ROW = re.compile(r"^\| [^|]+ \| `(\w+)", re.MULTILINE)
+
+
+def commands() -> set[str]:
+    """Files at the top, and folders that `python -m` can run."""
+    files = {path.stem for path in BENCHMARKS.glob("[a-z]*.py")}
+    return files | {path.parent.name for path in BENCHMARKS.glob("*/__main__.py")}
+
+
+def test_the_page_of_benchmarks_has_a_row_for_each_command_and_no_other() -> None:
+    assert set(ROW.findall((BENCHMARKS / "README.md").read_text("utf-8"))) == commands()
+
+
+def test_each_command_says_what_it_does_when_it_is_asked_for_help() -> None:
+    """Also one of its own: a command without a parser would run everything."""
+    for name in commands():
+        folder = BENCHMARKS / name / f"{name}.py"
+        text = (folder if folder.exists() else BENCHMARKS / f"{name}.py").read_text("utf-8")
+        assert "argparse.ArgumentParser(" in text, name
+        assert f'prog="python -m benchmarks.{name}"' in text, name

@@ -1,0 +1,116 @@
+"""A Prometheus server of Debian's package beside a test, with the rules of docs/monitoring, and
+what boards ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.helpers.support import ROOT
+from tests.house.boards import MONITORING, script
+
+CONFIG = """
+global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
+rule_files: ["{rules}"]
+scrape_configs:
+  - job_name: convoy
+    http_sd_configs: [{{url: "http://127.0.0.1:{port}/sd", refresh_interval: 500ms}}]
+"""
+SELECTOR = re.compile(r"\b(?:convoy[a-z_:0-9]*|up|scrape_duration_seconds)(?:\{[^}]*\})?")
+
+
+def boards() -> ModuleType:
+    """The script that makes the boards; skips where what it needs is missing."""
+    pytest.importorskip(
+        "grafana_foundation_sdk", reason=("needs grafana-foundation-sdk, which is not installed")
+    )
+    return script()
+
+
+class PrometheusServer:
+    """Scrapes every half second what a run with `metrics.port` = `port` lists, and serves at the
+    port after it. A context manager."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        if shutil.which("prometheus") is None:
+            pytest.skip("prometheus (Debian's package of that name) is not installed")
+        self.port = port
+        self._own = port + 1
+        self._folder = folder / "prometheus"
+        self._folder.mkdir()
+        rules = MONITORING / "rules.yml"
+        (self._folder / "prometheus.yml").write_text(CONFIG.format(rules=rules, port=self.port))
+
+    def __enter__(self) -> PrometheusServer:
+        self._log = (self._folder / "log").open("w+")
+        self._process = subprocess.Popen(
+            [
+                "prometheus",
+                "--config.file=prometheus.yml",
+                "--storage.tsdb.path=data",
+                f"--web.listen-address=127.0.0.1:{self._own}",
+            ],
+            cwd=self._folder,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._log.close()
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an expression finds now; none while the server starts."""
+        found: list[dict[str, Any]] = self._get("query", query=expression).get("result", [])
+        return found
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule, as the server has read it."""
+        return [rule for group in self._get("rules").get("groups", []) for rule in group["rules"]]
+
+    def alerts(self) -> dict[str, dict[str, str]]:
+        """Alerts that fire: name -> labels."""
+        told = self._get("alerts").get("alerts", [])
+        return {
+            alert["labels"]["alertname"]: alert["labels"]
+            for alert in told
+            if alert["state"] == "firing"
+        }
+
+    def targets(self) -> list[str]:
+        """Processes that it scrapes."""
+        return [
+            target["labels"]["process"] for target in self._get("targets").get("activeTargets", [])
+        ]
+
+    def _get(self, what: str, **words: str) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self._own}/api/v1/{what}?{urllib.parse.urlencode(words)}"
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                data: dict[str, Any] = json.load(answer)["data"]
+                return data
+        except urllib.error.HTTPError as error:
+            with contextlib.closing(error):
+                raise AssertionError(f"{words or what}: {error.read().decode()}") from None
+        except OSError:
+            return {}
+
+
+def selectors(expression: str) -> set[str]:
+    """The series that an expression reads."""
+    labels = re.sub(r"\b(?:by|on|ignoring|group_left) *\([^)]*\)", "", expression)
+    return set(SELECTOR.findall(labels))
