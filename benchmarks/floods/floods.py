@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.helpers.report import ROOT, Record, machine, write
 from runtime.machine import descriptors
 from runtime.memory import freed
 from runtime.transport import Limits

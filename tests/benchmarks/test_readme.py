@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.test_house import ROOT
+from tests.house.source import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
 ROW = re.compile(r"^\| [^|]+ \| `(\w+)", re.MULTILINE)

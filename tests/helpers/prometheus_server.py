@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.support import ROOT
 from tests.house.boards import MONITORING, script
 
 CONFIG = """

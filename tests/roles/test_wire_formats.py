@@ -11,7 +11,6 @@ from ops import Array
 from roles.formats.format import FORMATS
 from roles.learning.wire_formats import Wire, WireFormat
 from runtime.errors import MessageError
-from tests.helpers.support import ROOT
 
 OPS = ops.get_backend("numpy")
 SHAPES = {"conv": ((6, 3, 5, 5), (6,)), "norm": ((7,), (7,), (1,))}

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from node_pair import Pair, Question
 
 import runtime
 from runtime.actors.actor import RESERVED, Actor
 from runtime.messages.message import Envelope
 from runtime.plan.topology import ActorSpec, Topology
+from tests.helpers.node_pair import Pair, Question
 
 TELLS = "which the runtime uses itself on every actor: call it something else, such as my_"
 
