@@ -8,6 +8,7 @@ import dataclasses
 import sys
 import typing
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 
 from roles import messages as training
 from roles.coordination.coordinator import Coordinator
@@ -109,12 +110,16 @@ def at_any_time(role: type[Actor]) -> list[str]:
 def _of(speaker: type) -> Iterator[str]:
     talks: tuple[Conversation, ...] = speaker.conversations  # type: ignore[attr-defined]
     yield f"## `{speaker.__name__}`\n"
-    opening = (sys.modules[speaker.__module__].__doc__ or "").partition("\n\n")[0]
-    yield f"{opening}\n\nIn `{speaker.__module__.replace('.', '/')}.py`.\n"
+    yield f"{_opening(sys.modules[speaker.__module__])}\n\nIn `{speaker.__module__.replace('.', '/')}.py`.\n"
     yield from map(_about, talks)
     anytime = at_any_time(speaker) if issubclass(speaker, Actor) else []
     if anytime:
         yield f"At any time: {', '.join(f'`{name}`' for name in anytime)}.\n"
+
+
+def _opening(module: ModuleType) -> str:
+    """The first paragraph of a module's docstring on one line, however the code is wrapped."""
+    return " ".join((module.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _about(talk: Conversation) -> str:
@@ -144,10 +149,7 @@ def messages_page() -> str:
     lines = [MESSAGES]
     for module in SAID_IN:
         said = [kind for kind in REGISTRY.values() if kind.__module__ == module.__name__]
-        lines.append(
-            "## "
-            f"`{module.__name__}`\n\n{(module.__doc__ or '').strip().partition(chr(10) * 2)[0]}\n"
-        )
+        lines.append(f"## `{module.__name__}`\n\n{_opening(module)}\n")
         lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
         lines += [_row(kind) for kind in said] + [""]
     return "\n".join(lines)

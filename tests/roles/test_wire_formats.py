@@ -184,7 +184,10 @@ def test_what_does_not_fit_its_layer_is_refused() -> None:
 def test_the_page_for_users_lists_every_format_and_its_options() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     table = page.partition("| format | bytes for n numbers |")[2].partition("\n\n")[0]
-    rows = {f"| `{name}` | {kind.bytes_said} | {kind.__doc__} |" for name, kind in FORMATS.items()}
+    rows = {
+        f"| `{name}` | {kind.bytes_said} | {' '.join((kind.__doc__ or '').split())} |"
+        for name, kind in FORMATS.items()
+    }
     assert set(table.splitlines()[2:]) == rows
     for kind in FORMATS.values():
         for key, option in kind.options.items():
