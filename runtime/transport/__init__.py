@@ -6,7 +6,7 @@ sockets                 between processes: envelopes over sockets, arrays in sha
 dialed                  one end dials, and both speak on that connection: to who listens nowhere
 ports                   what a kind of sockets is:
 unix  unix_listener     within a host, on the event loop: connecting, and being connected to
-stream  incoming  backlog   whole messages; bytes that came; bytes that the system has no room for yet
+stream  incoming  backlog   whole messages; bytes that came; bytes that wait for room
 zeromq  frame_parts           between hosts; large frames in parts
 zmtp                    what ZeroMQ needs around it: a watch by the event loop, a door that lets in few strangers
 links  shared_arena           credits owed and due; memory shared and returned
