@@ -1,5 +1,4 @@
-"""Counts words with any number of mappers; knows nothing of nets: python -m runtime up
-examples/wordcount.toml"""
+"""Counts words with any number of mappers: `python -m runtime up examples/wordcount.toml`."""
 
 import asyncio
 from collections import Counter
@@ -41,10 +40,9 @@ class Reader(Actor):
     async def run(self) -> None:
         texts = await self.compute("read", lambda: [Path(file).read_text() for file in self._files])
         lines = [line for text in texts for line in text.splitlines()]
-        to = [self._mappers[number % len(self._mappers)] for number in range(len(lines))]
         asks = [
-            self.ask(mapper, CountWords(text=line), Words)
-            for mapper, line in zip(to, lines, strict=True)
+            self.ask(self._mappers[number % len(self._mappers)], CountWords(text=line), Words)
+            for number, line in enumerate(lines)
         ]
         total = sum((Counter(answer.counts) for answer in await asyncio.gather(*asks)), Counter())
         self.emit("counted", words=total.total(), **dict(total.most_common(5)))
@@ -56,7 +54,6 @@ ROLES = {"reader": Reader, "mapper": Mapper}
 def plan(config: object, options: Options) -> Topology:
     names = [f"mapper-{number}" for number in range(options.mappers)]
     reader = ActorSpec("reader", "reader", {"files": options.files, "mappers": names})
+    mappers = [ActorSpec(name, "mapper") for name in names]
     links = tuple(("reader", name) for name in names)
-    return Topology(
-        __name__, (reader, *(ActorSpec(name, "mapper") for name in names)), links, "reader"
-    )
+    return Topology(__name__, (reader, *mappers), links, "reader")

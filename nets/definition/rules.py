@@ -1,7 +1,7 @@
 """How a parameter changes: Caffe's solver types as one table, and the update of a layer by one.
 
-The table says which operation of `ops` a solver type is, which of the solver's numbers the operation
-takes, and where its histories come out.
+The table says which operation of `ops` a solver type is, which of the solver's numbers the
+operation takes, and where its histories come out.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ OneLayer = tuple[
 
 @dataclass(frozen=True)
 class Rule:
-    """One solver type. `operation` gives (w', *history'). `numbers`: the solver's own that it takes,
-    `histories_out`: the keywords for the histories' new arrays, which may be the old ones."""
+    """One solver type. `operation` gives (w', *history'). `numbers`: the solver's own that it
+    takes, `histories_out`: the keywords for the histories' new arrays, which may be the old
+    ones."""
 
     operation: Callable[[Backend], Callable[..., tuple[Array, ...]]]
     numbers: tuple[str, ...]

@@ -1,7 +1,7 @@
 """How a net is trained: the solver prototxt, checked, and the learning rate at each iteration.
 
-Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types and the update
-of a parameter in `rules`.
+Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types and the
+update of a parameter in `rules`.
 """
 
 from __future__ import annotations

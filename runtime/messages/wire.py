@@ -1,5 +1,4 @@
-"""Envelope <-> frames, without sockets: one msgpack header, then one frame per array, which *is*
-its memory.
+"""Envelope <-> frames, without sockets: a msgpack header, then a frame for each array, its memory.
 
 Header (a flat msgpack array, at most MAX_HEADER_BYTES):
     [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values,

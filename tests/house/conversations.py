@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterable, Iterator
 
 from runtime import Actor, Conversation
 from runtime.actors.conversation import Said
 from runtime.cluster.lifecycle import LIFE
-from tests.house.source import classes
+from tests.house.source import classes, opening_of
 
 OPENING = """# Which message may come when
 
@@ -67,8 +66,7 @@ def at_any_time(role: type[Actor]) -> list[str]:
 def _of(speaker: type) -> Iterator[str]:
     talks: tuple[Conversation, ...] = speaker.conversations  # type: ignore[attr-defined]
     yield f"## `{speaker.__name__}`\n"
-    opening = (sys.modules[speaker.__module__].__doc__ or "").partition("\n\n")[0]
-    yield f"{opening}\n\nIn `{speaker.__module__.replace('.', '/')}.py`.\n"
+    yield f"{opening_of(speaker.__module__)}\n\nIn `{speaker.__module__.replace('.', '/')}.py`.\n"
     yield from map(_about, talks)
     anytime = at_any_time(speaker) if issubclass(speaker, Actor) else []
     if anytime:

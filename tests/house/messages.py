@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import sys
 import typing
 from itertools import groupby
 from operator import attrgetter
 
 from runtime.messages import message as basic
 from runtime.messages.message import Message
-from tests.house.source import classes
+from tests.house.source import classes, opening_of
 
 OPENING = """# Every message
 
@@ -20,16 +19,13 @@ Which message may come when stands in [conversations.md](conversations.md). Mess
 travel on the bulk lane, all others on the control lane. On the wire a message is called by its
 package and its class: `Ticket` is roles.Ticket.
 """
-BLANK = "\n\n"  # between paragraphs
 
 
 def markdown() -> str:
     """Every message, with its fields, as docs/messages.md shows them."""
     lines = [OPENING]
     for module, said in groupby(classes(_is_message, "runtime", "roles"), attrgetter("__module__")):
-        lines.append(
-            f"## `{module}`\n\n{(sys.modules[module].__doc__ or '').partition(BLANK)[0]}\n"
-        )
+        lines.append(f"## `{module}`\n\n{opening_of(module)}\n")
         lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
         lines += [_row(kind) for kind in said] + [""]
     return "\n".join(lines)

@@ -93,3 +93,8 @@ def classes(wanted: Callable[[ast.ClassDef], bool], *packages: str) -> list[type
         for node in tree_of(name).body
         if isinstance(node, ast.ClassDef) and wanted(node)
     ]
+
+
+def opening_of(module: str) -> str:
+    """The first paragraph of a module's docstring on one line, however the code is wrapped."""
+    return " ".join((import_module(module).__doc__ or "").strip().partition("\n\n")[0].split())

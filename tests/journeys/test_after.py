@@ -10,6 +10,7 @@ import pytest
 
 from runtime.cli.after import After
 from runtime.cli.main import main
+from runtime.program_interface import program_of
 from tests.helpers.support import configure, environment, run_directory, run_up, runtime_command
 from tests.helpers.terminal import terminal
 
@@ -89,7 +90,7 @@ def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(
 ) -> None:
     """Its exit code is 0, as that of a run that ends by itself."""
     said: list[str] = []
-    after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
+    after = After(program_of(import_module("roles")), Path("cluster.toml"), (), test=False)
     lines = [
         {"t": 0.0, "actor": "a", "event": "checkpoint", "file": "checkpoint-0000003.safetensors"}
     ]
@@ -149,7 +150,7 @@ def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_befo
         {"event": "resumed", "memory": "replica-0"},
     )
     said: list[str] = []
-    after = After(import_module("roles"), Path("cluster.toml"), (), test=False)
+    after = After(program_of(import_module("roles")), Path("cluster.toml"), (), test=False)
     assert after.told(4, last, None, said.append) == 4
     assert said == [f"go on     python -m runtime up cluster.toml --resume {first}"]
     alone = journalled(
