@@ -35,7 +35,7 @@ CONFIGURATION = "The configuration, followed"
 JOURNEYS = {
     "One message, followed": (6, 1040),
     "One gradient, followed": (8, 1040),
-    CONFIGURATION: (13, 2600),
+    CONFIGURATION: (13, 2300),
 }
 MOST_ROOMS = 6
 MOST_RETURNS = 3
