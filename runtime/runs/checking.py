@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +92,6 @@ def check_plan(
     was loaded. `resume`: the run shall go on from another. `starts`: it shall run here, and what
     this machine lacks is a mistake; a plan alone may be for other machines."""
     with kept_warnings() as more:
-        for line in loaded.unused:
-            logging.getLogger("convoy").warning("%s", line)
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)
         choice = _choice(loaded)
@@ -106,7 +103,7 @@ def check_plan(
         if starts and (lacking := _lacking(loaded, placement.topology)):
             raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
-        warnings = (*told, *more, *idle(placement, loaded.config), *remarks)
+        warnings = (*told, *loaded.unused, *more, *idle(placement, loaded.config), *remarks)
         return Checked(
             loaded, placement, warnings, choice, resumed, _finished(loaded, placement.topology)
         )
