@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -96,12 +97,20 @@ def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
     numbers = hashlib.sha256()
     for name, array in sorted(load_file(checkpoint).items()):
         numbers.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
-    journal = (directory / "events.jsonl").read_text().replace(directory.name, "RUN")
+    journal = without_places((directory / "events.jsonl").read_text(), folder)
     return {
         "checkpoint": str(checkpoint),
         "arrays": numbers.hexdigest()[:16],
         "journal": _brief(journal),
     }
+
+
+def without_places(journal: str, folder: Path) -> str:
+    """A journal in which every run directory is called RUN: that of this run, below `folder`, and
+    that of a run beside it, which it goes on from."""
+    (directory,) = folder.iterdir()
+    beside = re.compile(rf"{re.escape(str(folder.parent))}/\d+/[^/\"]+")
+    return beside.sub("RUN", journal).replace(directory.name, "RUN")
 
 
 def _brief(text: str) -> str:

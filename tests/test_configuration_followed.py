@@ -21,11 +21,20 @@ from tests.test_rooms import room_of
 (STEPS,) = lists_of("The configuration, followed")
 MOST_ROOMS = 6
 MOST_RETURNS = 3
+MOST_FILES = 13
+MOST_LINES = 2300
 
 
 def module_of(step: Step) -> str:
     """`roles/options.py` as `roles.options`."""
     return step.file.removesuffix(".py").replace("/", ".")
+
+
+def test_it_is_followed_through_few_files_and_lines() -> None:
+    files = {step.file for step in STEPS}
+    lines = {file: len(Path(ROOT, file).read_text("utf-8").splitlines()) for file in files}
+    assert len(files) <= MOST_FILES, files
+    assert sum(lines.values()) <= MOST_LINES, lines
 
 
 def test_each_step_leads_to_the_next_one() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +90,6 @@ def check_plan(
     was loaded. `resume`: the run shall go on from another. `starts`: it shall run here, and what
     this machine lacks is a mistake; a plan alone may be for other machines."""
     with kept_warnings() as more:
-        for line in loaded.unused:
-            logging.getLogger("convoy").warning("%s", line)
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)
         choice: Choice | None = loaded.program.choice(loaded.config, loaded.options)
@@ -104,7 +101,7 @@ def check_plan(
         if starts and (lacking := program.lacking(loaded.config, topology)):
             raise ConfigError([*lacking])
         remarks = remarks_on_room(program, topology, loaded.config)
-        warnings = (*told, *more, *idle(placement, loaded.config), *remarks)
+        warnings = (*told, *loaded.unused, *more, *idle(placement, loaded.config), *remarks)
         end = program.finished(topology)
         finished = None if end is None else end[1]
         return Checked(loaded, placement, warnings, choice, resumed, finished)
