@@ -1,4 +1,4 @@
-"""What a program offers to the runtime: the one list of it, with what holds where it offers nothing.
+"""What a program offers to the runtime: the one list of it, with the defaults.
 
 A program is a module (or a script). `Program` reads it: an attribute of the module is looked up
 when it is used, since many modules import what they need for it only then. An attribute of another
@@ -94,8 +94,8 @@ class Program:
     # -- what will run
 
     def plan(self, config: ClusterConfig, options: Options) -> Topology:
-        """Which actors there are, which of them talk, which one leads. A program that a cluster.toml
-        names must have it; that of a script's topology need not."""
+        """Which actors there are, which of them talk, which one leads. A program that a
+        cluster.toml names must have it; that of a script's topology need not."""
         return self._required("plan", NO_PLAN)(config, options)
 
     def choice(self, config: ClusterConfig, options: Options) -> Choice | None:

@@ -1,6 +1,6 @@
 """What every role of training says of itself before it runs.
 
-role    `RoleOptions`: what a role says of itself, by concern: traffic, memory, prediction, recovery ...
+role    `RoleOptions`: what a role says of itself, a class for each concern
 shapes  what a topology's actors work on
 steps   what an actor does in an iteration, and what it waits for
 reads   what an actor with a job reads, to be compared over machines

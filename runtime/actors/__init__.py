@@ -9,6 +9,6 @@ conversation  which message may come when, as a table
 metrics       counters, gauges, histograms, and what shows them
 rejections    tells of rejected messages at a bounded rate
 message_metrics  actor_metrics    what is counted of messages; what an actor measures itself
-actor_state  reserved_names    what the runtime keeps of an actor; the names that it uses on every actor
+actor_state  reserved_names    what the runtime keeps of an actor; names that actors may not take
 service  station_metrics    actors as stations of a queueing network: inbox, service, compute
 """

@@ -315,8 +315,8 @@ def test_a_file_that_is_not_utf8_names_the_line() -> None:
 
 BROKEN_PROGRAMS = {
     "from runtime import Actor\nclass Mine(Actor):\n    steps = 3\ndef plan(c, o): ...": (
-        "program 'user_program' cannot be imported: TypeError: Mine defines steps, which the runtime "
-        "uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
+        "program 'user_program' cannot be imported: TypeError: Mine defines steps, which the "
+        "runtime uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
     ),
     "def plan(c, o): ...\nCOMMANDS = ['x']": (
         "program 'user_program': COMMANDS is list, expected a table of command names and "
