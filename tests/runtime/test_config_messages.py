@@ -239,7 +239,7 @@ def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     demo.Options = DemoOptions  # type: ignore[attr-defined]
     loose.Options = LooseOptions
     for module in (demo, loose, bare):
-        module.plan = lambda config: None  # type: ignore[attr-defined]
+        module.plan = lambda config, options: None  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
@@ -323,7 +323,7 @@ BROKEN_PROGRAMS = {
         "'module:function'"
     ),
     "x = 1": "program 'user_program' has no function plan()",
-    "def plan(c): pass\nOptions = 3": (
+    "def plan(c, o): pass\nOptions = 3": (
         "program 'user_program': Options is int, expected a pydantic model class"
     ),
     "\nimport convoy_absent": (

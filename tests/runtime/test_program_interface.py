@@ -24,6 +24,9 @@ ROOT = Path(runtime.__file__).parents[1]
 PLAN = "def plan(config, options): ...\n"
 
 
+def nothing(config: Any, options: Any) -> None: ...
+
+
 def module_of(**offered: Any) -> ModuleType:
     module = ModuleType("offering")
     vars(module).update(offered)
@@ -82,9 +85,14 @@ def test_an_attribute_that_is_no_function_is_refused_with_the_program_and_its_na
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "preload"])
 def test_a_function_that_cannot_be_called_as_the_runtime_calls_it_is_refused(name: str) -> None:
-    told = problem_of(program_of(module_of(**{name: lambda: None})), name)
-    assert told.startswith(f"program 'offering': {name} cannot be called as {name}(")
-    assert told.endswith(": too many positional arguments")
+    for planned_ in (False, True):  # when it is used; when a cluster.toml names it
+        offered = {"plan": nothing, name: lambda: None}
+        with pytest.raises(ConfigError) as caught:
+            program = program_of(module_of(**offered), planned=planned_)
+            getattr(program, name)(*inspect.signature(getattr(program, name)).parameters)
+        (told,) = caught.value.problems
+        assert told.startswith(f"program 'offering': {name} cannot be called as {name}(")
+        assert told.endswith(": too many positional arguments")
 
 
 def test_an_error_of_the_programs_own_is_told_as_what_it_is() -> None:
