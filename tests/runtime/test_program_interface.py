@@ -212,3 +212,14 @@ def test_no_other_code_of_the_runtime_looks_into_a_program() -> None:
 @pytest.mark.parametrize("name", runtime.__all__)
 def test_what_scripts_import_from_the_runtime_is_there(name: str) -> None:
     assert getattr(runtime, name) is not None
+
+
+@pytest.mark.parametrize("name", [*TABLES, *FUNCTIONS])
+def test_the_page_for_authors_of_programs_lists_all_that_a_program_can_offer(name: str) -> None:
+    page = (ROOT / "docs" / "programs.md").read_text("utf-8")
+    listed = page.partition("A program is an importable module with")[2].partition("\n`runtime/")[0]
+    if name in FUNCTIONS:
+        _, *arguments = inspect.signature(getattr(Program, name)).parameters
+        assert f"`{name}({', '.join(arguments)})" in listed
+    else:
+        assert f"`{name}`" in listed
