@@ -33,7 +33,7 @@ terminal_text      Text for the person's terminal
 reasons            Why the system refused something, in words for people
 hidden             Is one of Convoy's packages hidden by something else of its name?
 defaults           Defaults of keys of cluster.toml that rooms below the configuration need as well
-program_interface  What a program offers to the runtime
+program_interface  What a program offers to the runtime: the one list of it, with the defaults
 
 Everything is imported when it is asked for: role processes need no configuration, and `python -m
 runtime` hears signals before it imports anything that takes time.

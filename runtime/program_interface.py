@@ -1,4 +1,4 @@
-"""What a program offers to the runtime: the one list of it, with what holds where it offers nothing.
+"""What a program offers to the runtime: the one list of it, with the defaults.
 
 A program is a module (or a script). `Program` reads it: an attribute of the module is looked up
 when it is used, since many modules import what they need for it only then. An attribute of another
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -40,9 +38,9 @@ A_MODEL = "a pydantic model class"
 class Program:
     """A module, read as a program. `name`: how messages call it."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, name: str) -> None:
         self._module = module
-        self.name = module.__name__
+        self.name = name
 
     def __repr__(self) -> str:
         return f"<program {self.name}>"
@@ -94,8 +92,8 @@ class Program:
     # -- what will run
 
     def plan(self, config: ClusterConfig, options: Options) -> Topology:
-        """Which actors there are, which of them talk, which one leads. A program that a cluster.toml
-        names must have it; that of a script's topology need not."""
+        """Which actors there are, which of them talk, which one leads. A program that a
+        cluster.toml names must have it; that of a script's topology need not."""
         return self._required("plan", NO_PLAN)(config, options)
 
     def choice(self, config: ClusterConfig, options: Options) -> Choice | None:
@@ -171,14 +169,24 @@ class Program:
     # -- reading
 
     def _function(self, name: str) -> Callable[..., Any] | None:
-        """The function of this name, which says in words if it cannot be called as it is here.
-        None: the module has none. ConfigError if it is no function."""
+        """The function of this name. None: the module has none. ConfigError if it is no function,
+        or cannot be called as the runtime calls it."""
         found = getattr(self._module, name, None)
         if found is None:
             return None
+        arguments = _arguments_of(name)
+        call = f"{name}({', '.join(arguments)})"
         if not callable(found):
-            raise self._wrong(name, found, f"a function {_call_of(name)}")
-        return partial(self._called, name, found)
+            raise self._wrong(name, found, f"a function {call}")
+        try:
+            inspect.signature(found).bind(*arguments)
+        except TypeError as error:
+            text = f"{name} cannot be called as {call}: {error}"
+            raise ConfigError([f"program '{self.name}': {text}"]) from None
+        except ValueError:  # a function of C may not say how it is called
+            pass
+        function: Callable[..., Any] = found
+        return function
 
     def _required(self, name: str, complaint: str) -> Callable[..., Any]:
         """The same of what there must be; ConfigError with the complaint if it is missing."""
@@ -191,16 +199,6 @@ class Program:
         """What the function returns; `absent` if there is none."""
         found = self._function(name)
         return absent if found is None else found(*arguments)
-
-    def _called(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        # a function of C may not say how it is called
-        with suppress(ValueError):
-            try:
-                inspect.signature(function).bind(*arguments)
-            except TypeError as error:
-                text = f"{name} cannot be called as {_call_of(name)}: {error}"
-                raise ConfigError([f"program '{self.name}': {text}"]) from None
-        return function(*arguments)
 
     def _wrong(self, name: str, found: object, expected: str) -> ConfigError:
         kind = type(found).__name__
@@ -228,16 +226,16 @@ FUNCTIONS = tuple(
 )
 
 
-def program_of(module: ModuleType, *, planned: bool = False) -> Program:
-    """The program that a module is. `planned`: a cluster.toml names it, so it must have a `plan`,
-    and what it defines is judged at once; a script may use these names for other things."""
-    program = Program(module)
+def program_of(module: ModuleType, name: str = "", *, planned: bool = False) -> Program:
+    """The program that a module is. `name`: that of a script, its path. `planned`: a cluster.toml
+    names it, so it must have a `plan`, and what it defines is judged at once; a script may use
+    these names for other things."""
+    program = Program(module, name or module.__name__)
     if planned:
         program._judge()
     return program
 
 
-def _call_of(name: str) -> str:
-    """How the runtime calls a function of a program: "plan(config, options)"."""
-    _, *arguments = inspect.signature(getattr(Program, name)).parameters
-    return f"{name}({', '.join(arguments)})"
+def _arguments_of(name: str) -> list[str]:
+    """The names of what the runtime gives to a function of a program: "config", "options"."""
+    return list(inspect.signature(getattr(Program, name)).parameters)[1:]

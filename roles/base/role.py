@@ -1,17 +1,18 @@
 """What a role of training says of itself, in its own file, before it runs: `Options`, a frozen
 dataclass on `RoleOptions`.
 
-    fields             what the actor is told; typed, checked before anything starts, plain data in plan.json
+    fields             what the actor is told: typed, checked before anything starts
     TrafficOptions     sends: the bytes that it will send in an iteration
-    GradientOptions    parents, redirected, with_wires: which links its gradients travel, and in which formats
+    GradientOptions    parents, redirected, with_wires: the links of its gradients, their formats
     MemoryOptions      holds: the bytes that it will hold
-    PredictionOptions  steps, period: what it does in an iteration, and after how many it begins anew
+    PredictionOptions  steps: what it does in an iteration
+                       period: after how many iterations it begins anew
                        loads: the array work that it does in one
     RecoveryOptions    anew: what becomes of it when it is started anew
                        keeps_beside: does something of it last that is in no model?
     DeviceOptions      on_device: where it can compute
-                       spread: are its actors shared out over the machines, unless cluster.toml says otherwise?
-    TuningOptions      any_batch: does it take the rows of each batch as they come, up to `Job.largest`?
+                       spread: is its kind shared out over machines, if nothing else is said?
+    TuningOptions      any_batch: does it take the rows of each batch, up to `Job.largest`?
                        tells_of: what it can be asked what gradients say of: momentum, noise
                        most_groups: in how many groups it may want the run to be
 

@@ -1,9 +1,9 @@
 """What an actor does in one training iteration of a group, as steps that wait for one another:
 times follow from them.
 
-A role says its steps in its own file, beside what it sends (`PredictionOptions.steps`). A step is named
-by its actor and by what it is, so that others can wait for it. Messages are steps of their sender,
-named by their type:
+A role says its steps in its own file, beside what it sends (`PredictionOptions.steps`). A step is
+named by its actor and by what it is, so that others can wait for it. Messages are steps of their
+sender, named by their type:
 
     ("conv-0-1", "backward", "2")                  Work("backward conv2", 32)     after ("conv-0-1", "answered")
     ("conv-0-1", "LayerGradient", "conv2")         Sending(("reducer-0",), 9600)  after ("conv-0-1", "backward", "2")

@@ -1,8 +1,8 @@
 """How long a training iteration of a topology will take, from how long its pieces take and how fast
 its network is.
 
-Every role says what it does in an iteration (`PredictionOptions.steps`). Put together they are one graph
-for each group: layers that are pulled while others are computed, members that wait for their
+Every role says what it does in an iteration (`PredictionOptions.steps`). Put together they are one
+graph for each group: layers that are pulled while others are computed, members that wait for their
 slowest, groups that meet at a server. These graphs are evaluated (`runtime.queueing.work_graph`),
 with times drawn from means and variations. No message is made, no role runs. What it assumes:
 

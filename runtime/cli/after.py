@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from runtime.attached.run_status import journal, said
+from runtime.cli.main import function_of
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.program_interface import Program
 
@@ -53,8 +52,7 @@ class After:
             raise ProgramFailed("--test: the run left no checkpoint to score")
         assert self._command is not None
         say(f"test      {saved}")
-        module, _, function = self._command.partition(":")
-        command: Callable[..., Any] = getattr(import_module(module), function)
+        command = function_of(TEST, self._command)
         scored = int(command(saved, self._file, settings=self._settings) or 0)
         return code or scored
 

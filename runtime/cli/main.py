@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App
 
@@ -73,7 +74,7 @@ def application(words: Sequence[str], name: str) -> App:
     """The command that these words call, or all there are. ConfigError."""
     app = App(name=name, help=HELP, version_flags=[VERSION], version=_version)
     for command, place in _meant(words).items():
-        app.command(_function(command, place), name=command)
+        app.command(function_of(command, place), name=command)
     return app
 
 
@@ -110,10 +111,11 @@ def _meant(words: Sequence[str]) -> dict[str, str]:
     return {called: found[called]} if called in found else found
 
 
-def _function(name: str, place: str) -> Callable[..., object]:
+def function_of(name: str, place: str) -> Callable[..., Any]:
+    """The function of a command, at "module:function". ConfigError if it cannot be imported."""
     module, _, function = place.partition(":")
     try:
-        found: Callable[..., object] = getattr(import_module(module), function)
+        found: Callable[..., Any] = getattr(import_module(module), function)
     except Exception as error:
         text = f"command {name!r} ({place}) cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError([text]) from error

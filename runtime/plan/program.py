@@ -76,10 +76,10 @@ def import_program(program: str) -> Program:
         return program_of(importlib.import_module(program))
     known = sys.modules.get(SCRIPT)
     if known is not None and known.__file__ == program:
-        return program_of(known)
+        return program_of(known, program)
     if program in _failed:
         raise _failed[program]
-    return program_of(_loaded(program))
+    return program_of(_loaded(program), program)
 
 
 def program_here(program: str) -> Program | None:
@@ -87,7 +87,7 @@ def program_here(program: str) -> Program | None:
     not."""
     with suppress(ConfigError):
         if program == main_program():
-            return program_of(sys.modules[MAIN])
+            return program_of(sys.modules[MAIN], program)
     module = sys.modules.get(program)
     return None if module is None else program_of(module)
 

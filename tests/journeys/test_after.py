@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from runtime.cli.after import After
 from runtime.cli.main import main
+from runtime.errors import ConfigError
+from runtime.plan.program import import_program
 from runtime.program_interface import program_of
 from tests.helpers.support import configure, environment, run_directory, run_up, runtime_command
 from tests.helpers.terminal import terminal
@@ -90,7 +92,7 @@ def test_a_run_that_somebody_ended_from_outside_says_how_to_go_on(
 ) -> None:
     """Its exit code is 0, as that of a run that ends by itself."""
     said: list[str] = []
-    after = After(program_of(import_module("roles")), Path("cluster.toml"), (), test=False)
+    after = After(import_program("roles"), Path("cluster.toml"), (), test=False)
     lines = [
         {"t": 0.0, "actor": "a", "event": "checkpoint", "file": "checkpoint-0000003.safetensors"}
     ]
@@ -150,7 +152,7 @@ def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_befo
         {"event": "resumed", "memory": "replica-0"},
     )
     said: list[str] = []
-    after = After(program_of(import_module("roles")), Path("cluster.toml"), (), test=False)
+    after = After(import_program("roles"), Path("cluster.toml"), (), test=False)
     assert after.told(4, last, None, said.append) == 4
     assert said == [f"go on     python -m runtime up cluster.toml --resume {first}"]
     alone = journalled(
@@ -161,3 +163,11 @@ def test_a_run_that_began_with_what_was_in_memory_goes_on_from_the_last_run_befo
     )
     assert after.told(4, alone, None, said.append) == 4
     assert len(said) == 1
+
+
+def test_a_test_command_that_cannot_be_imported_is_told_in_words(tmp_path: Path) -> None:
+    module = ModuleType("scored")
+    vars(module)["COMMANDS"] = {"test": "absent_module:test"}
+    after = After(program_of(module), Path("cluster.toml"), (), test=True)
+    with pytest.raises(ConfigError, match=r"^command 'test' \(absent_module:test\) cannot be imp"):
+        after.told(0, None, tmp_path / "x.safetensors", print)

@@ -101,7 +101,7 @@ class Options(Section):
 @pytest.fixture(autouse=True)
 def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sample_program")
-    module.plan = lambda config: None  # type: ignore[attr-defined]
+    module.plan = lambda config, options: None  # type: ignore[attr-defined]
     module.Options = Options
     monkeypatch.setitem(sys.modules, "sample_program", module)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -221,7 +221,7 @@ def test_a_program_beside_the_file_is_found_and_can_import_its_neighbours() -> N
 
 def test_a_program_is_looked_for_in_the_search_directory_too(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "far_program.py").write_text("def plan(config): ...\n")
+    (tmp_path / "elsewhere" / "far_program.py").write_text("def plan(config, options): ...\n")
     assert load_program("far_program", tmp_path / "elsewhere").name == "far_program"
     del sys.modules["far_program"]
     with pytest.raises(ConfigError, match=r"^program: no module named 'farther_program'"):

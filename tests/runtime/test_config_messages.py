@@ -239,7 +239,7 @@ def beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     demo.Options = DemoOptions  # type: ignore[attr-defined]
     loose.Options = LooseOptions
     for module in (demo, loose, bare):
-        module.plan = lambda config: None  # type: ignore[attr-defined]
+        module.plan = lambda config, options: None  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
@@ -315,15 +315,15 @@ def test_a_file_that_is_not_utf8_names_the_line() -> None:
 
 BROKEN_PROGRAMS = {
     "from runtime import Actor\nclass Mine(Actor):\n    steps = 3\ndef plan(c, o): ...": (
-        "program 'user_program' cannot be imported: TypeError: Mine defines steps, which the runtime "
-        "uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
+        "program 'user_program' cannot be imported: TypeError: Mine defines steps, which the "
+        "runtime uses itself on every actor: call it something else, such as my_steps (user_program.py:2)"
     ),
     "def plan(c, o): ...\nCOMMANDS = ['x']": (
         "program 'user_program': COMMANDS is list, expected a table of command names and "
         "'module:function'"
     ),
     "x = 1": "program 'user_program' has no function plan()",
-    "def plan(c): pass\nOptions = 3": (
+    "def plan(c, o): pass\nOptions = 3": (
         "program 'user_program': Options is int, expected a pydantic model class"
     ),
     "\nimport convoy_absent": (

@@ -24,6 +24,9 @@ ROOT = Path(runtime.__file__).parents[1]
 PLAN = "def plan(config, options): ...\n"
 
 
+def nothing(config: Any, options: Any) -> None: ...
+
+
 def module_of(**offered: Any) -> ModuleType:
     module = ModuleType("offering")
     vars(module).update(offered)
@@ -82,9 +85,14 @@ def test_an_attribute_that_is_no_function_is_refused_with_the_program_and_its_na
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "preload"])
 def test_a_function_that_cannot_be_called_as_the_runtime_calls_it_is_refused(name: str) -> None:
-    told = problem_of(program_of(module_of(**{name: lambda: None})), name)
-    assert told.startswith(f"program 'offering': {name} cannot be called as {name}(")
-    assert told.endswith(": too many positional arguments")
+    for planned_ in (False, True):  # when it is used; when a cluster.toml names it
+        offered = {"plan": nothing, name: lambda: None}
+        with pytest.raises(ConfigError) as caught:
+            program = program_of(module_of(**offered), planned=planned_)
+            getattr(program, name)(*inspect.signature(getattr(program, name)).parameters)
+        (told,) = caught.value.problems
+        assert told.startswith(f"program 'offering': {name} cannot be called as {name}(")
+        assert told.endswith(": too many positional arguments")
 
 
 def test_an_error_of_the_programs_own_is_told_as_what_it_is() -> None:
@@ -204,3 +212,14 @@ def test_no_other_code_of_the_runtime_looks_into_a_program() -> None:
 @pytest.mark.parametrize("name", runtime.__all__)
 def test_what_scripts_import_from_the_runtime_is_there(name: str) -> None:
     assert getattr(runtime, name) is not None
+
+
+@pytest.mark.parametrize("name", [*TABLES, *FUNCTIONS])
+def test_the_page_for_authors_of_programs_lists_all_that_a_program_can_offer(name: str) -> None:
+    page = (ROOT / "docs" / "programs.md").read_text("utf-8")
+    listed = page.partition("A program is an importable module with")[2].partition("\n`runtime/")[0]
+    if name in FUNCTIONS:
+        _, *arguments = inspect.signature(getattr(Program, name)).parameters
+        assert f"`{name}({', '.join(arguments)})" in listed
+    else:
+        assert f"`{name}`" in listed

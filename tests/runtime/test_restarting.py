@@ -188,7 +188,7 @@ def test_what_a_run_is_scaled_to_counts_more_than_what_the_run_before_had_been_s
         def plan(config: object, options: int) -> int:
             return options
 
-    monkeypatch.setattr(next_run, "planned", lambda topology: topology)
+    monkeypatch.setattr(next_run, "planned", lambda program, *given: program.plan(*given))
     monkeypatch.setattr(next_run, "settled", lambda checked, chosen: chosen.options)
     checked: Any = SimpleNamespace(loaded=SimpleNamespace(config=None, options=2, program=Program))
     place = Path()
