@@ -17,6 +17,7 @@ service          How messages of one kind fared at one actor: sums that its cell
 station_metrics  Each actor as a station of a queueing network
 actor_state      What the runtime keeps of an actor, apart from what the actor keeps of its own work
 reserved_names   The names that the runtime uses on every actor
+handlers         The handlers of a class of actors
 
 See docs/decisions/messages.md.
 """

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, TypeVar
 from runtime.actors.actor_metrics import Measured
 from runtime.actors.actor_state import ActorState, Host, Placed
 from runtime.actors.conversation import Conversation
+from runtime.actors.handlers import handlers_of
 from runtime.actors.reserved_names import refuse_attributes, refuse_class, reserved_names
 from runtime.compute.compute import Compute
 from runtime.messages.message import (
@@ -32,8 +33,6 @@ from runtime.messages.message import (
     Message,
     Save,
     WindDown,
-    message_annotation,
-    snake_case,
 )
 
 T = TypeVar("T")
@@ -70,22 +69,7 @@ class Actor(Measured):
         super().__init_subclass__(**kwargs)
         refuse_class(cls, Actor, RESERVED, overrides)
         cls._runtime_overrides = cls._runtime_overrides.union(overrides)
-        found = {
-            kind: name
-            for base in reversed(cls.__mro__)
-            for kind, name in vars(base).get("handlers", {}).items()
-        }
-        for name, function in vars(cls).items():
-            if not name.startswith("on_") or name in ("on_start", "on_stop"):
-                continue
-            kind = message_annotation(function)
-            if kind is None or name != f"on_{snake_case(kind.__name__)}":
-                raise TypeError(
-                    f"{cls.__name__}.{name}: annotate its first parameter with "
-                    "the message of that name"
-                )
-            found[kind] = name
-        cls.handlers = found
+        cls.handlers = handlers_of(cls)
 
     async def on_start(self) -> None:
         """Prepare. Called once, before any message."""

@@ -1,0 +1,26 @@
+"""The handlers of a class of actors: its methods `on_<message>`, each found by its message."""
+
+from __future__ import annotations
+
+from runtime.messages.message import Message, message_annotation, snake_case
+
+LIFE = ("on_start", "on_stop")  # they handle no message
+
+
+def handlers_of(kind: type) -> dict[type[Message], str]:
+    """Message class -> name of the method, with those of the bases. TypeError if a method's first
+    parameter is not the message that the method is called after."""
+    found: dict[type[Message], str] = {}
+    for base in reversed(kind.__mro__):
+        found |= vars(base).get("handlers", {})
+    for name, function in vars(kind).items():
+        if not name.startswith("on_") or name in LIFE:
+            continue
+        message = message_annotation(function)
+        if message is None or name != f"on_{snake_case(message.__name__)}":
+            raise TypeError(
+                f"{kind.__name__}.{name}: annotate its first parameter with "
+                "the message of that name"
+            )
+        found[message] = name
+    return found
