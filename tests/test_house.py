@@ -60,6 +60,7 @@ LARGE = {
     "roles/tuning/search.py": "one class: the questions of a search in their order",
     "runtime/cluster/process.py _live": STEPS,
     "runtime/cluster/supervisor.py": f"one class: {STEPS}",
+    "runtime/config/sections.py": "every key with what it is",
     "runtime/runs/process_run.py": f"one class: {STEPS}",
     "runtime/runs/process_run.py __init__": "the attributes of a run, each with what it is",
     "runtime/runs/run.py _live": STEPS,

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 from cyclopts import App
+from pydantic import Field
 
-from tests.house import written
+from runtime.config.value_types import Bytes, Section
+from tests.house import config_keys, written
 from tests.house.commands import commands, help_of
 from tests.house.exports import offered
 from tests.house.folder_maps import first_sentence, mapped
+from tests.house.metrics import metrics
 from tests.house.pages import linked, replaced
 from tests.house.source import ROOT, tree_of
 from tests.house.written import COMMAND, entries, path_of
@@ -114,6 +117,50 @@ def test_an_argument_without_help_is_named() -> None:
     (argument,) = app["command"].assemble_argument_collection(parse_docstring=True)
     with pytest.raises(LookupError, match="command do: SIZE has no help, expected a text under"):
         help_of("do", argument)
+
+
+# -- keys of cluster.toml
+
+
+class Sized(Section):
+    """[sized]: for the tests below."""
+
+    size: Bytes = 2**20
+    """So large."""
+    name: str | None = None
+    """Default: that of the run. What it is called."""
+    rates: list[float] = Field(default=[0.5, 2.0])
+    """What is tried."""
+
+
+class Silent(Section):
+    """[silent]: for the test below."""
+
+    size: int = 1
+
+
+def test_a_key_has_the_default_of_its_class_or_the_one_in_words() -> None:
+    assert list(config_keys.rows(Sized, ("sized",))) == [
+        ("`sized.size`", '`"1MiB"`', "So large."),
+        ("`sized.name`", "that of the run", "What it is called."),
+        ("`sized.rates`", "`[0.5, 2]`", "What is tried."),
+    ]
+
+
+def test_a_key_without_a_text_is_named() -> None:
+    with pytest.raises(LookupError, match=r"Silent\.size has no text, expected a string below"):
+        list(config_keys.rows(Silent, ("silent",)))
+
+
+# -- metrics
+
+
+def test_every_metric_has_one_row_with_all_its_labels() -> None:
+    found = metrics()
+    assert found["convoy_loss"].labels == ["split"]
+    assert found["convoy_payload_bytes_received_total"].labels == ["peer", "kind"]
+    assert found["convoy_run_info"].labels == ["program", "directory", "lead"]
+    assert found["convoy_process_open_fds"].kind == "gauge"
 
 
 # -- pages
