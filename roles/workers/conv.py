@@ -1,7 +1,8 @@
 """The conv worker: one member of a compute group. Its `run` is a training iteration, read from top
 to bottom.
 
-ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
+ticket -> read rows -> per layer: pull the model, forward
+       -> activations to the FC server, their gradients back
        -> per layer, last first: backward, the gradient leaves at once -> report
 
 Where the FC phase is not merged into one server, the worker's part is the whole net, and nothing
