@@ -10,8 +10,10 @@ import pytest
 from cyclopts import App
 from pydantic import Field
 
+from nets.layers import Layer
 from runtime.config.value_types import Bytes, Section
-from tests.house import config_keys, written
+from tests.house import config_keys, layers, written
+from tests.house.boards import script
 from tests.house.commands import commands, help_of
 from tests.house.exports import offered
 from tests.house.folder_maps import first_sentence, mapped
@@ -161,6 +163,43 @@ def test_every_metric_has_one_row_with_all_its_labels() -> None:
     assert found["convoy_payload_bytes_received_total"].labels == ["peer", "kind"]
     assert found["convoy_run_info"].labels == ["program", "directory", "lead"]
     assert found["convoy_process_open_fds"].kind == "gauge"
+
+
+def test_a_metric_that_no_board_and_no_rule_has_gets_a_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="needs grafana-foundation-sdk")
+    made = script()
+    page = tmp_path / "metrics.md"
+    page.write_text(
+        "| `convoy_loss` | gauge | `split` | Known. |\n"
+        "| `convoy_gladness_total` | counter | | How often. |\n"
+    )
+    monkeypatch.setattr(made, "PAGE", page)
+    (board,) = made.remaining()
+    (panel,) = board.panels
+    assert panel.about == "How often."
+    assert [query.expression for query in panel.queries] == [
+        'sum by (actor) (rate(convoy_gladness_total{run=~"$run"}[$__rate_interval]))'
+    ]
+
+
+# -- layers
+
+
+def test_a_layer_that_caffe_lacks_is_not_listed_as_a_type_of_caffe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Squash(Layer):
+        """x / (1 + |x|)."""
+
+        of_caffe = False
+
+    monkeypatch.setitem(layers.KINDS, "Squash", Squash)
+    of_caffe, ours, _ = layers.types().split("\n\n")
+    assert "`Squash`" not in of_caffe
+    assert ours.startswith("| type that Caffe lacks |")
+    assert "| `Squash` | x / (1 + \\|x\\|). |" in ours
 
 
 # -- pages
