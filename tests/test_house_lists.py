@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 from cyclopts import App
+from pydantic import Field
 
-from tests.house import written
+from nets.layers import Layer
+from runtime.config.value_types import Bytes, Section
+from tests.house import config_keys, layers, written
+from tests.house.boards import script
 from tests.house.commands import commands, help_of
 from tests.house.exports import offered
 from tests.house.folder_maps import first_sentence, mapped
+from tests.house.metrics import metrics
 from tests.house.pages import linked, replaced
 from tests.house.source import ROOT, tree_of
 from tests.house.written import COMMAND, entries, path_of
@@ -114,6 +119,87 @@ def test_an_argument_without_help_is_named() -> None:
     (argument,) = app["command"].assemble_argument_collection(parse_docstring=True)
     with pytest.raises(LookupError, match="command do: SIZE has no help, expected a text under"):
         help_of("do", argument)
+
+
+# -- keys of cluster.toml
+
+
+class Sized(Section):
+    """[sized]: for the tests below."""
+
+    size: Bytes = 2**20
+    """So large."""
+    name: str | None = None
+    """Default: that of the run. What it is called."""
+    rates: list[float] = Field(default=[0.5, 2.0])
+    """What is tried."""
+
+
+class Silent(Section):
+    """[silent]: for the test below."""
+
+    size: int = 1
+
+
+def test_a_key_has_the_default_of_its_class_or_the_one_in_words() -> None:
+    assert list(config_keys.rows(Sized, ("sized",))) == [
+        ("`sized.size`", '`"1MiB"`', "So large."),
+        ("`sized.name`", "that of the run", "What it is called."),
+        ("`sized.rates`", "`[0.5, 2]`", "What is tried."),
+    ]
+
+
+def test_a_key_without_a_text_is_named() -> None:
+    with pytest.raises(LookupError, match=r"Silent\.size has no text, expected a string below"):
+        list(config_keys.rows(Silent, ("silent",)))
+
+
+# -- metrics
+
+
+def test_every_metric_has_one_row_with_all_its_labels() -> None:
+    found = metrics()
+    assert found["convoy_loss"].labels == ["split"]
+    assert found["convoy_payload_bytes_received_total"].labels == ["peer", "kind"]
+    assert found["convoy_run_info"].labels == ["program", "directory", "lead"]
+    assert found["convoy_process_open_fds"].kind == "gauge"
+
+
+def test_a_metric_that_no_board_and_no_rule_has_gets_a_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="needs grafana-foundation-sdk")
+    made = script()
+    page = tmp_path / "metrics.md"
+    page.write_text(
+        "| `convoy_loss` | gauge | `split` | Known. |\n"
+        "| `convoy_gladness_total` | counter | | How often. |\n"
+    )
+    monkeypatch.setattr(made, "PAGE", page)
+    (board,) = made.remaining()
+    (panel,) = board.panels
+    assert panel.about == "How often."
+    assert [query.expression for query in panel.queries] == [
+        'sum by (actor) (rate(convoy_gladness_total{run=~"$run"}[$__rate_interval]))'
+    ]
+
+
+# -- layers
+
+
+def test_a_layer_that_caffe_lacks_is_not_listed_as_a_type_of_caffe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Squash(Layer):
+        """x / (1 + |x|)."""
+
+        of_caffe = False
+
+    monkeypatch.setitem(layers.KINDS, "Squash", Squash)
+    of_caffe, ours, _ = layers.types().split("\n\n")
+    assert "`Squash`" not in of_caffe
+    assert ours.startswith("| type that Caffe lacks |")
+    assert "| `Squash` | x / (1 + \\|x\\|). |" in ours
 
 
 # -- pages

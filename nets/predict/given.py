@@ -143,8 +143,8 @@ def _declared(proto: caffe.LayerParameter) -> Mapping[str, tuple[int, ...]]:
 
 
 def mean_given(text: str) -> tuple[float, ...] | NDArray[Any]:
-    """ "104,117,123" as numbers, anything else as the name of a .binaryproto file. NetError if it is
-    neither."""
+    """A text such as "104,117,123" as numbers, any other as the name of a .binaryproto file.
+    NetError if it is neither."""
     if re.fullmatch(r"[-+0-9.eE, ]+", text):
         try:
             return tuple(float(part) for part in text.split(","))

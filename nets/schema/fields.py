@@ -2,8 +2,8 @@
 of, or refused.
 
 The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of
-docs/caffe.md are written from it (`python -m tests.house --write`). A test sets every field of the schema and
-sees that it is so.
+docs/caffe.md are written from it (`python -m tests.house --write`). A test sets every field of the
+schema and sees that it is so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Fields:
 
 FIELDS: dict[str, Fields] = {
     "NetParameter": Fields(
-        "name layers input input_dim input_shape layer force_backward state", warned={"debug_info": NORMS}
+        "name layers input input_dim input_shape layer force_backward state",
+        warned={"debug_info": NORMS},
     ),
     "NetState": Fields("phase level stage"),
     "NetStateRule": Fields("phase min_level max_level stage not_stage"),
@@ -43,20 +44,30 @@ FIELDS: dict[str, Fields] = {
     "BlobShape": Fields("dim"),
     "FillerParameter": Fields("type value min max mean std sparse variance_norm"),
     "LayerParameter": Fields(
-        "name type bottom top loss_weight param include exclude phase propagate_down transform_param loss_param"
-        " accuracy_param argmax_param batch_norm_param bias_param clip_param concat_param contrastive_loss_param"
-        " convolution_param crop_param data_param dropout_param dummy_data_param eltwise_param elu_param embed_param"
-        " exp_param flatten_param hdf5_data_param hinge_loss_param image_data_param infogain_loss_param"
-        " inner_product_param input_param log_param lrn_param memory_data_param mvn_param parameter_param pooling_param"
-        " power_param prelu_param python_param recurrent_param reduction_param relu_param reshape_param scale_param"
-        " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param threshold_param tile_param",
+        "name type bottom top loss_weight param include exclude phase propagate_down"
+        " transform_param loss_param accuracy_param argmax_param batch_norm_param bias_param"
+        " clip_param concat_param contrastive_loss_param convolution_param crop_param"
+        " data_param dropout_param dummy_data_param eltwise_param elu_param embed_param"
+        " exp_param flatten_param hdf5_data_param hinge_loss_param image_data_param"
+        " infogain_loss_param inner_product_param input_param log_param lrn_param"
+        " memory_data_param mvn_param parameter_param pooling_param power_param prelu_param"
+        " python_param recurrent_param reduction_param relu_param reshape_param scale_param"
+        " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param"
+        " threshold_param tile_param",
         refused={
-            "blobs": "a prototxt holds no weights; put them in a .caffemodel and name it in train.weights",
+            "blobs": (
+                "a prototxt holds no weights; put them in a .caffemodel and name it in "
+                "train.weights"
+            ),
             "hdf5_output_param": "a net writes no files; read its outputs instead",
-            "window_data_param": "windows are cut while reading; prepare the crops and use ImageData",
+            "window_data_param": (
+                "windows are cut while reading; prepare the crops and use ImageData"
+            ),
         },
     ),
-    "TransformationParameter": Fields("scale mirror crop_size mean_file mean_value force_color force_gray"),
+    "TransformationParameter": Fields(
+        "scale mirror crop_size mean_file mean_value force_color force_gray"
+    ),
     "LossParameter": Fields("ignore_label normalize normalization"),
     "AccuracyParameter": Fields("top_k axis ignore_label"),
     "ArgMaxParameter": Fields("out_max_val top_k axis"),
@@ -66,20 +77,25 @@ FIELDS: dict[str, Fields] = {
     "ConcatParameter": Fields("concat_dim axis"),
     "ContrastiveLossParameter": Fields("margin legacy_version"),
     "ConvolutionParameter": Fields(
-        "num_output bias_term pad kernel_size group stride weight_filler bias_filler pad_h pad_w kernel_h kernel_w"
-        " stride_h stride_w dilation",
+        "num_output bias_term pad kernel_size group stride weight_filler bias_filler pad_h"
+        " pad_w kernel_h kernel_w stride_h stride_w dilation",
         warned={"engine": ENGINE, "force_nd_im2col": ENGINE},
         refused={"axis": "convolution is over axis 1, of images (N, C, H, W)"},
     ),
     "CropParameter": Fields("axis offset"),
     "DataParameter": Fields(
         "scale mean_file batch_size crop_size mirror rand_skip force_encoded_color",
-        warned={"source": SOURCE, "backend": SOURCE, "prefetch": "the next batch is always read ahead"},
+        warned={
+            "source": SOURCE,
+            "backend": SOURCE,
+            "prefetch": "the next batch is always read ahead",
+        },
     ),
     "DropoutParameter": Fields("dropout_ratio"),
     "DummyDataParameter": Fields("data_filler num channels height width shape"),
     "EltwiseParameter": Fields(
-        "operation coeff", warned={"stable_prod_grad": "gradients of products are always the stable ones"}
+        "operation coeff",
+        warned={"stable_prod_grad": "gradients of products are always the stable ones"},
     ),
     "ELUParameter": Fields("alpha"),
     "EmbedParameter": Fields("num_output input_dim bias_term weight_filler bias_filler"),
@@ -88,11 +104,14 @@ FIELDS: dict[str, Fields] = {
     "HDF5DataParameter": Fields("batch_size shuffle", warned={"source": SOURCE}),
     "HingeLossParameter": Fields("norm"),
     "ImageDataParameter": Fields(
-        "scale mean_file batch_size crop_size mirror rand_skip shuffle new_height new_width is_color",
+        "scale mean_file batch_size crop_size mirror rand_skip shuffle new_height new_width"
+        " is_color",
         warned={"source": SOURCE, "root_folder": SOURCE},
     ),
     "InfogainLossParameter": Fields("source axis"),
-    "InnerProductParameter": Fields("num_output bias_term weight_filler bias_filler axis transpose"),
+    "InnerProductParameter": Fields(
+        "num_output bias_term weight_filler bias_filler axis transpose"
+    ),
     "InputParameter": Fields("shape"),
     "LogParameter": Fields("base scale shift"),
     "LRNParameter": Fields("local_size alpha beta norm_region k", warned={"engine": ENGINE}),
@@ -100,7 +119,8 @@ FIELDS: dict[str, Fields] = {
     "MVNParameter": Fields("normalize_variance across_channels eps"),
     "ParameterParameter": Fields("shape"),
     "PoolingParameter": Fields(
-        "pool kernel_size stride pad kernel_h kernel_w stride_h stride_w pad_h pad_w global_pooling",
+        "pool kernel_size stride pad kernel_h kernel_w stride_h stride_w pad_h pad_w"
+        " global_pooling",
         warned={"engine": ENGINE},
         refused={"round_mode": "output sizes are rounded up; give a pad or a kernel that fits"},
     ),
@@ -109,7 +129,9 @@ FIELDS: dict[str, Fields] = {
     "PythonParameter": Fields(
         "param_str", refused={"module": NO_CODE, "layer": NO_CODE, "share_in_parallel": NO_CODE}
     ),
-    "RecurrentParameter": Fields("num_output weight_filler bias_filler expose_hidden", warned={"debug_info": NORMS}),
+    "RecurrentParameter": Fields(
+        "num_output weight_filler bias_filler expose_hidden", warned={"debug_info": NORMS}
+    ),
     "ReductionParameter": Fields("operation axis coeff"),
     "ReLUParameter": Fields("negative_slope", warned={"engine": ENGINE}),
     "ReshapeParameter": Fields("shape axis num_axes"),
@@ -123,13 +145,16 @@ FIELDS: dict[str, Fields] = {
     "ThresholdParameter": Fields("threshold"),
     "TileParameter": Fields("axis tiles"),
     "SolverParameter": Fields(
-        "train_net test_net net net_param train_net_param test_net_param train_state test_state test_iter test_interval"
-        " test_initialization base_lr lr_policy gamma power stepsize stepvalue max_iter momentum momentum2 rms_decay"
-        " delta weight_decay regularization_type clip_gradients iter_size type solver_type weights random_seed display"
-        " average_loss snapshot snapshot_after_train",
+        "train_net test_net net net_param train_net_param test_net_param train_state"
+        " test_state test_iter test_interval test_initialization base_lr lr_policy gamma power"
+        " stepsize stepvalue max_iter momentum momentum2 rms_decay delta weight_decay"
+        " regularization_type clip_gradients iter_size type solver_type weights random_seed"
+        " display average_loss snapshot snapshot_after_train",
         warned={
             "snapshot_prefix": "checkpoints lie in the run's folder",
-            "snapshot_format": "checkpoints are .safetensors; `convert` makes both of Caffe's formats of them",
+            "snapshot_format": (
+                "checkpoints are .safetensors; `convert` makes both of Caffe's formats of them"
+            ),
             "snapshot_diff": "checkpoints hold no gradients",
             "solver_mode": CLUSTER,
             "device_id": CLUSTER,
@@ -138,26 +163,66 @@ FIELDS: dict[str, Fields] = {
             "layer_wise_reduce": "train.strategy in cluster.toml says how gradients are added up",
         },
     ),
-}  # fmt: skip
+}
 
 # Their default is not what happens here, so they are told of whatever they say.
 ALWAYS_TOLD = frozenset({"SolverParameter.solver_mode"})
 
-# Which options a layer type of Caffe reads. Those of types that are refused stand in `LayerParameter.refused`.
+# Which options a layer type of Caffe reads. Those of types that are refused stand in
+# `LayerParameter.refused`.
 _OWN = {
-    "Accuracy": "accuracy", "ArgMax": "argmax", "BatchNorm": "batch_norm", "Bias": "bias", "Clip": "clip",
-    "Concat": "concat", "ContrastiveLoss": "contrastive_loss", "Convolution": "convolution", "Crop": "crop",
-    "Data": "data transform", "Deconvolution": "convolution", "Dropout": "dropout", "DummyData": "dummy_data",
-    "ELU": "elu", "Eltwise": "eltwise", "Embed": "embed", "Exp": "exp", "Flatten": "flatten", "HDF5Data": "hdf5_data",
-    "HDF5Output": "hdf5_output", "HingeLoss": "hinge_loss", "ImageData": "image_data transform",
-    "InfogainLoss": "infogain_loss loss", "InnerProduct": "inner_product", "Input": "input", "LRN": "lrn",
-    "LSTM": "recurrent", "Log": "log", "MVN": "mvn", "MemoryData": "memory_data transform", "PReLU": "prelu",
-    "Parameter": "parameter", "Pooling": "pooling", "Power": "power", "Python": "python", "RNN": "recurrent",
-    "ReLU": "relu", "Reduction": "reduction", "Reshape": "reshape", "SPP": "spp", "Scale": "scale",
-    "Sigmoid": "sigmoid", "SigmoidCrossEntropyLoss": "loss", "Slice": "slice", "Softmax": "softmax",
-    "SoftmaxWithLoss": "softmax loss", "Swish": "swish", "TanH": "tanh", "Threshold": "threshold", "Tile": "tile",
+    "Accuracy": "accuracy",
+    "ArgMax": "argmax",
+    "BatchNorm": "batch_norm",
+    "Bias": "bias",
+    "Clip": "clip",
+    "Concat": "concat",
+    "ContrastiveLoss": "contrastive_loss",
+    "Convolution": "convolution",
+    "Crop": "crop",
+    "Data": "data transform",
+    "Deconvolution": "convolution",
+    "Dropout": "dropout",
+    "DummyData": "dummy_data",
+    "ELU": "elu",
+    "Eltwise": "eltwise",
+    "Embed": "embed",
+    "Exp": "exp",
+    "Flatten": "flatten",
+    "HDF5Data": "hdf5_data",
+    "HDF5Output": "hdf5_output",
+    "HingeLoss": "hinge_loss",
+    "ImageData": "image_data transform",
+    "InfogainLoss": "infogain_loss loss",
+    "InnerProduct": "inner_product",
+    "Input": "input",
+    "LRN": "lrn",
+    "LSTM": "recurrent",
+    "Log": "log",
+    "MVN": "mvn",
+    "MemoryData": "memory_data transform",
+    "PReLU": "prelu",
+    "Parameter": "parameter",
+    "Pooling": "pooling",
+    "Power": "power",
+    "Python": "python",
+    "RNN": "recurrent",
+    "ReLU": "relu",
+    "Reduction": "reduction",
+    "Reshape": "reshape",
+    "SPP": "spp",
+    "Scale": "scale",
+    "Sigmoid": "sigmoid",
+    "SigmoidCrossEntropyLoss": "loss",
+    "Slice": "slice",
+    "Softmax": "softmax",
+    "SoftmaxWithLoss": "softmax loss",
+    "Swish": "swish",
+    "TanH": "tanh",
+    "Threshold": "threshold",
+    "Tile": "tile",
     "WindowData": "window_data transform",
-}  # fmt: skip
+}
 
 
 def blocks_of(kind: str) -> frozenset[str]:

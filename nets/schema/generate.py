@@ -12,7 +12,8 @@ from pathlib import Path
 SCHEMA = Path(__file__).with_name("caffe.proto")
 
 _RUNTIME_CHECK = re.compile(
-    r"^from google\.protobuf import runtime_version.*\n|^_runtime_version\.Validate\w+\((?:\n.*?)*?\n\)\n",
+    r"^from google\.protobuf import runtime_version.*\n"
+    r"|^_runtime_version\.Validate\w+\((?:\n.*?)*?\n\)\n",
     re.MULTILINE,
 )
 
@@ -31,7 +32,8 @@ def generate(directory: Path) -> list[Path]:
     if protoc.main([*arguments, str(SCHEMA)]) != 0:
         sys.exit(f"protoc could not compile {SCHEMA}")
     code, stub = directory / "caffe_pb2.py", directory / "caffe_pb2.pyi"
-    # The check ties the file to the protobuf release of whoever generated it; the format itself is stable.
+    # The check ties the file to the protobuf release of whoever generated it; the format itself is
+    # stable.
     code.write_text(_RUNTIME_CHECK.sub("", code.read_text("utf-8")), "utf-8")
     stub.write_text(stub.read_text("utf-8").replace("_Mapping]", "_Mapping[str, object]]"), "utf-8")
     return [code, stub]

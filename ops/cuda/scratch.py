@@ -22,10 +22,8 @@ class Scratch:
         self._blocks: dict[str, Array] = {}
 
     def __repr__(self) -> str:
-        return (
-            "<scratch "
-            f"{', '.join(f'{name} {block.size / 1e6:.1f} MB' for name, block in self._blocks.items())}>"
-        )
+        blocks = (f"{name} {block.size / 1e6:.1f} MB" for name, block in self._blocks.items())
+        return f"<scratch {', '.join(blocks)}>"
 
     def take(self, purpose: str, shape: Shape, dtype: Any) -> Array:
         """An array of that shape, contents undefined."""

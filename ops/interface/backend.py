@@ -42,7 +42,8 @@ class Backend(
     joins = False  # whether norm_scale_* take fewer passes than the operations one by one
     compiles = False  # whether an operation may have to be compiled when it first runs
     tries = False  # whether it tries algorithms out when the first operation of a shape runs
-    # Where `empty` on the host takes memory from (bytes -> aligned uint8 array), so that others can read in place.
+    # Where `empty` on the host takes memory from (bytes -> aligned uint8 array), so that others can
+    # read in place.
     memory: Callable[[int], Array] | None = None
 
     def __init__(self, b_p: int | None = None) -> None:

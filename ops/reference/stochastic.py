@@ -41,7 +41,8 @@ def sample(
     """The training phase: the first pixel, row by row, where the running sum reaches uniforms * the
     window's sum.
 
-    uniforms (N, C, OH, OW) in [0, 1) -> y and the int32 place of each chosen pixel in its H * W plane.
+    uniforms (N, C, OH, OW) in [0, 1) -> y and the int32 place of each chosen pixel in its H * W
+    plane.
     """
     shape = check_forward(x, geometry, out, argmax)
     check_uniforms(x, uniforms, shape)

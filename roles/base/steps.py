@@ -5,9 +5,12 @@ A role says its steps in its own file, beside what it sends (`PredictionOptions.
 named by its actor and by what it is, so that others can wait for it. Messages are steps of their
 sender, named by their type:
 
-    ("conv-0-1", "backward", "2")                  Work("backward conv2", 32)     after ("conv-0-1", "answered")
-    ("conv-0-1", "LayerGradient", "conv2")         Sending(("reducer-0",), 9600)  after ("conv-0-1", "backward", "2")
-    ("reducer-0", "reduce", "conv2", "conv-0-1")   Work("reduce")        after ("conv-0-1", "LayerGradient", "conv2")
+    ("conv-0-1", "backward", "2")                 Work("backward conv2", 32)
+        after ("conv-0-1", "answered")
+    ("conv-0-1", "LayerGradient", "conv2")        Sending(("reducer-0",), 9600)
+        after ("conv-0-1", "backward", "2")
+    ("reducer-0", "reduce", "conv2", "conv-0-1")  Work("reduce")
+        after ("conv-0-1", "LayerGradient", "conv2")
 """
 
 from __future__ import annotations

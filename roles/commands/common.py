@@ -93,7 +93,8 @@ def say(line: str) -> None:
 
 
 def source_config(text: str) -> dict[str, object]:
-    """ "format=idx,images=a,labels=b" -> a source's configuration; a list's items are joined by "+"."""
+    """A text such as "format=idx,images=a,labels=b" -> a source's configuration; the items of a
+    list are joined by "+"."""
     pairs = [item.partition("=") for item in text.split(",")]
     found: dict[str, object] = {key: value for key, _, value in pairs}
     kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}

@@ -98,7 +98,7 @@ layer {{
 layer {{ name: "bn{n}" type: "BatchNorm" bottom: "pool{n}" top: "bn{n}" batch_norm_param {{ moving_average_fraction: 0.9 }} }}
 layer {{ name: "scale{n}" type: "Scale" bottom: "bn{n}" top: "scale{n}" scale_param {{ bias_term: true }} }}
 layer {{ name: "relu{n}" type: "ReLU" bottom: "scale{n}" top: "scale{n}" }}
-"""  # noqa: E501
+"""
 
 TAIL = """
 layer {{

@@ -1,8 +1,9 @@
 """A run that is held: its model is kept in memory, probes train from it and put it back, until it
 is released.
 
-going on -- Hold --> to be held -- all that was handed out is in the model --> held -- Release --> going on
-                                                                               held -- Probe --> probing --> held
+going on -- Hold --> to be held -- all that was handed out is in the model --> held
+held -- Release --> going on
+held -- Probe --> probing --> held
 going on, watched -- training diverges --> held
 
 A probe that is kept and whose loss does not rise, or falls as is wanted, is training: its

@@ -5,7 +5,10 @@ Written in base `fan_in`, a rank's lowest digit other than 0 says at which level
 parent is the rank with a 0 there. With fan_in 2 that is the binomial tree: at level l every 2**(l +
 1)-th rank receives from the one 2**l above.
 
-    8 members, fan_in 2       level 0: 1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6    level 1: 2 -> 0, 6 -> 4    level 2: 4 -> 0
+    8 members, fan_in 2
+        level 0: 1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6
+        level 1: 2 -> 0, 6 -> 4
+        level 2: 4 -> 0
 
 Members of several hosts make such a tree in each host, and the first of each host one between the
 hosts: so one sum leaves a host, and one comes.

@@ -2,7 +2,8 @@
 section 4).
 
 slices of activations -> per InnerProduct: own columns, the others' -> scores, the loss backward
-    -> per InnerProduct, last first: own parameters' gradients, parts of the others' columns -> answers to the workers
+    -> per InnerProduct, last first: own parameters' gradients, parts of the others' columns
+    -> answers to the workers
 
 The parameters of its units never travel and are never stale. What must be waited for is waited for
 in `run`, so that the inbox is always open: other shards' columns come through it.

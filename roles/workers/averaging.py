@@ -1,8 +1,9 @@
 """A replica that learns by itself for `tau` iterations, then takes the mean of all (SparkNet, DL4J;
 Omnivore, D.2).
 
-ticket -> read rows, forward, backward, update of its own parameters -> every `tau` iterations, and before a test, the
-       parameters of all replicas are averaged -> report
+ticket -> read rows, forward, backward, update of its own parameters
+       -> every `tau` iterations, and before a test, the parameters of all replicas are averaged
+       -> report
 
 A replica's own gradient is the mean over its own rows, as if they were the whole batch. In the mean
 it counts by the rows it has computed since the last one: with tau 1 and a linear update that is the

@@ -1,7 +1,8 @@
 """A conv replica: a replica for the conv phase of the net, whose FC phase is shared out over shards
 (One weird trick).
 
-ticket -> read rows, conv phase forward -> activations to all shards, the sum of their gradients back
+ticket -> read rows, conv phase forward
+       -> activations to all shards, the sum of their gradients back
        -> conv phase backward, bucket by bucket, as every replica -> report
 """
 

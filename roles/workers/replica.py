@@ -1,7 +1,9 @@
 """A replica: one of p workers that hold the whole net each, and add up their gradients.
 
-ticket -> read rows, forward -> backward, bucket by bucket: each is summed and its layers updated while the next is
-       computed and travels -> report
+ticket -> read rows, forward
+       -> backward, bucket by bucket: each is summed and its layers updated while the next is
+          computed and travels
+       -> report
 
 All replicas start from the same parameters and apply the same sums: they stay equal to the last bit
 without a server. Who adds up, and which way the sums travel, is the exchange's business

@@ -24,8 +24,9 @@ STDOUT = Path("-")
 SAVE_SECONDS = 60  # before the time limit: `up` is told to save and to end
 SCRIPT = """\
 #!/bin/sh
-# Starts {file} in a job of its own. What this says the command line of sbatch overrides, and what a site
-# needs besides is said there: sbatch --partition=... --account=... --time=... --gpus-per-node=...
+# Starts {file} in a job of its own. What this says the command line of sbatch overrides, and what
+# a site needs besides is said there: sbatch --partition=... --account=... --time=...
+# --gpus-per-node=...
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 {more}\

@@ -2,10 +2,10 @@
 other end.
 
       client                             supervisor
-         |  --- Attach ------------------>   over its private socket, which plan.json names, or from elsewhere
+         |  --- Attach ------------------>   over its private socket (plan.json), or from elsewhere
          |  <-- Attached -----------------
-         |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
-         |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
+         |  --- a message to an actor --->   asked or told in the supervisor's name; answered
+         |  --- GetStatus --------------->   answered by what the supervisor knows
          |  --- BeginTrace, ShowStacks -->   answered by who does it, see `looks`
          |  --- Scale ------------------->   answered by whoever makes the next run
          |  <-- EventReport --------------   every event from now on

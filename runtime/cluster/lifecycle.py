@@ -2,7 +2,7 @@
 when.
 
       supervisor                         agent (one per process and life)
-          |   <------- Hello ---------       sockets are open, the program is imported; again if that link breaks
+          |   <------- Hello ---------       sockets are open, program imported; again after a break
           |   -------- Directory ---->       everyone has said Hello: here is where your peers are
           |   <------- Ready ---------       actors are prepared (on_start)
           |   -------- Begin -------->       everyone is Ready: inboxes open, run() begins

@@ -21,12 +21,13 @@ def _amounts(value: dict[str, float]) -> dict[str, float]:
 
 
 class Ray(Section):
-    """[launcher.ray]: `address` of the cluster, "HOST:PORT" where this host is one of its nodes,
-    "ray://HOST:PORT" elsewhere; by default what RAY_ADDRESS says, else the cluster that this host
-    is a node of. `resources` are asked for each machine, besides its cores."""
+    """[launcher.ray]: the Ray cluster (docs/cluster.md)."""
 
     address: Word | None = None
+    """Default: what RAY_ADDRESS says, else the cluster that this host is a node of. `"HOST:PORT"`
+    where this host is one of its nodes, `"ray://HOST:PORT"` elsewhere."""
     resources: Annotated[dict[str, float], AfterValidator(_amounts)] = Field(default={})
+    """What each machine needs of it besides its cores."""
 
     @property
     def host(self) -> str:
@@ -54,17 +55,23 @@ def _mounted(value: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kubernetes(Section):
-    """[launcher.kubernetes]: machines are pods with `image`, in the `namespace` and `context` that
-    kubectl takes if nothing is said. `resources` are asked for each machine, besides its cores and
-    cards. `volumes`: where -> the name of a claim, or any source that a pod's volume has. No pod
-    lives longer than `most_seconds`."""
+    """[launcher.kubernetes]: machines that are pods (docs/cluster.md)."""
 
     image: Word
+    """The image of the pods."""
     namespace: Word | None = None
+    """Default: kubectl's own. Where the pods are made."""
     context: Word | None = None
+    """Default: kubectl's own. The cluster."""
     service_account: Word | None = None
+    """The service account of the pods."""
     node_selector: dict[str, str] = Field(default={})
+    """Labels of the nodes that the pods may run on."""
     tolerations: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    """Tolerations of the pods, as Kubernetes has them."""
     resources: Annotated[dict[str, Any], AfterValidator(_asked)] = Field(default={})
+    """What each pod is given besides cores and cards."""
     volumes: Annotated[dict[str, Any], AfterValidator(_mounted)] = Field(default={})
+    """Path -> the name of a claim, or a volume's source as Kubernetes has it."""
     most_seconds: Annotated[Seconds, Field(ge=1)] = WEEK
+    """No pod lives longer."""

@@ -27,8 +27,8 @@ class Host:
 
 
 def expanded(text: str) -> list[str]:
-    """ "node[01-03,7],gpu" -> node01, node02, node03, node7, gpu, in this order; numbers keep the zeros that a range
-    begins with. ValueError."""
+    """The hosts of a text such as "node[01-03,7],gpu": node01, node02, node03, node7, gpu, in this
+    order; numbers keep the zeros that a range begins with. ValueError."""
     found: list[str] = []
     for item in _items(text):
         choices = [_choices(part, item) for part in re.split(r"(\[[^\]]*\])", item)]

@@ -58,54 +58,49 @@ Elsewhere = Annotated[str, AfterValidator(_absolute)]  # a path on another machi
 
 
 class Machine(Section):
-    """[[machine]]: a place for processes, or several, one for each of its `hosts`.
-
-    name              what [[process]] and reports call it; machines of `hosts` are called by their
-                      hosts
-    host              what a launcher connects to, such as "me@node7"; the name if it is not said
-    hosts, hostfile   "node[01-16],gpu[1,3-5]", a list, "$SLURM_NODELIST"; a file with one host a
-                      line. Each becomes a machine of its own, with all other keys of the entry
-    address           where its processes listen: see `runtime.machine.addresses`. "auto" where it
-                      has a host
-    cores             as many as the machine has, if it is not said
-    threads           BLAS threads of each process; "auto" shares the cores among the machine's
-                      processes
-    port              the first of the machine's TCP ports; without it free ports are taken
-    namespace         its processes live in this network namespace of this machine, as if it were
-                      another one
-    pin               names or patterns of actors; each process with one of them has `threads` cores
-                      to itself
-    devices           what its workers compute on, each the next of them by rank: the program knows
-                      which there are
-    python            what starts the agent there; a launcher's own default if it is not said
-    directory         the folder there that stands for that of cluster.toml: files beside it are
-                      looked for below it
-    data              the folder there below which relative sources of data are looked for, if not
-                      in `directory`
-    environment       variables of its processes
-    price_per_hour    what `plan` multiplies with the time that it predicts
-    """
+    """[[machine]]: a place for processes, or several, one for each of its `hosts`."""
 
     name: Name = LOCAL_NAME
+    """What `[[process]]` and reports call it; machines of `hosts` are called by their hosts."""
     host: Word | None = None
+    """Default: the name. What a launcher connects to, such as `"me@node7"`."""
     hosts: Annotated[
         tuple[Word, ...],
         BeforeValidator(_lists),
         Expected("hosts such as 'node[1-8]', '$SLURM_NODELIST', or an array of them"),
     ] = Field(default=(), strict=False)
+    """`"node[1-8]"`, an array, `"$SLURM_NODELIST"`: each host is a machine of its own, with all
+    other keys of the entry."""
     hostfile: Word | None = None
+    """A file with one host a line; likewise."""
     address: Annotated[str, AfterValidator(listened_at)] = LOOPBACK
+    """Where its processes listen: a loopback address where the launcher is `"local"`; a network, an
+    interface or `"auto"` elsewhere (docs/cluster.md)."""
     cores: Count | None = None
+    """Default: all. What `threads = "auto"` shares among the machine's processes, and workers are
+    spread by."""
     threads: Count | Literal["auto"] = "auto"
+    """BLAS threads of each process."""
     port: Port | None = None
+    """Default: free ports. The first TCP port; each process that listens on TCP takes two."""
     namespace: Name | None = None
+    """A network namespace of this machine that stands for the machine (docs/simulation.md)."""
     pin: tuple[Text, ...] = Field(default=(), strict=False)
+    """Names or patterns of actors; each process with one of them has `threads` cores to itself
+    (Linux)."""
     devices: tuple[Text, ...] = Field(default=(), strict=False)
+    """What the machine's workers compute on, each the next by rank: `["cuda:0", "cuda:1"]`
+    (docs/cluster.md)."""
     python: Word | None = None
+    """Default: the launcher's. The Python that starts the agent there."""
     directory: Elsewhere | None = None
+    """Default: the launcher's. The folder there that stands for that of cluster.toml."""
     data: Elsewhere | None = None
+    """Default: `directory`. The folder there below which relative sources of data lie."""
     environment: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})
+    """Variables of its processes."""
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """What `plan` multiplies with the time that it predicts, in any currency (docs/tuning.md)."""
 
     _entry: int = PrivateAttr(default=0)
 

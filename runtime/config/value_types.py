@@ -14,8 +14,8 @@ _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([A-Za-z]{0,2})B")
 
 
 def parse_bytes(value: Any) -> Any:
-    """ "64MiB", "1.5 GB", "100B" as an integer of bytes; anything that is no string passes as it is.
-    ValueError.
+    """A size such as "64MiB", "1.5 GB" or "100B" as an integer of bytes. Anything but a string
+    passes as it is. ValueError.
     """
     if not isinstance(value, str):
         return value

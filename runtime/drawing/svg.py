@@ -30,7 +30,8 @@ text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; 
 .actor { stroke: #475569 }
 .link { fill: none; stroke: #cbd5e1; stroke-width: 1.2 }
 .bulk { stroke: #2563eb; stroke-width: 1.8 }
-.label { font-size: 11px; text-anchor: middle; paint-order: stroke; stroke: #f8fafc; stroke-width: 4px }
+.label { font-size: 11px; text-anchor: middle;
+  paint-order: stroke; stroke: #f8fafc; stroke-width: 4px }
 .middle { text-anchor: middle }
 """
 

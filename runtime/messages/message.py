@@ -36,7 +36,8 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return (lambda said: get(said)) if len(names) > 1 else (lambda said: (get(said),))
 
 
-# Field annotation -> does a decoded value fit it? Arrays travel as frames of their own and are checked in `wire`.
+# Field annotation -> does a decoded value fit it? Arrays travel as frames of their own and are
+# checked in `wire`.
 _PLAIN: dict[Any, Callable[[Any], bool]] = {
     int: lambda value: type(value) is int,
     float: lambda value: type(value) in (float, int),

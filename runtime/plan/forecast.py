@@ -1,7 +1,8 @@
 """What a program can say of a topology before anything starts: memory of each actor, bytes on each
 link.
 
-Plain data for `plan` to show; a program offers it as `forecast(topology) -> Forecast`. How it knows is its business.
+Plain data for `plan` to show; a program offers it as `forecast(topology) -> Forecast`. How it knows
+is its business.
 """
 
 from __future__ import annotations

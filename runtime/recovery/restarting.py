@@ -1,7 +1,8 @@
 """A run that survives, and that can be scaled: a whole run after the other, to signals and clients
 one.
 
-    run 1 -> RoleDied -> (its program: where it goes on) -> run 2 -> ... -> a good end, or too many restarts
+    run 1 -> RoleDied -> (its program: where it goes on) -> run 2 -> ...
+          -> a good end, or too many restarts
     run 1 -> Scale -> (its lead: all is saved) -> run 2, with other workers or on other machines
 
 Each has a run directory of its own. A run that was scaled and cannot begin is followed by one that

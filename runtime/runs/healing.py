@@ -1,9 +1,10 @@
 """After a death: the model of a process that lives is kept in the memory of `up`, and the next run
 begins with it.
 
-    a process died -> the lead names the holders -> those that live say how far they are -> the furthest keeps its state
-                  \\-> another died meanwhile: the same again without it
-                   \\-> nobody is left who holds all: the next run begins with the newest checkpoint
+    a process died -> the lead names the holders -> those that live say how far they are
+                   -> the furthest keeps its state
+                   -> another died meanwhile: the same again without it
+                   -> no holder of all is left: the next run begins with the newest checkpoint
 
 Nothing is written and nothing read from a disk; no iteration that somebody finished is done again.
 """

@@ -4,10 +4,12 @@ says something of it.
 A program offers `observer(placement, config, gauge)`, which makes an Observer, or None if it has
 nothing to say of this run. A program without it pays nothing.
 
-    processes         heartbeats carry the sums, about once a second      the observer works in a thread of `up`
-    one event loop    the sums are asked for when a piece of work is      in a thread beside the loop
-                      done and a second has passed
-    virtual time      the same, in virtual seconds                        at once, so that runs repeat themselves
+    processes         heartbeats carry the sums, about once a second; the observer works in a
+                      thread of `up`
+    one event loop    the sums are asked for when a piece of work is done and a second has passed;
+                      the observer works in a thread beside the loop
+    virtual time      the same, in virtual seconds; the observer works at once, so that runs repeat
+                      themselves
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ nobody can dial.
 It is encrypted, always, and each end proves by its key who it is. Messages and credits of both
 directions share one connection; the first frame says what the others are:
 
-    MESSAGE  an envelope                GRANT  bytes that may be sent again                LEAVES  nothing more comes
+    MESSAGE  an envelope
+    GRANT    bytes that may be sent again
+    LEAVES   nothing more comes
 
 Those who dial share a key, and so a `user`. The name that each has besides is its process: it may
 send as itself only.

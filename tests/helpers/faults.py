@@ -65,10 +65,8 @@ class Faults:
         self._closed = False
 
     def __repr__(self) -> str:
-        return (
-            "<faults "
-            f"{', '.join(f'{name} {count}' for name, count in sorted(self.counts.items())) or 'none yet'}>"
-        )
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+        return f"<faults {counts or 'none yet'}>"
 
     def __call__(self, envelope: Envelope, size: int, release: Release) -> None:
         """A road delivers."""

@@ -28,6 +28,7 @@ def _pages() -> Iterator[Entry]:
     from tests.house import (
         caffe_fields,
         commands,
+        config_keys,
         conversations,
         layers,
         messages,
@@ -39,9 +40,15 @@ def _pages() -> Iterator[Entry]:
 
     parts = {
         "caffe.md": {"fields": caffe_fields.markdown},
-        "configuration.md": {"commands": commands.summary, "formats": wire_formats.markdown},
+        "configuration.md": {
+            "commands": commands.summary,
+            "runtime keys": config_keys.runtime,
+            "program keys": config_keys.program,
+            "formats": wire_formats.markdown,
+        },
         "layers.md": {"layers": layers.types, "solvers": layers.solvers},
         "metrics.md": {"metrics": metrics.markdown},
+        "tuning.md": {"keys": config_keys.tuning},
     }
     for name, made in parts.items():
         yield _name(DOCS / name), partial(page, name, made)

@@ -25,7 +25,7 @@ from runtime.messages.message import Envelope, Message
 from tests.helpers.support import configure, events, run_directory, run_up, train
 
 LINKS = "conv-0-0 -> conv_model, conv-0-1 -> conv_model"
-CHOICES = "'float32' or 'float16' or 'bfloat16' or 'one-bit' or 'threshold'"
+CHOICES = " or ".join(map(repr, FORMATS))
 GRADIENTS = "[train.gradients]\n"
 
 # name -> (lines of cluster.toml, the exact lines)

@@ -226,10 +226,9 @@ def test_what_is_found_when_the_net_is_planned_names_the_line_of_the_script() ->
 
 
 def test_a_net_that_cannot_be_read_is_refused_before_anything_is_planned() -> None:
-    with pytest.raises(
-        ConfigError,
-        match=(rf"training\(\): train.net: " rf"{FILE}:{line_here() + 1}: the net has no layer"),
-    ):
+    line = line_here() + 3
+    found = rf"training\(\): train.net: {FILE}:{line}: the net has no layer"
+    with pytest.raises(ConfigError, match=found):
         roles.training({"net": NetBuilder("empty")})
 
 

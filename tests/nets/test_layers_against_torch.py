@@ -335,8 +335,10 @@ def test_a_layer_computes_and_differentiates_as_torch_does(kind, options, names,
             close(grad, tensor.grad, tolerance)
 
 
-def test_every_kind_that_differentiates_has_a_line_here_or_a_reason():
+def test_every_kind_of_caffe_that_differentiates_has_a_line_here_or_a_reason():
     with_gradient = {
-        name for name, cls in KINDS.items() if cls.differentiable and not cls.is_source
+        name
+        for name, cls in KINDS.items()
+        if cls.differentiable and not cls.is_source and cls.of_caffe
     }
-    assert {line[0] for line in LINES} | NOT_THERE == with_gradient
+    assert {line[0] for line in LINES} | NOT_THERE >= with_gradient

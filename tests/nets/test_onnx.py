@@ -328,10 +328,12 @@ def recurrent(deployment: Deployment, path: Path) -> None:
     assert np.abs(found - expected).max() <= CLOSE * np.abs(expected).max()
 
 
-def test_every_layer_type_has_a_converter_and_a_case_or_is_left_out_for_a_reason():
+def test_every_layer_type_of_caffe_has_a_converter_and_a_case_or_is_left_out_for_a_reason():
+    """One that Caffe lacks is refused by name and line where it has no converter."""
     trained_only = {kind for kind, cls in KINDS.items() if cls.is_source or cls.scores}
     random = {"DummyData"}
-    assert set(KINDS) - trained_only - random == set(CONVERTERS) == set(CASES)
+    of_caffe = {kind for kind, cls in KINDS.items() if cls.of_caffe}
+    assert of_caffe - trained_only - random <= set(CONVERTERS) == set(CASES) <= set(KINDS)
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,8 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
                 work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * host().lanes / SUMS
                 for parts in _divisors(threads):
                     units = -(-s.groups * _units(s, rows, h, w) // (threads // parts))
-                    # threads that share panels all read x: 1.3 times the time of 832 -> 32 channels at 7 x 7 with 2
+                    # threads that share panels all read x: 1.3 times the time of 832 -> 32
+                    # channels at 7 x 7 with 2
                     read = rows * h * w * s.channels * READ + s.weights / parts * REREAD
                     time = units * ((work + missed) * -(-vectors // parts) / vectors + read + 100)
                     time += s.groups * s.weights / parts * READ  # from where they were packed

@@ -163,7 +163,8 @@ class AgentLauncher(Launcher):
                 await self._open(machine, run, reception)
         except TimeoutError:
             handle = self._handles.get(machine.name)
-            why = f"{handle.waiting() if handle else 'it was not started'}{f'; {self._refused}' if self._refused else ''}"
+            why = handle.waiting() if handle else "it was not started"
+            why = f"{why}; {self._refused}" if self._refused else why
             text = f" was not ready within {self.start_seconds:g} s: {why} (launcher.start_seconds)"
             raise Absent(machine.name, text) from None
 

@@ -5,7 +5,7 @@ road leads here.
          |  --- Attach, ... ---------->   as every client says it, and is answered
          |  --- FindFiles ------------>   which of the run's files are there, and how large
          |  --- ReadFile ------------->   a part of one
-         |  <-- Parting --------------   the run is over: what is left of its journal and logs may still be read
+         |  <-- Parting --------------   the run is over; its journal and logs may still be read
 
 Who has no key is dropped before anything of his is read; it is counted, and told once in a while.
 """
