@@ -10,9 +10,8 @@ import pytest
 
 import runtime
 from runtime.actors.actor import RESERVED, Actor
-from runtime.messages.message import Envelope
 from runtime.plan.topology import ActorSpec, Topology
-from tests.helpers.node_pair import Pair, Question
+from tests.helpers.node_pair import Pair
 
 TELLS = "which the runtime uses itself on every actor: call it something else, such as my_"
 
@@ -152,7 +151,8 @@ class Keeper(Actor):
     def __init__(self) -> None:
         vars(self)["memory"] = {}
 
-    async def on_question(self, message: Question, envelope: Envelope) -> None: ...
+    async def run(self) -> None:
+        """It would end the run at once."""
 
 
 ROLES = {"keeper": Keeper}
