@@ -337,7 +337,7 @@ def test_a_process_that_has_a_thread_by_then_is_not_forked() -> None:
         "    from runtime.cluster.launchers import Nursery\n"
         "    with Nursery.start() as nursery: print(type(nursery.process).__name__)\n"
         "    return 0\n"
-        "birth.bearing(main, early=False); over.set()"
+        "nursery_start.bearing(main, early=False); over.set()"
     )
     for without, found in (("nothing", "Popen"), ("    thread.start()\n", "Forked")):
         words = [sys.executable, "-c", code.replace(without, "")]
