@@ -194,7 +194,7 @@ def test_the_nursery_is_thought_of_before_anything_is_imported_that_reads_the_co
         f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
         "from runtime.cluster import nursery_start\n"
         f"def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
-        f"birth.{begun} = begin; main.command()"
+        f"nursery_start.{begun} = begin; main.command()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
@@ -213,7 +213,8 @@ def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
         "import sys; sys.argv[1:] = ['join', '--nonsense']; import runtime.__main__ as main\n"
         "from runtime.cluster import nursery_start; begin, kept = nursery_start.begin, []\n"
         "def kept_too(): begin(); kept.extend(nursery_start._begun)\n"
-        "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
+        "nursery_start.begin = kept_too; "
+        "print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
