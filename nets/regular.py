@@ -1,4 +1,5 @@
-"""The one door to files that a person names: only a regular file is opened.
+"""The one door to files that a person names: only a regular file is opened (`runtime.regular` is
+the same for the runtime).
 
 open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be
 none at all.
@@ -10,6 +11,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from nets.errors import DataError
 from nets.reasons import reason
@@ -29,24 +31,37 @@ def size_of(path: Path) -> int:
         found = path.stat()
     except ValueError:  # a NUL, or what cannot be encoded
         raise OSError(errno.EINVAL, "not a file name") from None
-    if stat.S_ISREG(found.st_mode):
-        return found.st_size
-    if stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-    kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-    raise OSError(errno.EINVAL, f"it is {kind}, expected a file")
+    _check(found)
+    return found.st_size
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, open for reading. OSError, in words, if it is no regular file."""
+    try:
+        _check(path.stat())  # before it is opened: opening a device may do something
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise OSError(errno.EINVAL, "it is a link to nothing, expected a file") from None
+        raise
+    except ValueError:  # a NUL, or what cannot be encoded
+        raise OSError(errno.EINVAL, "not a file name") from None
+    try:
+        _check(os.fstat(descriptor))  # another file may have taken the name meanwhile
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file. OSError as `size_of`, and before it is read if it has more than `limit`
-    bytes."""
-    size = size_of(path)
-    if size > limit:
-        raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
-    if not size:  # what /proc shows has a size of 0, and may wait when it is read
-        return b""
-    with path.open("rb") as file:
-        return file.read(size)
+    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes;
+    then nothing was read."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
+        return file.read(size)  # what /proc shows has a size of 0, and may wait when it is read
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
@@ -78,3 +93,11 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def _check(found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, expected a file")

@@ -13,6 +13,13 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
 
 def opened(path: Path) -> BinaryIO:
     """The file, open for reading. OSError, in words, if it is no regular file."""
@@ -47,4 +54,5 @@ def _check(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is a named pipe or a device, expected a file")
+        kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, expected a file")

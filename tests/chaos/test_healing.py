@@ -87,7 +87,7 @@ def killed_and_healed(run: Survivor, victim: str) -> None:
     run.until("checkpoint ")
 
 
-# two deaths, a change and a start: 10 s; its quick sibling is in tests/runtime/test_following.py
+# two deaths, a change and a start: 10 s; its quick sibling is in tests/runtime/recovery/test_next_run.py
 @pytest.mark.slow
 def test_a_run_that_went_on_from_memory_can_be_scaled_dies_again_and_is_resumed(
     tmp_path: Path, survivor: Starts

@@ -22,7 +22,7 @@ from benchmarks.helpers.machines import Machine
 from tests.chaos.running import NAMED_WITHIN, Running
 from tests.helpers.far_machines import RECOVERING, Far, far_machines, folders, or_skip
 from tests.helpers.support import SITE, configure, events, parent_of, run_directory
-from tests.journeys.test_launchers import PROCESS
+from tests.journeys.clusters.test_launchers import PROCESS
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))

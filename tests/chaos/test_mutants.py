@@ -39,14 +39,14 @@ MUTANTS = {
         "runtime/cluster/supervision.py",
         "if silent > rules.silence_of(watched):",
         "if False:",
-        "tests/runtime/test_supervision.py",
+        "tests/runtime/cluster/test_supervision.py",
         "silent_process_is_dead or every_dead_process",
     ),
     "P1: a kernel that hangs is no death": Mutant(
         "runtime/cluster/supervision.py",
         "beat.busy_seconds > rules.stuck_seconds(watched.stage, beat)",
         "beat.busy_seconds > 1e9",
-        "tests/runtime/test_supervision.py",
+        "tests/runtime/cluster/test_supervision.py",
         "array_work_is_stuck",
     ),
     "P5: what comes twice is handled twice": Mutant(
@@ -60,14 +60,14 @@ MUTANTS = {
         "runtime/actors/router.py",
         "if place is None or place.incarnation != incarnation:",
         "if place is None:",
-        "tests/runtime/test_node.py",
+        "tests/runtime/actors/test_node.py",
         "message_of_a_former_life",
     ),
     "P6: nobody waits for credits": Mutant(
         "runtime/messages/credits.py",
         "self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE",
         "True",
-        "tests/runtime/test_credits.py",
+        "tests/runtime/messages/test_credits.py",
         "senders_go_in_the_order or does_not_overtake",
     ),
     "P7: a checkpoint is not flushed": Mutant(

@@ -1,5 +1,5 @@
 """Broken inputs by kind and number, made from a seed: what `check` is given in
-`tests.journeys.test_broken_inputs`.
+`tests.journeys.commands.test_broken_inputs`.
 
 A case is a folder with a cluster.toml. Most break one thing of a run that works.
 """

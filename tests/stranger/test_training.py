@@ -17,7 +17,7 @@ from roles.forecasting.traffic import traffic
 from runtime import ConfigError
 from runtime.cli.main import main
 from tests.helpers.support import configure, events, run_directory, run_up, train
-from tests.journeys.test_traffic import ITERATIONS, measured, topology
+from tests.journeys.plan.test_traffic import ITERATIONS, measured, topology
 from tests.roles.summing import array_of, names_of, options_of, summed
 
 BROUGHT = {

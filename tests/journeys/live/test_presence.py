@@ -40,7 +40,7 @@ from tests.helpers.adders import Add, Total, adders
 from tests.helpers.mortal_adders import FILE
 from tests.helpers.support import configure, environment, run_up, runtime_command
 from tests.roles.test_auto_preset import PROFILE, VIRTUAL
-from tests.runtime.test_records_locks import ELSEWHERE, HOLD
+from tests.runtime.records.test_records_locks import ELSEWHERE, HOLD
 
 CLUSTER = """program = "tests.helpers.mortal_adders"
 [placement]

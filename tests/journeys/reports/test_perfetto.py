@@ -15,7 +15,7 @@ from runtime.tracing.merging import part_of
 from tests.helpers.chrome_trace import closed
 from tests.helpers.perfetto import missing, perfetto
 from tests.helpers.watched import Hello, watched
-from tests.journeys.test_traces import PATIENT, written
+from tests.journeys.reports.test_traces import PATIENT, written
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 

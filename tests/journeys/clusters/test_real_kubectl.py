@@ -15,7 +15,7 @@ import pytest
 from runtime.cluster.kubernetes.objects import job_set, pods_of, secret
 from runtime.config.file import load
 from tests.helpers.support import configure, environment, runtime_command
-from tests.journeys.test_kubernetes import FULL, far
+from tests.journeys.clusters.test_kubernetes import FULL, far
 
 GROUP = {"groupVersion": "jobset.x-k8s.io/v1alpha2", "version": "v1alpha2"}
 VERBS = ["create", "get", "list", "delete"]

@@ -17,7 +17,7 @@ from ops import get_backend
 from runtime.cli.main import main
 from tests.helpers.support import Simulated, configure, train
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+SHARED = Path(__file__).parents[4] / "shared" / "data"
 AUTOENCODER = SHARED / "caffe" / "models" / "mnist_autoencoder"
 BODY = (ZOO / "lenet.prototxt").read_text().split("# layers")[-1]
 LENET = (ZOO / "lenet.prototxt").read_text()

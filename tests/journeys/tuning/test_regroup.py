@@ -205,7 +205,7 @@ class Impatient(Meddler):
 def test_a_wish_that_another_makes_impossible_is_refused_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.journeys.test_regroup.Meddler", Impatient)
+    monkeypatch.setattr("tests.journeys.tuning.test_regroup.Meddler", Impatient)
     cluster = configure(tmp_path, "omnivore", workers=3, iterations=8)
     journal = meddled(cluster, [{"workers": 1, "groups": 1}, {"groups": 3}], LIVE)
     assert len(journal.of("granted")) == 1

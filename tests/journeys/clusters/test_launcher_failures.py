@@ -20,7 +20,7 @@ import pytest
 
 from tests.helpers.far_machines import folders, program
 from tests.helpers.support import configure, environment, events, run_directory, runtime_command
-from tests.journeys.test_sameness import digits
+from tests.journeys.clusters.test_sameness import digits
 
 TALKING = """
 from runtime import Actor, ActorSpec, Topology

@@ -195,7 +195,8 @@ def test_a_nursery_that_an_agent_begins_in_vain_is_ended() -> None:
         "import sys; sys.argv[1:] = ['join', '--nonsense']; import runtime.__main__ as main\n"
         "from runtime.cluster import nursery_start; begin, kept = nursery_start.begin, []\n"
         "def kept_too(): begin(); kept.extend(nursery_start._begun)\n"
-        "nursery_start.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
+        "nursery_start.begin = kept_too; "
+        "print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

@@ -18,7 +18,7 @@ from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork
 from tests.helpers.fc_shards import configured, difference, run
 from tests.helpers.support import train
-from tests.journeys.test_regroup import meddled
+from tests.journeys.tuning.test_regroup import meddled
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

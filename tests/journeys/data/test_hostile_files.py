@@ -287,3 +287,11 @@ def test_convert_to_an_unknown_ending_says_which_there_are(capsys: Said) -> None
         "out.leveldb: found the ending '.leveldb', expected .caffemodel, .h5, .hdf5, .safetensors"
     )
     assert not Path("out.leveldb").exists()
+
+
+def test_a_link_to_nothing_that_a_net_names_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "list").symlink_to("not-there")
+    with pytest.raises(OSError, match="it is a link to nothing, expected a file"):
+        read_bytes(tmp_path / "list", 100)
+    with pytest.raises(FileNotFoundError):
+        read_bytes(tmp_path / "not-there", 100)

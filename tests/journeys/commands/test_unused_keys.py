@@ -27,7 +27,7 @@ VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
     "variable_batch": (True, {"scheme": "b"}),
     "exchange": ("tree", {}),
 }
-ON_SEVERAL_HOSTS = "between"  # it counts there only: tests/roles/test_homes.py
+ON_SEVERAL_HOSTS = "between"  # it counts there only: tests/roles/test_host_layout.py
 BROUGHT = {"firecaffe": "host", "dl4j": "host"}  # their own exchange is the tree
 
 

@@ -19,8 +19,8 @@ from runtime.plan.host_map import hosts_of
 from runtime.plan.placement import place
 from runtime.runs.run import Run
 from tests.helpers.support import configure, events, get, train
-from tests.journeys.test_namespaces import MACHINE, carried, three
-from tests.journeys.test_traffic import AT_THE_END, PAYLOAD
+from tests.journeys.clusters.test_namespaces import MACHINE, carried, three
+from tests.journeys.plan.test_traffic import AT_THE_END, PAYLOAD
 
 __all__ = ["three"]  # the fixture
 ITERATIONS = 12

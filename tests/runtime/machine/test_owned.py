@@ -24,7 +24,6 @@ from runtime.machine.owned import (
     open_file,
     sweep,
 )
-from tests.helpers.support import ROOT
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -271,10 +270,3 @@ def test_a_folder_or_a_link_of_another_user_on_the_way_is_unsafe(tmp_path: Path)
     os.chown(tmp_path / "theirs", NOBODY, NOBODY)
     with pytest.raises(NotOurs, match="it is another user's"):
         check_way(tmp_path / "theirs" / "below")
-
-
-def test_the_twins_are_equal() -> None:
-    """`ops` and `runtime` may not import one another."""
-    there = ROOT / "ops" / "cpu" / "codegen" / "owned.py"
-    here = ROOT / "runtime" / "machine" / "owned.py"
-    assert there.read_text() == here.read_text()
