@@ -14,7 +14,7 @@ schema/      Caffe's file formats as protobuf messages
 zoo/         nets and solvers that ship
 errors       What can be wrong with a net, its data or its checkpoint, told to the person who can
              mend it
-regular      The one door to files that a person names: only a regular file is opened
+regular      The one door to files that a person names
 reasons      Why the system refused something, in words for people
 
 Nothing here knows of messages, sockets or machines.

@@ -50,8 +50,7 @@ ONE_KIND_A_FILE = {
 LARGE = {
     "nets/graph/graph.py __init__": "the attributes of a net, each with what it is",
     "ops/cpu/conv/block_loops.py run_tiles": LOOPS,
-    "ops/cpu/conv/direct.py": "three passes that share one division of the work",
-    "ops/cpu/conv/direct.py _work": "the arguments of a kernel, one a line",
+    "ops/cpu/conv/direct_plans.py _work": "the arguments of a kernel, one a line",
     "ops/cpu/conv/pixel_loops.py _products": LOOPS,
     "ops/cpu/conv/winograd_loops.py winograd_forward": LOOPS,
     "ops/cpu/conv/winograd_weight_loops.py winograd_gradient": LOOPS,

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.test_house import ROOT, tree_of
+from tests.house.source import ROOT, tree_of
 
 WHOLE = ()
 # here, there, and which of their names are twins

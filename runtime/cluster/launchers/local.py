@@ -1,8 +1,8 @@
 """Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as
 lifeline.
 
-They are forked from a `nursery`, which has imported all they need. Whoever can forks it early
-(`nursery_start`): what it still has to import and what the launching process has to then go side by side.
+They are forked from a `nursery`, which has imported all they need. It is started early where that
+is possible (`nursery_start`), so that its imports and those of the launching process overlap.
 """
 
 from __future__ import annotations
