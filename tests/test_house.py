@@ -48,7 +48,6 @@ ONE_KIND_A_FILE = {
 }
 # What is larger than a reader expects, each with its reason: files, "file function", folders.
 LARGE = {
-    "nets/graph/graph.py __init__": "the attributes of a net, each with what it is",
     "ops/cpu/conv/block_loops.py run_tiles": LOOPS,
     "ops/cpu/conv/direct_plans.py _work": "the arguments of a kernel, one a line",
     "ops/cpu/conv/pixel_loops.py _products": LOOPS,
@@ -63,11 +62,9 @@ LARGE = {
     "roles/commands/convert.py convert": "half of it is the help of the command",
     "roles/coordination/coordinator.py": "one class: the handlers of the lead, a few lines each",
     "roles/planning/auto_settings.py mistakes": "one rule after the other, each with its message",
-    "roles/planning/planner.py": "the whole way from cluster.toml to a topology",
     "roles/tuning/search.py": "one class: the questions of a search in their order",
     "runtime/cluster/process.py _live": STEPS,
     "runtime/cluster/supervisor.py": f"one class: {STEPS}",
-    "runtime/config/sections.py": "every key with what it is",
     "runtime/runs/process_run.py": f"one class: {STEPS}",
     "runtime/runs/process_run.py __init__": "the attributes of a run, each with what it is",
     "runtime/runs/run.py _live": STEPS,
