@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 from runtime import errors
 from runtime.errors import ConfigError
 from runtime.suggest import hint, nearest
+from tests.helpers.support import ROOT
 
 
 def test_the_nearest_name_ignores_case_and_gives_nothing_for_strangers() -> None:
@@ -29,8 +29,7 @@ def test_role_processes_do_not_pay_for_pydantic_or_the_command_line() -> None:
         "import sys, runtime.cluster.process, roles; print(sorted({'pydantic', 'cyclopts', "
         "'rich'} & set(sys.modules)))"
     )
-    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", check], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
