@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime.machine.owned import (
+    Hold,
     check_way,
     is_marked,
     lock,
@@ -116,9 +117,14 @@ def _make(made: Path) -> None:
     make_folder(made)
     remove_folder(made)  # what a build that was ended has left
     make_folder(made)
-    with tempfile.TemporaryDirectory(prefix="fake-cuda-") as work:
-        _build(made, Path(work))
-    (made / "complete").touch()  # also: it is in use
+    hold = Hold.take(made)  # another tree's build sweeps what is neither complete nor held
+    try:
+        with tempfile.TemporaryDirectory(prefix="fake-cuda-") as work:
+            _build(made, Path(work))
+        (made / "complete").touch()  # also: it is in use
+    finally:
+        if hold is not None:
+            hold.release()
 
 
 def _forgotten(made: Path) -> bool:
@@ -151,7 +157,7 @@ def _build(made: Path, work: Path) -> None:
     _libraries(made, work, runtime)
     installed = made / "fake_cuda"
     (sanitized,) = re.findall(
-        r'^SANITIZED = "(.*)"', (installed / "__init__.py").read_text(), re.MULTILINE
+        r'^SANITIZED = \(?\s*"(.*)"', (installed / "__init__.py").read_text(), re.MULTILINE
     )
     for fibers in ([], ["-DFIBERS"]):  # what every kernel includes
         _headers_ahead(made, "cupy_kernel.h", "plain", ["-O1", *fibers])
