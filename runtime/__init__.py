@@ -23,7 +23,7 @@ page/              A report of runs as one HTML page, as a file or served while 
 attached/          A live run, seen from outside of its processes
 recovery/          A run as a command, and the runs that follow it
 cli/               What the user types: a command a file
-options            Options of an actor
+actor_options      Options of an actor
 extensions         What installed packages bring
 errors             Every error the runtime raises, drawn by what the reader can do about it, and
                    which of several is told

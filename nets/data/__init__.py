@@ -2,7 +2,7 @@
 
 source         What a data source is, and the simplest one, `MemorySource`
 formats        Opens a data source from its configuration
-held           Data sets in memory
+held_sets      Data sets in memory
 digits         The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28
 idx            IDX files, MNIST's format
 cifar10        CIFAR-10's binary version

@@ -8,7 +8,7 @@ upgrade        Brings nets of older Caffe formats to the present one, without a 
 upgrade_v0     Brings layers of Caffe's first format (V0) to today's
 params         The learnable arrays of a net before training
 solver         How a net is trained
-rules          How a parameter changes
+update_rules   How a parameter changes
 policies       Learning rates over time
 solver_checks  What is wrong with a solver, and what in it is read and not used
 scaling        What to do with the learning rate and the weight decay when the batch grows by a

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
-from nets.definition.rules import Updates
 from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
 from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
+from nets.definition.update_rules import Updates
 from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe

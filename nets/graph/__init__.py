@@ -16,5 +16,5 @@ fusion        Which layers the backend computes as one operation
 classes       Which inputs of a net are numbers of classes or of words, and how many of these it
               knows
 warm          Preparing what a net needs before its first iteration
-part          What a net is, before anything is computed
+net_part      What a net is, before anything is computed
 """

@@ -18,7 +18,7 @@ import numpy as np
 
 from nets.errors import NetError, did_you_mean
 from nets.graph.gradients import Gradients
-from nets.graph.part import PartOfNet
+from nets.graph.net_part import PartOfNet
 from nets.graph.scores import scores
 from nets.graph.stages import Stage as Stage  # one of the names of this module
 from nets.graph.wiring import Node

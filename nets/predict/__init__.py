@@ -1,11 +1,11 @@
 """A trained net in use: images in, classes out. No event loop, no cluster.toml.
 
-predictor   A trained net, ready for images: a plain object with plain calls
-deployment  What a weights file says of its use
-given       The deployment of a weights file
-deployed    A net as it is used
-ranking     Scores of classes
-files       Images by their names
+predictor    A trained net, ready for images: a plain object with plain calls
+deployment   What a weights file says of its use
+given        The deployment of a weights file
+deployed     A net as it is used
+ranking      Scores of classes
+image_files  Images by their names
 
     from nets.predict import Predictor
 

@@ -16,7 +16,7 @@ from nets.errors import NetError
 from nets.files.shared import Weights, lent
 from nets.files.weights import match, read_weights
 from nets.graph.graph import Net
-from nets.predict import files
+from nets.predict import image_files
 from nets.predict.deployment import Deployment, Given
 from nets.predict.given import completed, deployment_of
 from nets.predict.ranking import Prediction, best
@@ -109,7 +109,7 @@ class Predictor:
     def classify(self, images: Iterable[NDArray[Any]], top: int = 5) -> Iterator[Prediction]:
         """The best classes of arrays (C, H, W) of any size, which are resized."""
         fitted = (
-            (str(at), files.fitted(np.asarray(image), self.deployment.shape))
+            (str(at), image_files.fitted(np.asarray(image), self.deployment.shape))
             for at, image in enumerate(images)
         )
         yield from self._ranked(fitted, top)
@@ -118,13 +118,13 @@ class Predictor:
         """The best classes of image files, and of all images in folders, in their order. One that
         cannot be read has an `error` instead."""
         yield from self._ranked(
-            ((str(path), self._image(path)) for path in files.named(paths)), top
+            ((str(path), self._image(path)) for path in image_files.named(paths)), top
         )
 
     def _image(self, path: Path) -> NDArray[Any] | str:
         """An image, or why there is none."""
         try:
-            return files.image(path, self.deployment.shape, self.deployment.order)
+            return image_files.image(path, self.deployment.shape, self.deployment.order)
         except NetError as error:
             return str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
 

@@ -16,7 +16,7 @@ from roles.learning.batch_split import Shares
 from roles.learning.job import InputShape, Job
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
-from runtime.options import plain
+from runtime.actor_options import plain
 from runtime.plan.topology import Topology
 
 

@@ -12,7 +12,7 @@ from ops import Backend
 from roles import registry
 from roles.exchange.exchange import Exchange
 from runtime import Actor, ConfigError
-from runtime.options import typed
+from runtime.actor_options import typed
 
 
 def exchange_called(kind: str) -> type[Exchange]:

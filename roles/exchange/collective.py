@@ -48,7 +48,7 @@ from roles.exchange.partial_sums import (
 )
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
-from runtime.memory.held import writable
+from runtime.memory.held_arrays import writable
 
 # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
 ALONE_BYTES = 4 << 20

@@ -16,8 +16,8 @@ from roles.planning.auto_settings import AutoSettings
 from roles.planning.strategies import preset_called
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
-from runtime.records.files import Damaged
 from runtime.records.journal_reading import FILE, events
+from runtime.records.run_files import Damaged
 from runtime.records.run_identity import CONFIG
 from runtime.terminal_text import bounded
 

@@ -12,8 +12,8 @@ from roles.exchange.chosen_exchange import exchange_called
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from roles.tuning.momentum import expected, total
+from runtime.actor_options import typed
 from runtime.errors import ConfigError
-from runtime.options import typed
 
 HIGH = 0.95  # total momentum from which runs were seen to end in NaN, see docs/tuning.md
 ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998

@@ -26,7 +26,7 @@ from nets.files.binary import replacing
 from roles.tuning.choices import Chosen, Setting, Trial
 from roles.tuning.judgement import judged, mean
 from runtime import ConfigError
-from runtime.records.files import read_json
+from runtime.records.run_files import read_json
 
 FILE = "tuning.json"
 

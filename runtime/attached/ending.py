@@ -21,9 +21,9 @@ from runtime.attached.observed_run import ObservedRun
 from runtime.attached.run_status import journal, said
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.reasons import reason
-from runtime.records.files import Damaged
 from runtime.records.lock_file import END, RUNNING, is_locked, path_of
 from runtime.records.presence import FRESH_SECONDS, Presence, presence_by, presence_of
+from runtime.records.run_files import Damaged
 from runtime.records.wishes import ask_to_end, withdraw
 
 LOOK_SECONDS = 0.1

@@ -14,9 +14,9 @@ from runtime.cluster.operators.operator_messages import JOURNAL
 from runtime.errors import ActorStopped
 from runtime.machine.process_usage import usage
 from runtime.plan.run_plan import placement_in
-from runtime.records.files import Damaged, LeftOut, Missing
 from runtime.records.journal_reading import FILE, events, is_number, torn
 from runtime.records.presence import Sign
+from runtime.records.run_files import Damaged, LeftOut, Missing
 from runtime.records.run_identity import configured, identity_of, recorded
 from runtime.report.run_phase import ENDING, ENDS, RunPhase, after
 from runtime.report.run_state import HEADLINE

@@ -38,7 +38,7 @@ def report(
     from runtime.config.toml_source import BUILT_IN
     from runtime.page.lineage import whole
     from runtime.page.page import page
-    from runtime.records.files import Damaged
+    from runtime.records.run_files import Damaged
     from runtime.report.console import Teller
 
     found = [asyncio.run(meant(run, runs_here())) for run in runs or (None,)]
@@ -63,7 +63,7 @@ def report(
 
 def _write(file: Path, text: str, *, in_run: bool) -> None:
     """Write the page; one in the run directory replaces whatever lies there. ConfigError."""
-    from runtime.machine.files import replace
+    from runtime.machine.private_files import replace
 
     data = text.encode("utf-8", "replace")  # a journal may hold half a character
     try:

@@ -29,7 +29,7 @@ from statistics import fmean, pvariance
 from typing import Any
 
 from runtime.errors import ConfigError, ProgramFailed
-from runtime.machine.files import replace
+from runtime.machine.private_files import replace
 from runtime.reasons import reason
 from runtime.regular import read_bytes
 from runtime.suggest import hint

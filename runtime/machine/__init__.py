@@ -3,7 +3,7 @@
 addresses      Which of its addresses a machine uses
 private        The private folder of a run on a machine
 owned          Files and folders of this user
-files          Secrets as files, and the files of a run directory
+private_files  Secrets as files, and the files of a run directory
 boot           The boot of this machine's kernel
 forks          Descriptors that end with this process: a forked child closes them at once
 descriptors    How many files and sockets a process may have open

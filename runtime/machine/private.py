@@ -21,7 +21,7 @@ from typing import Self
 from runtime.errors import LaunchError
 from runtime.machine import owned
 from runtime.machine.boot import boot_id
-from runtime.machine.files import write_new
+from runtime.machine.private_files import write_new
 from runtime.reasons import reason
 
 SOCKETS = "convoy-sockets-"

@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike
 
 from runtime.errors import MessageError
 from runtime.memory.gaps import Gaps
-from runtime.memory.held import Array, held
+from runtime.memory.held_arrays import Array, held
 from runtime.memory.mapping import LARGE_PAGE, Mapping
 
 BLOCK = 4096  # bytes: blocks begin and end with pages

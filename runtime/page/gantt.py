@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.page.time_shares import BESIDE
-from runtime.records.files import Lines
 from runtime.records.journal_reading import is_number
+from runtime.records.run_files import Lines
 
 FILE = "trace.json"
 ITERATIONS = 10

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from runtime.page.run_history import RunHistory, read
 from runtime.page.series import Series
-from runtime.records.files import Damaged, Missing
 from runtime.records.journal_reading import is_path
+from runtime.records.run_files import Damaged, Missing
 from runtime.records.run_identity import identity_of
 from runtime.records.runs import run_with
 

@@ -17,9 +17,9 @@ from runtime.page.link_traffic import links
 from runtime.page.planned_traffic import outlook
 from runtime.page.run_history import RunHistory
 from runtime.page.time_shares import Share, Times, times_of
-from runtime.records import files
-from runtime.records.files import Damaged, LeftOut, Missing, read_json, read_text
+from runtime.records import run_files
 from runtime.records.journal_reading import is_number
+from runtime.records.run_files import Damaged, LeftOut, Missing, read_json, read_text
 from runtime.records.run_identity import CONFIG, configured
 from runtime.report.console import describe
 from runtime.terminal_text import bounded, printable
@@ -199,7 +199,7 @@ def _choice(path: Path) -> str:
     """What the tuner chose at last, by its record. Damaged, Missing."""
     choice = read_json(path).get("choice")
     if not isinstance(choice, dict):
-        raise files.damaged(path, "no choice in it")
+        raise run_files.damaged(path, "no choice in it")
     return describe(
         {name: value for name, value in choice.items() if not isinstance(value, dict | list)}
     )

@@ -17,8 +17,8 @@ from typing import Any
 from runtime.page.series import Series
 from runtime.plan.run_plan import placement_in
 from runtime.plan.topology import Placement
-from runtime.records.files import Damaged, LeftOut, Lines, Missing
 from runtime.records.journal_reading import FILE, events, is_number
+from runtime.records.run_files import Damaged, LeftOut, Lines, Missing
 from runtime.records.run_identity import recorded
 from runtime.report import usage
 from runtime.report.run_phase import ENDING, ENDS, after

@@ -22,10 +22,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from runtime import extensions
+from runtime.actor_options import typed
 from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT, Message
-from runtime.options import typed
 from runtime.plan.machine_files import Files
 from runtime.plan.topology import ActorSpec, Topology
 from runtime.program_interface import Program, program_of

@@ -15,14 +15,14 @@ from typing import get_type_hints
 
 import msgspec
 
+from runtime.actor_options import plain
 from runtime.errors import LaunchError
 from runtime.machine.addresses import is_loopback, own
-from runtime.machine.files import replace
+from runtime.machine.private_files import replace
 from runtime.messages.message import Lane
-from runtime.options import plain
 from runtime.plan.machine_files import Files
 from runtime.plan.topology import Placement
-from runtime.records import files
+from runtime.records import run_files
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
@@ -121,9 +121,9 @@ class RunPlan:
     def read(directory: Path) -> RunPlan:
         """Read the plan of a run whose actors live in processes. Damaged, Missing."""
         path = directory / FILE
-        data = files.read_json(path)
+        data = run_files.read_json(path)
         if data.get("clock") == "virtual":
-            raise files.Damaged(
+            raise run_files.Damaged(
                 path, ("found the plan of a run on the virtual clock, which no process hosts")
             )
         try:
@@ -139,7 +139,7 @@ class RunPlan:
             if not plan.supervisor.control or not plan.supervisor.bulk:
                 raise ValueError("the addresses of `up` are missing")
         except WRONG as error:
-            raise files.damaged(path, error) from None
+            raise run_files.damaged(path, error) from None
         return plan
 
 
@@ -148,8 +148,8 @@ def placement_in(directory: Path) -> Placement | None:
     on the loop of a script. Damaged."""
     path = directory / FILE
     try:
-        return Placement.from_data(files.read_json(path)["placement"])
-    except files.Missing:
+        return Placement.from_data(run_files.read_json(path)["placement"])
+    except run_files.Missing:
         return None
     except WRONG as error:
-        raise files.damaged(path, error) from None
+        raise run_files.damaged(path, error) from None

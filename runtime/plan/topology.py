@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
+from runtime.actor_options import plain
 from runtime.errors import ConfigError
-from runtime.options import plain
 
 # the actor that leads every run's processes; no program's actor is called so
 SUPERVISOR = "supervisor"

@@ -1,6 +1,6 @@
 """The files that runs leave: which runs there are, which one is the newest, which still live.
 
-files            The files of a run directory, read in one way
+run_files        The files of a run directory, read in one way
 run_identity     The identity of a run: run.json in its run directory
 runs             The runs of a folder, in the order in which they began
 journal_reading  Reading what a run has journalled

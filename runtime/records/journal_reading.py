@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from runtime.records.files import Lines
+from runtime.records.run_files import Lines
 
 FILE = "events.jsonl"
 LONGEST = 1e12  # seconds of a run; what is beyond is damage

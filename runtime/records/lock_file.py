@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime.machine.boot import boot_id
-from runtime.records import files
+from runtime.records import run_files
 
 RENEW_SECONDS = 2.0
 SIZE = 2048  # bytes of the file, always: it is written in one piece
@@ -57,7 +57,7 @@ def path_of(folder: Path, up: str, suffix: str = LOCK) -> Path:
 
 def read(path: Path) -> Holder:
     """What the file of a lock says. Damaged; Missing if there is none."""
-    said = files.read_json(path)
+    said = run_files.read_json(path)
     try:
         holder = Holder(**said)
         texts = (holder.up, holder.host, holder.boot, holder.run, holder.state, holder.inode)
@@ -74,7 +74,7 @@ def read(path: Path) -> Holder:
     except (TypeError, ValueError, OverflowError):
         whole = False
     if not whole:
-        raise files.damaged(path, "found other fields")
+        raise run_files.damaged(path, "found other fields")
     return replace(holder, renewed=renewed)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from runtime.machine.boot import boot_id
 from runtime.records import lock_file
-from runtime.records.files import Damaged, Missing
+from runtime.records.run_files import Damaged, Missing
 from runtime.records.run_identity import identity_of
 
 FRESH_SECONDS = 15.0  # since the last renewal of a lock that lives

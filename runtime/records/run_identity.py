@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from runtime.machine.files import replace
-from runtime.records import files, journal_reading
+from runtime.machine.private_files import replace
+from runtime.records import journal_reading, run_files
 
 FILE = "run.json"
 LATEST = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # a begin later than this is damage
@@ -65,7 +65,7 @@ def identity_of(directory: Path) -> Identity | None:
     run.json is damaged. PermissionError if it is another user's."""
     try:
         return recorded(directory)
-    except files.Damaged as error:
+    except run_files.Damaged as error:
         _check_user(error)
         return _earlier(directory)
 
@@ -73,17 +73,17 @@ def identity_of(directory: Path) -> Identity | None:
 def recorded(directory: Path) -> Identity:
     """What run.json says. Damaged; Missing in a run directory of an earlier version."""
     path = directory / FILE
-    said = files.read_json(path)
+    said = run_files.read_json(path)
     try:
         began = datetime.fromisoformat(said["began"])
         texts = {name: said[name] for name in ("id", "name", "continues", "up")}
         seconds = began.timestamp() if began.tzinfo is not None else math.nan
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise files.damaged(path, error) from None
+        raise run_files.damaged(path, error) from None
     if not 0 <= seconds < LATEST:
-        raise files.damaged(path, f"began: found {said['began']!r}, not a time with its zone")
+        raise run_files.damaged(path, f"began: found {said['began']!r}, not a time with its zone")
     if wrong := next((name for name, text in texts.items() if not _fits(name, text)), ""):
-        raise files.damaged(path, f"{wrong}: found {texts[wrong]!r}")
+        raise run_files.damaged(path, f"{wrong}: found {texts[wrong]!r}")
     return Identity(began=seconds, **texts)
 
 
@@ -92,7 +92,7 @@ def _fits(name: str, text: object) -> bool:
     return isinstance(text, str) and (name == "name" or not text or text.isalnum())
 
 
-def _check_user(error: files.Damaged) -> None:
+def _check_user(error: run_files.Damaged) -> None:
     if error.is_others:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 
@@ -101,7 +101,7 @@ def _earlier(directory: Path) -> Identity | None:
     """The identity of a run of an earlier version, or of one whose run.json is damaged."""
     try:
         began = _journalled(directory)
-    except files.Damaged as error:
+    except run_files.Damaged as error:
         _check_user(error)
         return None
     return Identity("", _configured(directory), began)
@@ -111,7 +111,7 @@ def _journalled(directory: Path) -> float:
     """The begin by the first event that has a time of the day; on virtual time none has, and the
     file's counts."""
     path = directory / journal_reading.FILE
-    for line in itertools.islice(files.Lines(path).rest(), FIRST_EVENTS):
+    for line in itertools.islice(run_files.Lines(path).rest(), FIRST_EVENTS):
         event = journal_reading.event_of(line.decode(errors="replace"))
         stamp = None if event is None else event.get("unix_seconds")
         if event is not None and isinstance(stamp, (int, float)) and event["t"] <= stamp < LATEST:
@@ -121,14 +121,14 @@ def _journalled(directory: Path) -> float:
 
 def configured(directory: Path) -> dict[str, Any]:
     """The configuration of a run, as config.toml of its run directory says it. Damaged, Missing."""
-    return files.read_toml(directory / CONFIG)
+    return run_files.read_toml(directory / CONFIG)
 
 
 def _configured(directory: Path) -> str:
     """The name by config.toml; "" if that does not say it."""
     try:
         said = configured(directory)
-    except files.Damaged:
+    except run_files.Damaged:
         return ""
     run = said.get("run")
     name = run.get("name") if isinstance(run, dict) else None

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from runtime.records.files import Damaged
 from runtime.records.lock_file import LOCK, NEW, is_held, is_same, read
+from runtime.records.run_files import Damaged
 
 # after its last change a file that no kernel can be asked about counts as left
 LEFT_SECONDS = 600.0

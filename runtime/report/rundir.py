@@ -26,7 +26,7 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
-from runtime.machine.files import replace
+from runtime.machine.private_files import replace
 from runtime.reasons import reason
 from runtime.records.journal_reading import FILE
 from runtime.records.run_identity import Identity, identity_of

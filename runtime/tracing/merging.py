@@ -20,10 +20,10 @@ from typing import Any
 
 import msgspec
 
-from runtime.machine.files import replace
 from runtime.machine.owned import open_file
-from runtime.records.files import Damaged, LeftOut, Lines, Missing, damaged, read_json
-from runtime.tracing.part import line
+from runtime.machine.private_files import replace
+from runtime.records.run_files import Damaged, LeftOut, Lines, Missing, damaged, read_json
+from runtime.tracing.trace_part import line
 
 FILE = "trace.json"
 FOLDER = "trace"  # of the parts

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from runtime.messages.message import Envelope
 from runtime.reasons import reason
-from runtime.tracing.part import Note, Part
+from runtime.tracing.trace_part import Note, Part
 from runtime.tracing.tracks import Track
 
 FLUSH_SECONDS = 0.25

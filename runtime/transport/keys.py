@@ -18,7 +18,7 @@ from hmac import compare_digest
 from pathlib import Path
 
 from runtime.errors import LaunchError
-from runtime.machine.files import read_secret, write_new
+from runtime.machine.private_files import read_secret, write_new
 from runtime.reasons import reason
 
 USER = b"convoy"  # PLAIN has a user's name; the secret is what counts

@@ -8,7 +8,7 @@ import pytest
 from nets.data.decode import FORMATS, image
 from nets.data.images import SUFFIXES, open_images
 from nets.errors import DataError
-from nets.predict.files import image as predicted
+from nets.predict.image_files import image as predicted
 
 pillow = pytest.importorskip("PIL.Image")
 eps = pytest.importorskip("PIL.EpsImagePlugin")

@@ -123,11 +123,11 @@ def test_an_image_of_any_size_is_resized_cropped_and_made_what_training_saw(tmp_
     ("order", "planes"), [("rgb", slice(None)), ("bgr", slice(None, None, -1))]
 )
 def test_planes_come_in_the_order_that_training_saw(tmp_path, order, planes):
-    from nets.predict import files
+    from nets.predict import image_files
 
     pixels = np.random.default_rng(3).integers(0, 256, (4, 5, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "x.png")
-    found = files.image(tmp_path / "x.png", (3, 4, 5), order)
+    found = image_files.image(tmp_path / "x.png", (3, 4, 5), order)
     assert (found == pixels[:, :, planes].transpose(2, 0, 1)).all()
 
 

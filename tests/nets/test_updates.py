@@ -8,8 +8,8 @@ import pytest
 
 from nets import load_solver
 from nets.definition.params import ParamSpec
-from nets.definition.rules import RULES
 from nets.definition.scaling import linear, square_root
+from nets.definition.update_rules import RULES
 from nets.schema import caffe_pb2 as caffe
 from ops import get_backend
 

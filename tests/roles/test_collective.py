@@ -25,7 +25,7 @@ from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.compute.compute import InlineCompute
 from runtime.memory.arena import Arena
-from runtime.memory.held import writable
+from runtime.memory.held_arrays import writable
 from runtime.memory.mapping import available
 from runtime.transport import Limits
 from runtime.transport.sockets import SocketTransport

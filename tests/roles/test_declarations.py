@@ -35,7 +35,7 @@ from roles.planning.auto_settings import _batch_stays, _telling
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import _with_keepers, gradient_links
 from runtime import ActorSpec, Topology
-from runtime.options import plain, typed
+from runtime.actor_options import plain, typed
 
 DURABLE = {Anew.FROM_STATE, Anew.FROM_PEER}
 DATA = {"train": {"format": "digits", "split": "train"}}

@@ -74,8 +74,8 @@ async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIte
     """Whole lines of the journal. It is looked at once more after the run is over."""
     from runtime.attached.journal_following import followed
     from runtime.cluster.operators.operator_messages import JOURNAL
-    from runtime.records.files import Lines
     from runtime.records.journal_reading import torn
+    from runtime.records.run_files import Lines
 
     await looked.refresh(JOURNAL)
     async with followed(looked, follow) as end:

@@ -76,7 +76,7 @@ def _processes(directory: Path, console: Teller) -> list[str]:
     """The names of the processes by the plan of the run; none if that is damaged, which the person
     is told."""
     from runtime.plan.run_plan import placement_in
-    from runtime.records.files import Damaged
+    from runtime.records.run_files import Damaged
 
     try:
         placement = placement_in(directory)

@@ -21,7 +21,7 @@ from runtime.cluster.operators.operator_messages import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.records import journal_reading
-from runtime.records.files import LeftOut
+from runtime.records.run_files import LeftOut
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
 

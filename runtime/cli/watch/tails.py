@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from runtime.records.files import Damaged, Lines, Missing
+from runtime.records.run_files import Damaged, Lines, Missing
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+")
 

@@ -17,8 +17,8 @@ from runtime.cli.watch.rates import Row, rows
 from runtime.cli.watch.run_sampling import Look, Looking
 from runtime.cli.watch.top_lines import sheet
 from runtime.records import journal_reading
-from runtime.records.files import Damaged, LeftOut
 from runtime.records.journal_reading import is_number
+from runtime.records.run_files import Damaged, LeftOut
 
 STAMPS = ("t", "unix_seconds", "actor", "event")
 WIDE = 1000  # columns: a file or pipe has all

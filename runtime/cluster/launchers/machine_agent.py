@@ -45,11 +45,11 @@ from runtime.cluster.machines.file_sync import FileSync
 from runtime.cluster.machines.invitation import Invitation
 from runtime.cluster.machines.machine_facts import facts_here
 from runtime.errors import ConvoyError, LaunchError, RoleDied
-from runtime.machine.files import write_new
 from runtime.machine.loop import event_loop_factory
 from runtime.machine.memory import MachineMemory
 from runtime.machine.parent import go_on_without_parent
 from runtime.machine.private import PrivateFolder
+from runtime.machine.private_files import write_new
 from runtime.memory.mapping import available
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan

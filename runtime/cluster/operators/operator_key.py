@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.errors import ConfigError
-from runtime.machine.files import read_secret, replace
+from runtime.machine.private_files import read_secret, replace
 from runtime.plan.topology import SUPERVISOR
 from runtime.reasons import reason
 from runtime.transport import Limits

@@ -19,7 +19,7 @@ from roles.exchange.collective import CollectiveOptions
 from roles.forecasting.traffic import traffic
 from roles.workers.replica import ReplicaOptions
 from runtime import Actor, ActorSpec, Topology
-from runtime.options import plain
+from runtime.actor_options import plain
 from runtime.plan.forecast import Forecast
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.simulation.clock import run_virtual

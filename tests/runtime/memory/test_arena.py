@@ -23,7 +23,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window
-from runtime.memory.held import writable
+from runtime.memory.held_arrays import writable
 from runtime.memory.mapping import LARGE_PAGE, Mapping, available
 from runtime.transport.shared_arena import SharedMemory
 

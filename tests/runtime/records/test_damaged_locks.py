@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
-from runtime.records import files, lock_file, presence, up_lock
+from runtime.records import lock_file, presence, run_files, up_lock
 from runtime.records.lock_file import Holder, path_of
 from runtime.records.presence import UNREADABLE, Sign, presence_by, presence_of, presences
 from runtime.records.runs import runs_in
@@ -71,7 +71,7 @@ def test_a_lock_that_cannot_be_read_is_told_and_the_others_count(
         (note,) = notes
         assert note.startswith(f"{path_of(tmp_path, 'bad')}: it ")
         assert "expected the lock of an `up`; remove it if no `up` runs" in note
-        with pytest.raises(files.Damaged):
+        with pytest.raises(run_files.Damaged):
             presence_by(tmp_path, "bad")
         assert main(["ps", str(tmp_path)]) == 0
         said = capsys.readouterr()

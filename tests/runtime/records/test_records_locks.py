@@ -20,9 +20,9 @@ import pytest
 
 from runtime.machine.boot import boot_id
 from runtime.records import presence, sweeping, wishes
-from runtime.records.files import Damaged
 from runtime.records.lock_file import BETWEEN, END, NEW, SIZE, path_of, read
 from runtime.records.presence import Sign, presence_by, presence_of, presences
+from runtime.records.run_files import Damaged
 from runtime.records.run_identity import Identity
 from runtime.records.up_lock import UpLock
 from tests.helpers.support import environment

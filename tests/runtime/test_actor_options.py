@@ -13,7 +13,7 @@ import pytest
 
 import runtime
 from runtime import Actor, ActorSpec, ConfigError, Topology
-from runtime.options import plain, typed
+from runtime.actor_options import plain, typed
 from runtime.plan.program import made_of
 from runtime.plan.topology import Placement, ProcessSpec
 

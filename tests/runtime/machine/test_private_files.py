@@ -14,11 +14,11 @@ from runtime.cluster.operators.operator_key import OperatorKey
 from runtime.compute.service_times import PARTS, Recorder
 from runtime.errors import ConfigError, LaunchError
 from runtime.machine import stacks
-from runtime.machine.files import read_secret, replace, write_new
 from runtime.machine.owned import NotOurs
+from runtime.machine.private_files import read_secret, replace, write_new
 from runtime.report.journal import Journal
 from runtime.report.rundir import RunDirectory
-from runtime.tracing.part import Part
+from runtime.tracing.trace_part import Part
 from runtime.transport.keys import Keys
 
 NOBODY = 65534
