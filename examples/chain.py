@@ -14,36 +14,27 @@ from runtime import ActorSpec, Topology
 
 
 def chain(request: Request) -> Topology:
-    """Each worker's gradients are added to the sum of those before it; the end of the chain is the
-    model server."""
+    """The sum of each worker's gradients and those before it; the conv model ends the chain."""
     job = request.job
     shape = request.image_shape
     workers = [f"conv-{rank}" for rank in range(request.workers)]
     sums = [f"sum-{rank}" for rank in range(1, request.workers)]
-    # of what is added up so far
-    way = [Parent(name, 0, 2) for name in sums] + [Parent(CONV_MODEL, 0, 1)]
+    way = [*(Parent(name, 0, 2) for name in sums), Parent(CONV_MODEL, 0, 1)]  # of the sum so far
+    model = ModelOptions(job=job, image_shape=shape, coordinator=COORDINATOR)
     actors = [
         coordinator(request, [workers], updates=1, servers=[CONV_MODEL, FC_SERVER]),
-        ActorSpec(
-            CONV_MODEL,
-            "conv_model",
-            ModelOptions(job=job, image_shape=shape, coordinator=COORDINATOR),
-        ),
+        ActorSpec(CONV_MODEL, "conv_model", model),
         ActorSpec(FC_SERVER, "fc_server", FcOptions(job=job, image_shape=shape)),
     ]
     links = [(COORDINATOR, CONV_MODEL), (COORDINATOR, FC_SERVER)]
     for name, (parent, part, parts) in zip(sums, way[1:], strict=True):
-        actors.append(
-            ActorSpec(name, "tree_reducer", ReducerOptions(parent=parent, part=part, parts=parts))
-        )
+        reducer = ReducerOptions(parent=parent, part=part, parts=parts)
+        actors.append(ActorSpec(name, "tree_reducer", reducer))
         links.append((name, parent))
+    places = {"job": job, "part": "conv", "coordinator": COORDINATOR, "fc_servers": (FC_SERVER,)}
     for rank, name in enumerate(workers):
         parent = way[0] if rank == 0 else Parent(sums[rank - 1], 1, 2)
-        ways = (model_link(CONV_MODEL, parent),)
-        fc = (FC_SERVER,)
-        options = ConvOptions(
-            job=job, part="conv", coordinator=COORDINATOR, models=ways, fc_servers=fc
-        )
+        options = ConvOptions(**places, models=(model_link(CONV_MODEL, parent),))
         actors.append(ActorSpec(name, "conv_compute", options))
         links += [(name, peer) for peer in (COORDINATOR, CONV_MODEL, FC_SERVER, parent.name)]
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)

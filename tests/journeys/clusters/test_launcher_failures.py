@@ -163,7 +163,7 @@ def test_another_version_there_is_told_with_both(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(
         "import sys\nfrom runtime.cluster.machines import machine_facts\nfrom "
         "runtime.__main__ import command\n"
-        "facts.versions = lambda: {'convoy-runtime': '0.0.1'}\nsys.argv[1:3] = "
+        "machine_facts.versions = lambda: {'convoy-runtime': '0.0.1'}\nsys.argv[1:3] = "
         "[]\nsys.exit(command())\n"
     )
     old = program(tmp_path / "bin" / "old", f'exec {sys.executable} {tmp_path}/old.py "$@"')
