@@ -90,9 +90,10 @@ class Stream(Port):
 
     def _take(self) -> int:
         """Hand over messages that are here, at most BATCH: how many."""
+        next_message = self._incoming.next
         for taken in range(BATCH):
             try:
-                frames = self._incoming.next()
+                frames = next_message()
             except ValueError:
                 self.on_message([])
                 self._finish()
