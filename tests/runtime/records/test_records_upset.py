@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,6 +90,9 @@ with UpLock(Path(sys.argv[1]), print) as lock:
             assert found.sign is Sign.HELD
             parent.kill()
             parent.wait()
+            until = time.monotonic() + 60  # the child may not have run since it was forked
+            while presences(tmp_path) and time.monotonic() < until:
+                time.sleep(0.01)
             assert presences(tmp_path) == [], "a child that lives keeps nothing"
             if how == "stays":
                 os.kill(child, signal.SIGKILL)
