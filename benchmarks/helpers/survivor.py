@@ -191,7 +191,7 @@ class Survivor:
         self._close()
 
     def said(self) -> str:
-        """What it said last, for whoever looks for what went wrong."""
+        """The last lines of its output, to find the cause of a failure."""
         lines = sorted((*self._out.lines, *self._err.lines))
         return "".join(line for _, line in lines[-SHOWN:])
 

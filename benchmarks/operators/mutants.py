@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         DOWN,
-        "nobody hears a wish beside the lock",
+        "a wish next to the lock is ignored",
         "runtime/recovery/up_runs.py",
         "as signals, Wishes(lock, run):",
         "as signals, Wishes(None, run):",

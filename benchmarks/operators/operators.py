@@ -145,7 +145,7 @@ def trials(means: Means, seeds: Iterable[int], jobs: int = JOBS) -> Record:
     for told in in_parallel(lambda seed: means.play(means.trial(seed)), seeds, jobs):
         found.append(told)
         for text in told.wrong:
-            record.fail(f"seed {told.trial.seed}: {text}")
+            record.fail(f"seed {told.trial.seed}: {text}".replace(str(means.folder), ""))
     commands = _sum(told.commands for told in found)
     faults = _sum(told.faults for told in found)
     record.facts |= {

@@ -1,5 +1,5 @@
-"""One trial of `benchmarks.operators`: does what was drawn, keeps what is true of it, and hears
-what is wrong."""
+"""One trial of `benchmarks.operators`: takes the drawn steps, records the true state after each,
+and collects wrong answers."""
 
 from __future__ import annotations
 

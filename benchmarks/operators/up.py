@@ -136,7 +136,7 @@ class Up:
         return self.has_ended
 
     def answer(self) -> Answer:
-        """What it said, as that of a command."""
+        """Its output and exit code, in the form of a command's answer."""
         for heard in (self._out, self._err):
             heard.thread.join(5.0 if self.has_ended else 0.0)
         out, err = (

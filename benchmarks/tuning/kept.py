@@ -20,7 +20,7 @@ from benchmarks.helpers.report import ROOT, machine
 from benchmarks.tuning.runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
 FILE = ROOT / "benchmarks" / "tuning" / "trials.jsonl"
-# what a tuner's run depends on, beside what all runs do
+# the files that a tuner's run depends on, in addition to those of all runs
 CODE = ("roles/tuning/*.py", "roles/coordination/*.py")
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 

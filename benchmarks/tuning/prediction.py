@@ -191,7 +191,7 @@ class Cluster:
     def point(
         self, case: Case, preset: str, workers: int, groups: int, runs: tuple[float, ...]
     ) -> Point:
-        """What was measured beside what is predicted."""
+        """The measured and the predicted times of one case."""
         times, computing = profile(case, workers // groups)
         wanted = self._wanted(case, preset, workers, groups)
         placement = check(wanted.write(self._folder / "predicted")).placement

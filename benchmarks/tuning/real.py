@@ -191,7 +191,7 @@ async def observed(
 
 
 def after(predicted: Event, reports: Sequence[Event], seconds: float) -> Compared | None:
-    """What was predicted beside what is reported later; None: not for long enough yet."""
+    """A prediction and the reports after it. None if the reports span too short a time."""
     if len(reports) < 2:
         return None
     first = reports[0]
