@@ -19,13 +19,13 @@ SECTIONS = dict(part.split("\n", 1) for part in PAGE.split("\n## ")[1:])
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 # What an operator asks, and the words of the page that ask it.
 ASKED = {
-    "who is slow": "Who is slow?",
-    "what waits for whom": "What waits for whom?",
+    "who is slow": "Which worker is slow?",
+    "what waits for whom": "Which actor waits for which?",
     "compute, network, FC or reading": "Is it compute, the network, the FC phase or reading?",
     "is it learning": "Is it learning?",
     "how stale": "How stale are the gradients?",
     "did the prediction hold": "Did the prediction hold?",
-    "what died, why, what was lost": "What died, why, what was lost?",
+    "what died, why, what was lost": "Which process died, why, and how much was lost?",
     "how long still": "How does it stand, and how long still?",
     "what does it cost": "What does it cost?",
 }
