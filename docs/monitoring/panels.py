@@ -1,4 +1,4 @@
-"""Rows, panels and queries of a board, and their form as Grafana's JSON. See `boards` for contents."""
+"""Rows, panels and queries of a board, and their form as Grafana's JSON; `boards` uses them."""
 
 from __future__ import annotations
 
