@@ -107,11 +107,12 @@ def images_per_second(work: Workload, rate: float, *, lowered: bool = True) -> f
     return work.batch / (seconds + work.launches * LAUNCH)
 
 
-PAGE = """# What each layer asks of a GPU
+PAGE = """# The work of each layer on a GPU
 
-`python -m benchmarks.roofline layers` writes this page; [gpu.md](gpu.md) has the sums. Of a training step: the FLOPs of
-a layer's products, the bytes that our launches read and write, and how long an H100 takes for the one or the other,
-whichever is longer; last, what launches add. All of it is computed, nothing is measured.
+`python -m benchmarks.roofline layers` writes this page; [gpu.md](gpu.md) has the sums. For each layer in a training step
+the tables show the FLOPs of its products, the bytes that our launches read and write, and the time that an H100 takes for
+the FLOPs or for the bytes, whichever is longer. The last row is the time that launches add. All numbers are computed, not
+measured.
 """
 
 

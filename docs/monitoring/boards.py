@@ -1,9 +1,9 @@
-"""Convoy's boards for Grafana: `python docs/monitoring/boards.py` writes them into `boards/` beside
-this file.
+"""Convoy's boards for Grafana: `python docs/monitoring/boards.py` writes them into `boards/` in
+this folder.
 
-A query names the run by `$run`, a metric stands here without its `convoy_`. Rates are over
-`$__rate_interval`, which Grafana takes from the scrape interval. A line is called by the labels
-that it is summed by, unless it says how.
+A query selects the run by `$run`. Names of metrics in this file leave out the prefix `convoy_`.
+Rates are over `$__rate_interval`, which Grafana takes from the scrape interval. The legend of a
+line is the labels that it is summed by, unless the query gives another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # this folder is no package: it is documentation
+sys.path.insert(0, str(Path(__file__).parent))  # this folder is documentation, not a package
 
 from panels import WIDTH, Board, Lines, Number, Query, Row, Rows
 
@@ -30,17 +30,17 @@ SPLIT = "{{split}}"
 
 
 def value(name: str, match: str = RUN) -> str:
-    """As it is."""
+    """The present value of a metric."""
     return f"convoy_{name}{{{match}}}"
 
 
 def rate(name: str, match: str = RUN) -> str:
-    """Of a counter, per second."""
+    """The rate of a counter, per second."""
     return f"rate({value(name, match)}[$__rate_interval])"
 
 
 def summed(name: str, labels: str, match: str = RUN) -> str:
-    """Rates, summed by label."""
+    """The sum of a counter's rates, by label."""
     return f"sum by ({labels}) ({rate(name, match)})"
 
 
@@ -48,34 +48,34 @@ def summed(name: str, labels: str, match: str = RUN) -> str:
 
 
 def now(name: str, legend: str = "") -> Query:
-    """A value as it is."""
+    """Query the present value."""
     return Query(value(name), legend)
 
 
 def each(name: str, legend: str, match: str = RUN) -> Query:
-    """The rate of each counter."""
+    """Query the rate of each counter."""
     return Query(rate(name, match), legend)
 
 
 def total(name: str, labels: str) -> Query:
-    """Values, summed by label."""
+    """Query the sum of values, by label."""
     return Query(f"sum by ({labels}) ({value(name)})", _called(labels))
 
 
 def by(labels: str, name: str, legend: str = "") -> Query:
-    """Rates, summed by label."""
+    """Query the sum of rates, by label."""
     return Query(summed(name, labels), legend or _called(labels))
 
 
 def per(labels: str, what: str, count: str, match: str = RUN) -> Query:
-    """The mean of something by label: a rate of seconds by a rate of how many."""
+    """Query a mean by label: the rate of `what` divided by the rate of `count`."""
     return Query(
         (f"{summed(what, labels, match)} / ({summed(count, labels, match)} > 0)"), _called(labels)
     )
 
 
 def mean(labels: str, name: str) -> Query:
-    """Of a histogram or summary, by label."""
+    """Query the mean of a histogram or summary, by label."""
     return per(labels, f"{name}_sum", f"{name}_count")
 
 
@@ -92,31 +92,31 @@ BYTES = "message_bytes_received_total"
 ARRAYS = "payload_bytes_received_total"
 OUTCOME = now("run_outcome_info", "{{outcome}} ({{cause}}) by {{by}}")
 
-# what to look for in a panel
-LOSS = "Of each iteration (train), of each test net. A gap is a loss that is no number."
-PHASES = "Seconds of measured phases in an iteration of each worker; waiting counts."
-BUSY = "Share of time in which an actor's array work goes on. 100 %: it is the bottleneck."
-HANDLING = "Share of time in which a handler is at work, with what it waits for."
-EQUALS = "Workers that have as much to do should lie on one another: one above the others is slow."
-WAITING = "Share of time; an actor that asks several at once may exceed 100 %."
-HIDDEN = "Of an iteration: seconds in which nobody computes for the worker."
+# descriptions of panels
+LOSS = "Loss of each iteration (train) and of each test net. A gap is a loss that is not a number."
+PHASES = "Seconds of measured phases in an iteration of each worker, including waiting."
+BUSY = "Share of time in which an actor's array work runs. At 100 % the actor is the bottleneck."
+HANDLING = "Share of time in which a handler runs, including its waits."
+EQUALS = "Lines of workers with equal work should coincide: a worker above the others is slow."
+WAITING = "Share of time. An actor that asks several peers at once may exceed 100 %."
+HIDDEN = "Seconds of an iteration in which no actor computes for the worker."
 PIECE = "Mean seconds of a piece of array work."
-ON_A_ROAD = "On whatever road; `plan` foretells the bytes of an iteration."
-CREDITS = "At `links.credit_bytes` a sender waits."
+ON_A_ROAD = "On any road. `plan` predicts the bytes of an iteration."
+CREDITS = "A sender waits when it has reached `links.credit_bytes`."
 HEALTHY = "Empty in a healthy run."
-ABOVE = "Above 10 % for 5 s the run tells why, and predicts anew."
-PACE = "The one at the top sets the pace."
-STALE = "Mean iterations of others between read and update; g groups have g - 1."
-ASYNCHRONY = "Asynchrony brings momentum along: the total should stay what the solver means."
+ABOVE = "Above 10 % for 5 s the run reports the reason, and predicts again."
+PACE = "The station at the top sets the pace."
+STALE = "Mean number of other groups' iterations between read and update; g groups have g - 1."
+ASYNCHRONY = "Asynchrony adds momentum: the total should stay at the solver's value."
 NOISE = "The batch whose gradient has as much noise as signal; empty until it is known."
-LATE = "Something keeps a loop from its work, or the machine is overloaded."
+LATE = "Other work blocks the loop, or the machine is overloaded."
 
 DONE = f"({value('iterations_resumed')} + on (actor) {value('iterations_total', LEAD)})"
 IMAGES = Lines("Images per second", each("images_total", "images/s", LEAD))
 OVERVIEW = Board(
     "run",
     "run",
-    "How a run stands: is it learning, how fast, how long still, how did it end?",
+    "The state of a run: is it learning, how fast, how much time is left, how did it end?",
     (
         Row("Now"),
         Number("State", Query(f"{value('run_state')} == 1", "{{state}}"), named=True),
@@ -150,7 +150,7 @@ OVERVIEW = Board(
         Rows(
             "Builds",
             now("build_info"),
-            ("More than one line of each version is worth a look."),
+            ("Check the machines if there is more than one line of each version."),
             WIDTH,
         ),
     ),
@@ -161,13 +161,14 @@ SLOWEST = f"histogram_quantile(0.95, {summed(f'{PHASE}_bucket', 'role, phase, le
 ACTORS = Board(
     "actors",
     "actors",
-    "Each actor as a station of a queueing network: who is busy, who waits for whom, what waits.",
+    "Each actor as a station of a queueing network: which actors are busy, and which actors and "
+    "messages wait.",
     (
-        Row("Who is busy"),
+        Row("Busy actors"),
         Lines("Computing", by("actor", "compute_seconds_total"), "percentunit", BUSY),
         Lines("Handling messages", by("actor", "handler_seconds_total"), "percentunit", HANDLING),
         Lines("Computing in an iteration", OF_A_WORKER, "s", EQUALS),
-        Row("Who waits for whom"),
+        Row("Waiting actors"),
         Lines(
             "Waiting for answers",
             each("wait_seconds_total", "{{actor}} for {{peer}}"),
@@ -179,7 +180,7 @@ ACTORS = Board(
         Rows(
             "Groups",
             Query(f"{value('worker_group_info')} == 1"),
-            "Which group a worker is in.",
+            "The group of each worker.",
             WIDTH,
         ),
         Row("Inboxes"),
@@ -200,10 +201,7 @@ ACTORS = Board(
 LINKS = Board(
     "links",
     "links and messages",
-    (
-        "What travels: messages and bytes by kind and by peer, what waits for credits, what was "
-        "refused."
-    ),
+    ("Messages and bytes by kind and by peer, bytes that wait for credits, and refused messages."),
     (
         Row("Messages"),
         Lines("Sent", by("kind", "messages_sent_total"), "mps"),
@@ -219,7 +217,7 @@ LINKS = Board(
             stacked=True,
         ),
         Lines("Mean message", per("kind", BYTES, "messages_received_total"), "bytes"),
-        Row("What holds up"),
+        Row("Delays and refusals"),
         Lines("Sent and not yet granted back", now("queue_bytes", PROCESS), "bytes", CREDITS),
         Lines(
             "Rejected messages", total("messages_rejected_total", "process, reason"), about=HEALTHY
@@ -240,8 +238,8 @@ EFFICIENCY = Board(
     "efficiency",
     "efficiency and tuning",
     (
-        "Hardware efficiency (seconds an iteration) against statistical efficiency (what an "
-        "iteration teaches)."
+        "Hardware efficiency (seconds of an iteration) and statistical efficiency (the learning "
+        "progress of an iteration)."
     ),
     (
         Row("Hardware efficiency: predicted and measured"),
@@ -250,7 +248,7 @@ EFFICIENCY = Board(
         Lines(
             "Use of stations", now("station_use_ratio", "{{station}} {{kind}}"), "percentunit", PACE
         ),
-        Row("Statistical efficiency: what asynchrony costs"),
+        Row("Statistical efficiency: the cost of asynchrony"),
         Lines("Staleness", mean("actor", "gradient_staleness_updates"), about=STALE),
         Lines("Staleness by layer", mean("layer", "layer_staleness_updates")),
         Lines("Momentum", MOMENTUM, about=ASYNCHRONY),
@@ -269,7 +267,7 @@ AGE = Query(f"time() - {value('process_start_time_seconds')}", PROCESS)
 MACHINE = Board(
     "machine",
     "machines",
-    "What processes use of their machines, as Linux counts it.",
+    "The resources that processes use, as counted by Linux.",
     (
         Row("Processors"),
         Lines("By process", each(CPU, PROCESS), "cores", stacked=True),
@@ -293,7 +291,7 @@ ROW = re.compile(r"^\| `convoy_(\w+)` \| (\w+) \|.*\| ([^|]+) \|$", re.MULTILINE
 
 
 def remaining() -> tuple[Board, ...]:
-    """A board of the metrics on the page that no other board and no rule has. None without any."""
+    """A board with the metrics that no other board and no rule shows; empty if there are none."""
     shown = [
         query.expression for board in KNOWN for panel in board.panels for query in panel.queries
     ]
@@ -309,7 +307,7 @@ def remaining() -> tuple[Board, ...]:
 
 
 def _usual(name: str, kind: str, meaning: str) -> Lines:
-    """What is usually asked of a metric of this kind."""
+    """The usual panel for a metric of this kind."""
     title = name.replace("_", " ").capitalize()
     if kind == "counter":
         return Lines(title, by("actor", name), about=meaning)

@@ -1,5 +1,4 @@
-"""How a board is made of rows, panels and queries, as Grafana's JSON. What the boards show is in
-`boards`."""
+"""Rows, panels and queries of a board, and their form as Grafana's JSON; `boards` uses them."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ WIDTH = 24  # of Grafana's grid
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL, and what a line of it is called."""
+    """A PromQL expression and the legend of its lines."""
 
     expression: str
     legend: str = ""
@@ -26,8 +25,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Lines:
-    """Values over time, of one query or of several. `unit` is Grafana's name of it; `about` says
-    what to look for."""
+    """Values over time, of one query or of several.
+
+    `unit` is Grafana's name of the unit. `about` is the description for users.
+    """
 
     title: str
     query: Query | tuple[Query, ...]
@@ -39,7 +40,7 @@ class Lines:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """All of them."""
+        """All queries of the panel."""
         return self.query if isinstance(self.query, tuple) else (self.query,)
 
     def built(self) -> timeseries.Panel:
@@ -73,7 +74,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Number:
-    """The value of now; with `named` its labels, by the legend."""
+    """The present value, or with `named` its labels in the form of the legend."""
 
     title: str
     query: Query
@@ -84,7 +85,7 @@ class Number:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """It has one."""
+        """The only query of the panel."""
         return (self.query,)
 
     def built(self) -> stat.Panel:
@@ -105,7 +106,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known now, a line for each series, with its labels as columns."""
+    """The present series, one line for each, with their labels as columns."""
 
     title: str
     query: Query
@@ -114,7 +115,7 @@ class Rows:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """It has one."""
+        """The only query of the panel."""
         return (self.query,)
 
     def built(self) -> table.Panel:
@@ -135,14 +136,14 @@ Panel = Lines | Number | Rows
 
 @dataclass(frozen=True)
 class Row:
-    """The title of the panels behind it, from left to right."""
+    """The title of a row; the panels after it fill it from left to right."""
 
     title: str
 
 
 @dataclass(frozen=True)
 class Board:
-    """Rows and their panels, one behind the other."""
+    """A board: rows, each followed by its panels."""
 
     name: str
     title: str
@@ -151,11 +152,11 @@ class Board:
 
     @property
     def panels(self) -> Sequence[Panel]:
-        """All of them."""
+        """All panels of the board."""
         return [part for part in self.parts if not isinstance(part, Row)]
 
     def json(self) -> str:
-        """As Grafana imports it."""
+        """The JSON that Grafana imports."""
         made = (
             dashboard.Dashboard(f"Convoy: {self.title}")
             .uid(f"convoy-{self.name}")
@@ -183,7 +184,7 @@ class Board:
 
 
 def _runs() -> dashboard.QueryVariable:
-    """The run that is shown: the newest, if nobody chooses."""
+    """The variable `$run`: the newest run, unless the user chooses another."""
     query = (
         dashboard.QueryVariable("run")
         .label("Run")
