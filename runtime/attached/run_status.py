@@ -213,7 +213,7 @@ def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
 
 def _doing(status: dict[str, Any]) -> str:
     if not status:
-        return "not heard of yet"
+        return "no heartbeat yet"
     doing = status["doing"]
     return f"waits for {status['waiting_for']} in {doing}" if status["waiting_for"] else doing
 
