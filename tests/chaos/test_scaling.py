@@ -173,7 +173,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     assert json.loads(capsys.readouterr().out)["state"] == "continued"
     assert main(["report", now["name"], "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert f"<dt>goes on from</dt><dd>{directory.name}</dd>" in page
+    assert f"<dt>continues</dt><dd>{directory.name}</dd>" in page
     assert "<td>scaled</td>" in page.replace("\n", "")
 
 
