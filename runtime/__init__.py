@@ -22,7 +22,7 @@ report/            What is known of a run
 page/              A report of runs as one HTML page, as a file or served while a run goes on
 attached/          A live run, seen from outside of its processes
 recovery/          A run as a command, and the runs that follow it
-cli/               What the user types: a command a file
+cli/               The commands that the user types, one in each file
 actor_options      Options of an actor
 extensions         What installed packages bring
 errors             Every error the runtime raises, drawn by what the reader can do about it, and

@@ -195,7 +195,7 @@ async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
         )
         assert code == 0 and out.startswith(run.directory.name)
         code, out = await said(capsys, "status", run.directory, "--connect", address)
-        assert code == 2 and "found a run beside --connect" in out
+        assert code == 2 and "found a run in addition to --connect" in out
         await run.end_now()
 
 
