@@ -20,7 +20,7 @@ records/           The files that runs leave
 runs/              A run from its start to its end
 report/            What is known of a run
 page/              A report of runs as one HTML page, as a file or served while a run goes on
-attached/          A live run, seen from outside of its processes
+attached/          Access to a live run from outside its processes
 recovery/          A run as a command, and the runs that follow it
 cli/               The commands that the user types, one in each file
 actor_options      Options of an actor

@@ -19,8 +19,8 @@ def status(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show the progress of a run, and the work of each of its processes. For a run that is over, show
-    its result.
+    """Show the progress of a run, and the work of each of its processes. For a run that is over,
+    show its result.
 
     Parameters
     ----------
