@@ -33,7 +33,7 @@ _USER_AT = _HEADER.size + 4 + 48 + 12
 
 
 class Readers:
-    """The permitted readers: this process's user, root, and the users in `names`. With EVERYBODY
+    """The permitted readers: this process's user, root, and the users in `names`. With `EVERYBODY`
     among them, every connection is admitted. Used by one thread, which also closes it."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -75,8 +75,8 @@ class Owners:
             self._kernel = None
 
     def _asked(self, family: socket.AddressFamily, local: Address, remote: Address) -> int | None:
-        """The kernel's answer about this one socket (inet_diag_req_v2). The answer is ready as soon
-        as the question is sent. None if there is no answer."""
+        """The kernel's answer about this one socket (inet_diag_req_v2), which is ready as soon as
+        the question is sent. None if the kernel does not answer."""
         ends = struct.pack("!HH", local[1], remote[1])
         ends += b"".join(
             socket.inet_pton(family, host).ljust(16, b"\0") for host, _ in (local, remote)
@@ -100,7 +100,7 @@ class Owners:
         if question != self._questions:  # an answer to an earlier question; more of them may follow
             self.close()
             return None
-        if kind != _BY_FAMILY:  # there is no such socket, or an error was returned
+        if kind != _BY_FAMILY:  # the socket was not found, or an error was returned
             return None
         user, inode = struct.unpack_from("=II", answer, _USER_AT)
         return int(user) if inode else None
