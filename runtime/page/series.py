@@ -29,8 +29,8 @@ class Series:
         return len(self.values)
 
     def add(self, iteration: float, seconds: float, value: float) -> None:
-        """Add a value. Values of this iteration and of later ones are removed first, since the run
-        has gone back and undone them."""
+        """Add a value. Existing values of this iteration and of later ones are removed first: the
+        run has gone back and undone them."""
         self.cut(iteration)
         self.iterations.append(iteration)
         self.seconds.append(seconds)

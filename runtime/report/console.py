@@ -111,7 +111,7 @@ class RunConsole:
         print(printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201
 
     def close(self) -> None:
-        """Replace the table by the values that the run ended with."""
+        """Replace the table with the values that the run ended with."""
         live = self._live
         self._live = None
         if live is not None:

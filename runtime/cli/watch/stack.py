@@ -144,7 +144,7 @@ class _Process:
             yield f"    {line}"
         if not text:
             yield (
-                "    its stacks did not arrive: a call into a library holds the "
+                "    its stacks did not arrive: a call into a library keeps the "
                 "interpreter's lock, or the system does"
             )
             yield "    not let the process run; `stack --native` on its host needs neither"

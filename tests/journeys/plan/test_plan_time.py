@@ -298,7 +298,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         (
             ["--chart", "c.svg", "--profile", "zero.json"],
             (
-                "--chart c.svg: an iteration is predicted to take no time at all: the profile "
+                "--chart c.svg: an iteration is predicted to take 0 s: the profile "
                 "has no times but 0"
             ),
         ),
