@@ -65,7 +65,7 @@ class ObservedRun(ABC):
 
     @abstractmethod
     async def refresh(self, *patterns: str) -> None:
-        """Update these files (some of `operators.words.OPEN`) in `directory`."""
+        """Update these files (some of `operator_messages.OPEN`) in `directory`."""
 
     @abstractmethod
     async def bring(self, path: str) -> Path:

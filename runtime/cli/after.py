@@ -17,8 +17,9 @@ TEST = "test"  # a program's command that scores weights: (weights, file, settin
 
 
 class After:
-    """Decides what follows a run. Raises ConfigError if a `test` is wanted and the program has no
-    such command. `program.resumes` says whether runs can be resumed from a checkpoint."""
+    """Prints how to resume a run that is over, and scores its checkpoint. Raises ConfigError if a
+    `test` is wanted and the program has no such command. `program.resumes` says whether runs can be
+    resumed from a checkpoint."""
 
     def __init__(
         self, program: Program, file: Path, settings: Sequence[str], *, test: bool

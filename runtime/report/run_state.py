@@ -61,8 +61,9 @@ class Curve:
 
 
 class RunState:
-    """The state of one run. `actors` maps the expected actors to their processes. Times are seconds
-    of the run's clock. The table is drawn in another thread than the one that updates it."""
+    """The state of one run, as the live table shows it. `actors` maps the expected actors to their
+    processes. Times are seconds of the run's clock. The table is drawn in another thread than the
+    one that updates it."""
 
     def __init__(self, actors: Mapping[str, str] | None = None) -> None:
         self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}

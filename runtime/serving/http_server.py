@@ -5,9 +5,9 @@ waiting connections, at most WAITING, and pauses long enough to keep the rate at
 it reads from a connection it asks the kernel which user made it. A user without permission gets a
 refusal if the request has arrived by the next look; then the connection is closed. Of the permitted
 connections at most CONNECTIONS are open, each until it is silent for too long. A further one
-replaces the connection that has waited longest since its last answer. So a reader that keeps its
-connection, as Prometheus does, is served however many new connections arrive. The server gives at
-most ANSWERS answers a second.
+replaces the connection whose last answer is the oldest. So a reader that keeps its connection, as
+Prometheus does, is served however many new connections arrive. The server gives at most ANSWERS
+answers a second.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 top           `top`: show each actor's work and waits, second by second, and the bottleneck
 stack         `stack`: show what every actor waits for, and where its process is in the code
-events        `events`: the journal of a run, live or over
+events        `events`: print the journal of a run, live or over
 logs          `logs`: show the logs of a run's processes
 trace         `trace`: record the work of a live run's actors over time, as a file that Perfetto
               opens

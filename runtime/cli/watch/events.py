@@ -1,4 +1,4 @@
-"""`events`: the journal of a run, live or over."""
+"""`events`: print the journal of a run, live or over."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
 
 @dataclass(frozen=True)
 class _Process:
-    """The knowledge about one process. `greeting` is its greeting, None if it has not greeted.
+    """One process and the data about it. `greeting` is its greeting, None if it has not greeted.
     `state` is its present state, None if it does not answer."""
 
     name: str
