@@ -4,13 +4,13 @@ of nets.
 messages/          What actors say
 memory/            Memory: what processes of one host share, what a process keeps
 transport/         The roads between actors
-tracing/           What the actors of a run did and when, as a file that Perfetto and
+tracing/           The work of a run's actors over time, as a file that Perfetto and
                    chrome://tracing open
 actors/            An actor, the process it lives in, and the way to its peers
 compute/           Array work off the event loop
 config/            cluster.toml: read, checked, every mistake at its line
 plan/              What will run, as data
-drawing/           A plan for people, in words and pictures
+drawing/           The plan of a run in words and pictures
 machine/           What the machine is on which a process runs
 serving/           The pages that a process serves over HTTP
 cluster/           The life of the processes of a run
@@ -20,9 +20,9 @@ records/           The files that runs leave
 runs/              A run from its start to its end
 report/            What is known of a run
 page/              A report of runs as one HTML page, as a file or served while a run goes on
-attached/          A live run, seen from outside of its processes
+attached/          Access to a live run from outside its processes
 recovery/          A run as a command, and the runs that follow it
-cli/               What the user types: a command a file
+cli/               The commands that the user types, one in each file
 actor_options      Options of an actor
 extensions         What installed packages bring
 errors             Every error the runtime raises, drawn by what the reader can do about it, and

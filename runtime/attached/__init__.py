@@ -1,12 +1,14 @@
-"""A live run, seen from outside of its processes.
+"""Access to a live run from outside its processes.
 
-attach             Taking part in a run from outside
-remote_client      Taking part in a run of another machine
-observed_run       A run as who is outside sees it, on this machine or, by `--connect`, on another
+attach             A client of a run
+remote_client      A client of a run on another machine
+observed_run       A run as observed from outside, on this machine or, by `--connect`, on another
+                   one
 ending             Ending a run from outside
-finding            Which runs live, and which one is meant
-run_status         What is known of a run
-journal_following  Following a run of this machine by its files, and hearing from it that it is over
+finding            The search for runs: which of them live, and which one a command means
+run_status         The status of a run, from its journal and, while it lives, from its supervisor
+journal_following  Following a run of this machine by its files, and learning from the run itself
+                   that it is over
 
 See docs/decisions/watching.md.
 """

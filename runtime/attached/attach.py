@@ -1,12 +1,11 @@
-"""Taking part in a run from outside: `async with attach(directory) as run:` in any process of the
-same user and host.
+"""A client of a run: `async with attach(directory) as run:` in any process of the same user and
+host.
 
     async with attach("runs/20260101-120000-roles") as run:
         state = await run.ask("conv_model", GetState(), State)
         async for event in run.events(): ...
 
-What happens to this process never disturbs the run. See `cluster/clients.py`, which is the other
-end.
+Nothing that happens to this process disturbs the run. `cluster/clients.py` is the other end.
 """
 
 from __future__ import annotations
@@ -60,14 +59,14 @@ from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
 ANSWER_SECONDS = 10.0  # within which a living run admits a client
-# after its connection broke, to take in what had come: perhaps that the run is over
+# after its connection broke, to read the last messages: one may report the end of the run
 LAST_SECONDS = 1.0
 
 _numbers = itertools.count(1)
 
 
 class _Voice(Actor):
-    """This process's actor: hears the events and the end."""
+    """The actor of this process. It receives the events and the end of the run."""
 
     def __init__(self, events: Events, over: asyncio.Future[str]) -> None:
         self._events = events
@@ -82,11 +81,12 @@ class _Voice(Actor):
 
 
 class Client:
-    """One process's part in a run of another. Everything raises ConvoyError in words when that run
-    is over.
+    """A client of a run of other processes. Every method raises ConvoyError, with the reason, when
+    that run is over.
 
-    `patience`: seconds in which it lets this process in. `is_broken`: the connection, before the
-    run said that it is over."""
+    `patience` is the number of seconds within which the run must admit this client. `is_broken`
+    means that the connection broke before the run reported its end.
+    """
 
     is_broken = False
     _takes_part = _is_cut = False
@@ -102,12 +102,12 @@ class Client:
 
     @property
     def called(self) -> str:
-        """Which run, in the words after "the run"."""
+        """The run, as the words that follow "the run"."""
         return f"in {self.directory}"
 
     @property
     def placement(self) -> Placement:
-        """Who lives where in the run."""
+        """The placement of the run: its actors, processes and machines."""
         return self._plan.placement
 
     async def __aenter__(self) -> Self:
@@ -142,10 +142,11 @@ class Client:
     ) -> None:
         await self._close()
 
-    # -- the way to it: that of this host; see `far` for another
+    # -- the way to the run on this host; `remote_client` has the way to another host
 
     async def _way(self) -> Transport:
-        """The road to the supervisor. ConvoyError if it is known that nobody is there."""
+        """The road to the supervisor. Raises ConvoyError if it is known that nothing listens
+        there."""
         self._check_socket()
         return SocketTransport(
             self.name,
@@ -158,42 +159,44 @@ class Client:
         )
 
     def _where(self) -> Endpoints:
-        """Where the supervisor listens."""
+        """The endpoints at which the supervisor listens."""
         return self._plan.supervisor.nearest()
 
     async def _arrive(self) -> None:
-        """It takes part: know everybody, who are all reached by the supervisor."""
+        """After admission: make all actors and agents known. Each is reached through the
+        supervisor."""
         actors = [actor.name for actor in self.placement.topology.actors]
         agents = [agent_of(process.name) for process in self.placement.processes]
         self._node.router.know([*actors, *agents], Home(SUPERVISOR, FIRST, self._road))
 
-    # -- talking to it
+    # -- messages to the run
 
     @property
     def over(self) -> bool:
-        """Has the run ended, or is the connection to it gone?"""
+        """Whether the run has ended or the connection to it is gone."""
         return self._over.done()
 
     async def tell(self, actor: str, message: Message) -> None:
-        """See Run.tell."""
+        """Send a message to an actor of the run."""
         self._check(actor)
         await self._voice.tell(actor, message)
 
     async def ask(
         self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None
     ) -> R:
-        """See Run.ask."""
+        """Send a message to an actor of the run and wait for its answer."""
         self._check(actor)
         return await self._asked(actor, message, answer, timeout)
 
     async def status(self) -> RunStatus:
-        """What the process of `up` knows of every process and actor; nobody else is asked for
-        it."""
+        """The status of every process and actor, as the process of `up` knows it. No other process
+        is asked."""
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
 
     async def snapshot(self, process: str) -> dict[str, Any] | None:
-        """What the actors of a process do now, see `actors.snapshot`; None if it has not greeted
-        yet or is gone. Of one that is stuck or stopped the answer comes when it is not any more."""
+        """The present state of a process's actors, see `actors.snapshot`. None if the process has
+        not greeted yet or is gone. A process that is stuck or stopped answers when it runs
+        again."""
         try:
             said = await self._asked(agent_of(process), GetSnapshot(), Snapshot, None)
         except Refused:
@@ -202,24 +205,24 @@ class Client:
         return found
 
     async def show_stacks(self, process: str) -> None:
-        """Have a process append its stacks to its file, see `machine.stacks`: who reads that sees
-        when it has."""
+        """Make a process append its stacks to its file, see `machine.stacks`. A reader of the file
+        sees when it has done so."""
         await self._asked(SUPERVISOR, ShowStacks(process=process), Looked, self._patience)
 
     async def begin_trace(self, iterations: int = 0) -> tuple[str, ...]:
-        """Trace the run from now on, for so many iterations or until `end_trace`; lines for the
-        person. Refused if it is being traced."""
+        """Trace the run from now on, for so many iterations or until `end_trace`. Returns lines for
+        the person. Raises Refused if the run is being traced already."""
         return (
             await self._asked(SUPERVISOR, BeginTrace(iterations=iterations), Looked, None)
         ).lines
 
     async def end_trace(self) -> tuple[str, ...]:
-        """Trace it no more, and have trace.json made; lines for the person. Refused if it is not
-        being traced."""
+        """End the trace, and have trace.json made. Returns lines for the person. Raises Refused if
+        the run is not being traced."""
         return (await self._asked(SUPERVISOR, EndTrace(), Looked, None)).lines
 
     async def save(self) -> None:
-        """See Run.save."""
+        """Ask the lead actor for a checkpoint."""
         await self.tell(self.placement.topology.lead, Save())
 
     async def scale(
@@ -230,9 +233,10 @@ class Client:
         without: Sequence[str] = (),
         including: Sequence[str] = (),
     ) -> Scaled:
-        """Go on with so many workers in so many groups (0: as many as now), on the machines of now
-        without these and including others of cluster.toml. Answered when this run has saved what
-        the next one goes on from; ConvoyError in words if that cannot be."""
+        """Continue the run with so many workers in so many groups (0: unchanged), without the
+        machines in `without`, and with the machines of cluster.toml in `including`. Returns when
+        this run has saved the checkpoint from which the next one resumes. Raises ConvoyError with
+        the reason if this is impossible."""
         wish = Scale(
             workers=workers, groups=groups, without=tuple(without), including=tuple(including)
         )
@@ -244,22 +248,22 @@ class Client:
             ) from None
 
     async def end(self, *, now: bool = False) -> str:
-        """Bring the run to a good end, or end it now, and wait until it is over; what went wrong,
-        "" if nothing did."""
+        """End the run, in good order or at once (`now`), and wait until it is over. Returns the
+        error that ended it, or ""."""
         await self._asked(SUPERVISOR, End(now=now), Ending, self._patience)
         return await self.ended()
 
     async def ended(self) -> str:
-        """Wait until the run is over; what went wrong, "" if nothing did. ConvoyError if the
-        connection breaks."""
+        """Wait until the run is over. Returns the error that ended it, or "". Raises ConvoyError if
+        the connection breaks."""
         error = await asyncio.shield(self._over)
         if self.is_broken:
             raise self._ended()
         return error
 
     async def events(self) -> AsyncIterator[Event]:
-        """Every event from the moment of attaching on, until the run is over; then raises what
-        ended it, if something did, or that the connection broke."""
+        """Yield every event after the client was admitted, until the run is over. Then raises
+        ConvoyError if the run failed or the connection broke."""
         async for event in self._events.stream():
             yield event
         if error := await self.ended():
@@ -303,12 +307,12 @@ class Client:
             raise self._absent() or self._ended()
 
     def _absent(self) -> ConvoyError | None:
-        """Of a run whose sockets are not here, though its `up` lives."""
+        """The error for a living `up` whose sockets are not here. None if no `up` lives."""
         presence = present_in(self.directory)
         if presence is None:
             return None
         if presence.sign is Sign.HELD and presence.holder.state == RUNNING:
-            why = "it begins or ends just now, or is in another container"
+            why = "it is just beginning or ending, or is in another container"
             return ConvoyError(
                 f"the run {self.called} {presence.words}, and its sockets cannot be reached "
                 f"from here: {why}"
@@ -338,6 +342,6 @@ class Client:
 
 
 def attach(directory: str | Path) -> Client:
-    """Take part in the run that has this run directory: `async with` it. ConfigError if it is none,
-    ConvoyError on entering if the run is over."""
+    """A client of the run with this run directory, to be entered with `async with`. Raises
+    ConfigError if it is not a run directory. Entering raises ConvoyError if the run is over."""
     return Client(directory)

@@ -1,11 +1,11 @@
-"""Ending a run from outside: over its socket, or, where that cannot be reached, through the lock of
-its `up`.
+"""Ending a run from outside: over its socket or, if that cannot be reached, through the lock of its
+`up`.
 
-reached by        what is asked                      over when
-its socket        End, over the private socket       the run has said so, and its `up` holds the
-                                                     lock no more
-its folder        a file next to the lock            `up` holds the lock no more
-neither           nothing: its host is silent        nobody knows
+reached by        request                            the run is over when
+its socket        End, over the private socket       the run has reported it, and its `up` has
+                                                     released the lock
+its folder        a file next to the lock            `up` has released the lock
+neither           none: its host is silent           unknown
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Ended:
-    """How an `up` ended: `run` is its last run, `error` what that failed with, or ""; `before`: it
-    was over already."""
+    """The end of an `up`. `run` is its last run, `error` the error of that run or "". `before`
+    means that it was over already."""
 
     run: Path
     error: str = ""
@@ -40,14 +40,14 @@ class Ended:
 
 
 async def end(seen: ObservedRun, *, now: bool) -> Ended:
-    """End the run, and the `up` that would begin another after it; return when that is over.
-    ConvoyError if it does not answer, or if its host is silent, so that nobody knows whether it is
-    over."""
+    """End the run, and the `up` that would begin another one after it. Returns when `up` is over.
+    Raises ConvoyError if it does not answer. Raises it also if its host is silent, since then it is
+    not known whether it is over."""
     error = ""
     answers = await seen.answers()
     try:
         presence = await asyncio.to_thread(_presence, seen.directory) if seen.is_here else None
-    except Damaged:  # the lock: the socket is enough
+    except Damaged:  # the lock is damaged; the socket is enough
         if not answers:
             raise
         presence = None
@@ -57,7 +57,7 @@ async def end(seen: ObservedRun, *, now: bool) -> Ended:
             try:
                 async with seen.client() as client:
                     error = await client.end(now=now)
-            except ActorStopped:  # the run has ended meanwhile, and perhaps another follows
+            except ActorStopped:  # the run has ended meanwhile; another may follow
                 asked = False
                 if presence is None:
                     raise
@@ -72,8 +72,8 @@ async def end(seen: ObservedRun, *, now: bool) -> Ended:
 
 @contextmanager
 def _opened(presence: Presence | None) -> Iterator[int | None]:
-    """The open file of a lock: it tells whether `up` lives, also if the file was moved or removed.
-    None if it cannot be opened."""
+    """The open file of a lock. It shows whether `up` lives even after the file was moved or
+    removed. None if it cannot be opened."""
     descriptor = None
     if presence is not None:
         with suppress(OSError):
@@ -88,9 +88,9 @@ def _opened(presence: Presence | None) -> Iterator[int | None]:
 
 
 async def _released(presence: Presence, lock: int | None, *, now: bool, asked: bool) -> Presence:
-    """Wait until the lock is free; what it said last. `lock`: its open file; `asked`: the present
-    run was asked to end already, and only one that follows it would have to be. ConvoyError if `up`
-    does not renew its lock meanwhile."""
+    """Wait until the lock is free, and return its last contents. `lock` is its open file. `asked`
+    says that the present run was asked to end already, so that only a following run has to be
+    asked. Raises ConvoyError if `up` stops renewing its lock."""
     wished = False
     last = presence
     up = presence.holder.up
@@ -109,13 +109,13 @@ async def _released(presence: Presence, lock: int | None, *, now: bool, asked: b
             presence = last
             wished = True
             await asyncio.to_thread(_ask, last.folder, up, now)
-        elif wished and not wish.exists():  # somebody else has withdrawn it
+        elif wished and not wish.exists():  # another process has withdrawn the request
             await asyncio.to_thread(_ask, last.folder, up, now)
         found = await asyncio.to_thread(presence_by, last.folder, up)
         if found is None:
             if lock is None or not is_locked(lock):
                 return last
-            found = last  # the folder was moved, or the file removed, which its holder mends
+            found = last  # the folder was moved, or the file removed; its holder restores it
         if found.holder.renewed != last.holder.renewed:
             renewed = clock()
         elif clock() - renewed > FRESH_SECONDS:
@@ -138,7 +138,7 @@ def _presence(directory: Path) -> Presence | None:
 def _ask(folder: Path, up: str, now: bool) -> None:
     try:
         ask_to_end(folder, up, now=now)
-    except FileNotFoundError:  # the lock is gone: it has ended meanwhile
+    except FileNotFoundError:  # the lock is gone: `up` has ended meanwhile
         pass
     except OSError as error:
         raise ConvoyError(
@@ -147,8 +147,8 @@ def _ask(folder: Path, up: str, now: bool) -> None:
 
 
 def _failure(last: Presence) -> str:
-    """What the last run failed with, unless `up` was between two runs, where the earlier failure is
-    no news."""
+    """The error of the last run. "" if `up` ended between two runs, since the earlier failure is
+    already known."""
     if last.run is None or last.holder.state != RUNNING:
         return ""
     return said(journal(last.run), "failed", "error")

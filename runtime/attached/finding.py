@@ -1,4 +1,4 @@
-"""Which runs live, and which one is meant."""
+"""The search for runs: which of them live, and which one a command means."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from runtime.records.presence import Presence, Sign, presence_of, presences, unh
 from runtime.records.run_identity import identity_of
 from runtime.records.runs import KnownRun, runs_in
 
-PATIENCE = 1.5  # seconds in which a supervisor answers; one that is stopped is named within 2
+PATIENCE = 1.5  # seconds for a supervisor to answer; a stopped one is reported within 2 s
 
 
 def directories(below: Path) -> list[KnownRun]:
-    """The runs of a folder, the newest last; of `below` itself if it is a run directory.
-    ConvoyError if it is another user's."""
+    """The runs of a folder, the newest last. If `below` is a run directory, only that run. Raises
+    ConvoyError if the folder belongs to another user."""
     try:
         itself = identity_of(below)
         return runs_in(below) if itself is None else [KnownRun(below, itself)]
@@ -34,30 +34,30 @@ def directories(below: Path) -> list[KnownRun]:
 
 @dataclass(frozen=True)
 class Alive:
-    """A run that lives, or whose host has been silent. `directory`: of the present run; None if
-    `up` has made none yet; `presence`: None of a run of an earlier version."""
+    """A run that lives, or whose host has been silent. `directory` is that of the present run, None
+    if `up` has not made one yet. `presence` is None for a run of an earlier version."""
 
     directory: Path | None
     presence: Presence | None
 
     @property
     def is_silent(self) -> bool:
-        """Whether its host gives no sign of it, so that nobody knows whether it lives."""
+        """Whether its host gives no sign of life, so that it is not known whether the run lives."""
         return self.presence is not None and not self.presence.lives
 
     @property
     def words(self) -> str:
-        """What is known of one that does not answer."""
+        """The state of a run that does not answer, in words."""
         if self.presence is None or self.presence.sign is Sign.HELD:
             return "does not answer"
         return self.presence.words
 
 
 async def live(below: Path, damaged: Callable[[str], None] = unheard) -> list[Alive]:
-    """The runs of a folder that live: their `up` holds its lock, on whichever host, or somebody
-    listens at their sockets, whether he answers or is stopped. Those whose host has been silent
-    come last. `damaged` hears of locks that cannot be read. ConvoyError if the folder cannot be
-    read."""
+    """The runs of a folder that live. A run lives if its `up` holds its lock, on whichever host, or
+    if a process listens at its sockets, even a stopped one. Runs whose host has been silent come
+    last. Calls `damaged` for each lock that cannot be read. Raises ConvoyError if the folder cannot
+    be read."""
     found = await asyncio.to_thread(directories, below)
     if [run.directory for run in found] == [below]:
         presence = await asyncio.to_thread(present_in, below)
@@ -67,8 +67,8 @@ async def live(below: Path, damaged: Callable[[str], None] = unheard) -> list[Al
             Alive(presence.run, presence)
             for presence in await asyncio.to_thread(presences, below, damaged)
         ]
-    # without an `up` of its own a run is an earlier version's, or its run.json is damaged: only its
-    # socket tells
+    # a run without the id of its `up` is an earlier version's, or its run.json is damaged: only its
+    # socket shows whether it lives
     knocked = [run.directory for run in found if not run.identity.up]
     answers = await asyncio.gather(*map(asyncio.to_thread, [listens] * len(knocked), knocked))
     there += [
@@ -79,9 +79,9 @@ async def live(below: Path, damaged: Callable[[str], None] = unheard) -> list[Al
 
 
 async def meant(run: Path | None, below: Path) -> Path:
-    """The run directory of this path or name; with none the only live run, else the newest. Of
-    several runs of one name it is the live one, else the newest. ConfigError if there is none or
-    there are several, ConvoyError if it is another user's."""
+    """The run directory of this path or name; by default the only live run, else the newest. Among
+    several runs of one name the live one is chosen, else the newest. Raises ConfigError if no run
+    is found or several live, and ConvoyError if the folder belongs to another user."""
     if run is None:
         found = await asyncio.to_thread(directories, below)
         if not found:
@@ -89,8 +89,8 @@ async def meant(run: Path | None, below: Path) -> Path:
                 [
                     (
                         f"{below}: found no run there, expected the folder of run "
-                        "directories, or a "
-                        "run by its path"
+                        "directories, or the "
+                        "path of a run"
                     )
                 ]
             )
@@ -118,7 +118,7 @@ async def meant(run: Path | None, below: Path) -> Path:
 
 
 def _only(alive: Sequence[Alive], found: Sequence[KnownRun], which: str) -> Path:
-    """The one that lives, else the newest. ConfigError if several live."""
+    """The run that lives, else the newest. Raises ConfigError if several live."""
     living = [run.directory for run in alive if not run.is_silent and run.directory is not None]
     if len(living) > 1:
         names = ", ".join(path.name for path in living)
@@ -127,14 +127,15 @@ def _only(alive: Sequence[Alive], found: Sequence[KnownRun], which: str) -> Path
 
 
 def lives(directory: Path) -> bool:
-    """Whether the run in this directory lives, here or on another host. Damaged if only its lock
-    can tell, and is damaged."""
+    """Return whether the run in this directory lives, here or on another host. Raises Damaged if
+    only its lock could tell, and the lock is damaged."""
     return listens(directory) or present_in(directory) is not None
 
 
 def present_in(directory: Path) -> Presence | None:
     """The presence of an `up` whose present run is the one in this directory, or is not known.
-    ConvoyError if it is another user's; Damaged as `presence_of`."""
+    Raises ConvoyError if the directory belongs to another user, and Damaged as `presence_of`
+    does."""
     try:
         presence = presence_of(directory)
     except OSError as error:
@@ -147,28 +148,29 @@ def present_in(directory: Path) -> Presence | None:
 
 
 def listens(directory: Path) -> bool:
-    """Does somebody listen at the private socket of this run? The system says so also of one that
-    is stopped. ConvoyError if it cannot be asked."""
+    """Return whether a process listens at the private socket of this run. A stopped process counts,
+    too. Raises ConvoyError if the system cannot be asked."""
     try:
         address = RunPlan.read(directory).supervisor.control[0].removeprefix("unix://")
         with socket.socket(socket.AF_UNIX) as knock:
             knock.settimeout(PATIENCE)
             knock.connect(address)
-    except TimeoutError:  # too many wait before it
+    except TimeoutError:  # too many connections are waiting at the socket
         return True
-    except OSError as error:  # nobody listens, unless no descriptor is left to ask
+    except OSError as error:  # nothing listens, unless no file descriptor was left to ask
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise ConvoyError(
                 f"{directory}: whether this run is live is not known: {reason(error)}"
             ) from None
         return False
-    except (ConfigError, ValueError):  # no plan of such a run; no name that a file can have
+    except (ConfigError, ValueError):  # no such plan, or an invalid file name
         return False
     return True
 
 
 def _is_run(path: Path) -> bool:
-    """Whether this folder is a run directory. ConvoyError if it is another user's."""
+    """Return whether this folder is a run directory. Raises ConvoyError if it belongs to another
+    user."""
     try:
         return (path / FILE).exists() or identity_of(path) is not None
     except OSError:

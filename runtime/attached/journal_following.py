@@ -1,4 +1,5 @@
-"""Following a run of this machine by its files, and hearing from it that it is over."""
+"""Following a run of this machine by its files, and learning from the run itself that it is
+over."""
 
 from __future__ import annotations
 
@@ -13,17 +14,19 @@ from runtime.attached.run_status import journal
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.report.run_phase import RunPhase, after
 
-# of a journal, of which one is written when nobody listens any more
+# events of a journal; one of them is written after the run has closed its socket
 LAST_WORDS = {"ended", "stopped", "failed"}
-LAST_SECONDS = 1.0  # for it to be there
+LAST_SECONDS = 1.0  # to wait for this event
 LOOK_SECONDS = 0.05
 
 
 @asynccontextmanager
 async def followed(seen: ObservedRun, wanted: bool) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Take part in it meanwhile, if that is wanted, and however long it lets nobody in. Await what
-    this gives when the run lives no more: it has written its last line then, or will not.
-    ConvoyError if nobody said that it is over. (Of a run elsewhere `ObservedRun.lives` says so.)"""
+    """A context in which this process is a client of the run, if `wanted`; the run may take any
+    time to admit it. Await the yielded function when the run no longer lives. When it returns, the
+    run has written its last line, or never will. It raises ConvoyError if the run did not report
+    its end. For a run on another machine `ObservedRun.lives` reports the end, so nothing is done
+    here."""
     if not (wanted and seen.is_here):
         yield _nothing
         return
@@ -36,14 +39,14 @@ async def followed(seen: ObservedRun, wanted: bool) -> AsyncIterator[Callable[[]
 
 
 async def _nothing() -> None:
-    """Nobody wants to know, or it was said already."""
+    """Do nothing: the end is not wanted, or was reported already."""
 
 
 async def _hear(seen: ObservedRun) -> None:
     try:
         async with await asyncio.to_thread(Client, seen.directory, None) as client:
             await client.ended()
-    except ActorStopped:  # it was over, or about to be
+    except ActorStopped:  # the run was over, or about to end
         pass
 
 
@@ -56,6 +59,6 @@ async def _end(seen: ObservedRun, hearing: asyncio.Task[None]) -> None:
     try:
         await hearing
     except ConvoyError:
-        # and not this process alone was let go, as one that took nothing
+        # else only this client was dropped, because it did not read
         if after(told).result == RunPhase.result:
             raise

@@ -1,10 +1,10 @@
-"""A run as who is outside sees it, on this machine or, by `--connect`, on another. Every command
-looks through this.
+"""A run as observed from outside, on this machine or, by `--connect`, on another one. Every command
+uses it.
 
     async with run_here(run, below) as seen: ...       a run directory
-    async with run_there(card) as seen: ...            whatever listens there
+    async with run_there(card) as seen: ...            the run that listens there
 
-Its files are read below `directory`, after they were refreshed; people are told of `place`.
+Read its files below `directory`, after a `refresh`. Show `place` to people.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from runtime.errors import ConvoyError
 from runtime.records.lock_file import BETWEEN
 from runtime.records.presence import Presence
 
-FAR_SECONDS = 25.0  # in which a run elsewhere lets a client in, who may wait behind strangers
+FAR_SECONDS = 25.0  # for a remote run to admit a client, which may wait behind strangers
 DIAL_AGAIN_SECONDS = 0.25
 
 
 class ObservedRun(ABC):
-    """See the module docstring. `is_here`: its run directory is one of this machine."""
+    """A run as observed from outside. `is_here` says that its run directory is on this machine.
+    `directory` holds its files or copies of them; `place` is the run directory itself."""
 
     directory: Path
     place: Path
@@ -40,43 +41,45 @@ class ObservedRun(ABC):
 
     @property
     def name(self) -> str:
-        """Of the run directory."""
+        """The name of the run directory."""
         return self.place.name
 
     @abstractmethod
     async def lives(self) -> bool:
-        """Does it live, even if it does not answer, or only its own host can reach it?"""
+        """Return whether the run lives, even if it does not answer, or if only its own host can
+        reach it."""
 
     async def answers(self) -> bool:
-        """Can this process take part in it?"""
+        """Return whether this process can be a client of the run."""
         return await self.lives()
 
     async def presence(self) -> Presence | None:
-        """What the lock of its `up` says, if this is the present run of that; None of a run
-        elsewhere."""
+        """The contents of the lock of its `up`, if this is the present run of that `up`. None for a
+        run on another machine."""
         return None
 
     @abstractmethod
     def client(self) -> AbstractAsyncContextManager[Client]:
-        """Take part in it. ConvoyError if it is over, or does not answer."""
+        """A client of the run, to be entered. Raises ConvoyError if the run is over or does not
+        answer."""
 
     @abstractmethod
     async def refresh(self, *patterns: str) -> None:
-        """Have these files (some of `operators.words.OPEN`) in `directory` as they are now."""
+        """Update these files (some of `operator_messages.OPEN`) in `directory`."""
 
     @abstractmethod
     async def bring(self, path: str) -> Path:
-        """One of these files, where the person can open it. OSError if it cannot be written here;
-        ConvoyError."""
+        """Bring one of these files to a path where the person can open it. Raises OSError if it
+        cannot be written here, and ConvoyError if the run cannot be reached."""
 
     @abstractmethod
     async def follow(self, name: str, patience: float) -> None:
-        """See another run from now on, which goes on from this one. ConvoyError if it is not there
-        in time."""
+        """Observe the run that continues this one. Raises ConvoyError if it does not begin in
+        time."""
 
 
 class LocalRun(ObservedRun):
-    """By its run directory."""
+    """A run on this machine, observed through its run directory."""
 
     is_here = True
 
@@ -84,40 +87,36 @@ class LocalRun(ObservedRun):
         self.directory = self.place = directory
 
     async def lives(self) -> bool:
-        """See Seen.lives. A run that has ended lives no more, also if another follows."""
+        """A run that has ended does not live, even if another one follows it."""
         if await self.answers():
             return True
         presence = await self.presence()
         return presence is not None and presence.lives and presence.holder.state != BETWEEN
 
     async def answers(self) -> bool:
-        """See Seen.answers: somebody listens at its socket."""
         return await asyncio.to_thread(listens, self.directory)
 
     async def presence(self) -> Presence | None:
-        """See Seen.presence."""
         return await asyncio.to_thread(present_in, self.directory)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """See Seen.client."""
         async with await asyncio.to_thread(Client, self.directory, PATIENCE) as client:
             yield client
 
     async def refresh(self, *patterns: str) -> None:
-        """See Seen.refresh: they are."""
+        """Do nothing: the files are the run's own."""
 
     async def bring(self, path: str) -> Path:
-        """See Seen.bring: it is."""
+        """The file is here already."""
         return self.directory / path
 
     async def follow(self, name: str, patience: float) -> None:
-        """See Seen.follow."""
         self.directory = self.place = self.directory.parent / name
 
 
 class RemoteRun(ObservedRun):
-    """Over a connection, which stands as long as it is entered."""
+    """A run on another machine, observed over a connection that stands while this is entered."""
 
     is_here = False
 
@@ -143,7 +142,8 @@ class RemoteRun(ObservedRun):
         await self._stack.aclose()
 
     async def lives(self) -> bool:
-        """See Seen.lives. ConvoyError if the connection broke: nobody knows."""
+        """Raises ConvoyError if the connection broke, since then it is not known whether the run
+        lives."""
         if self._client is not None and self._client.is_broken:
             raise ConvoyError(
                 f"the connection to {self._card.address} broke; the run {self.name} may go on"
@@ -152,21 +152,21 @@ class RemoteRun(ObservedRun):
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """See Seen.client: the one that there is."""
+        """The one existing client."""
         yield self._joined()
 
     async def refresh(self, *patterns: str) -> None:
-        """See Seen.refresh."""
         await self._joined().refresh(*patterns)
 
     async def bring(self, path: str) -> Path:
-        """See Seen.bring: into the working directory, behind the name of the run."""
+        """The file is written into the working directory; its name begins with the name of the
+        run."""
         to = Path(f"{self.name}-{path}")
         await self._joined().fetch(path, to)
         return to
 
     async def follow(self, name: str, patience: float) -> None:
-        """See Seen.follow: it will listen where this one did, with the same keys."""
+        """The following run listens at the address of this one, with the same keys."""
         until = asyncio.get_running_loop().time() + patience
         while True:
             await self.__aexit__()
@@ -184,18 +184,18 @@ class RemoteRun(ObservedRun):
 
     def _joined(self) -> RemoteClient:
         if self._client is None:
-            raise ConvoyError(f"no run at {self._card.address} is looked at")
+            raise ConvoyError(f"there is no connection to a run at {self._card.address}")
         return self._client
 
 
 @asynccontextmanager
 async def run_here(run: Path | None, below: Path) -> AsyncIterator[ObservedRun]:
-    """The run of this path or name, see `finding.meant`."""
+    """The run with this path or name, see `finding.meant`."""
     yield LocalRun(await meant(run, below))
 
 
 @asynccontextmanager
 async def run_there(card: OperatorKey) -> AsyncIterator[ObservedRun]:
-    """The run that lets this card in. ConvoyError if none does."""
+    """The run that admits this card. Raises ConvoyError if no run admits it."""
     async with RemoteRun(card) as seen:
         yield seen

@@ -1,8 +1,8 @@
-"""Taking part in a run of another machine: the same client, over a connection that it dials, see
+"""A client of a run on another machine: the same client, over a connection that it dials, see
 `cluster/operators`.
 
-It reads files of the run as copies in a folder of its own: whoever reads the run directory here
-reads those there.
+It copies files of the run into its own folder. Code that reads the run directory of a local run
+reads these copies.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from runtime.transport import Endpoints, Transport
 from runtime.transport.dialed import SCHEME, Dialing
 
 R = TypeVar("R", bound=Message)
-DIAL_SECONDS = 5.0  # for the connection itself
-# ZeroMQ gives up after 5 s who says nothing about the key; a wrong one is refused at once
+DIAL_SECONDS = 5.0  # to make the connection itself
+# ZeroMQ gives up a peer that is silent about the key after 5 s; it refuses a wrong key at once
 SILENT_SECONDS = 4.5
 FILE_SECONDS = 30.0  # for one part of a file
 
 
 class RemoteClient(Client):
-    """A client of the run that `card` lets in to, with copies of its files in `folder`, which is
-    its own. `place`: the run directory there, once it takes part."""
+    """A client of the run that admits `card`. It copies the run's files to `folder`, which it has
+    for itself. `place` is the run directory on the other machine, "" before the run has admitted
+    the client."""
 
-    # it has no plan before it takes part
+    # not the base's __init__: the plan is not known before the run admits the client
     def __init__(self, card: OperatorKey, folder: Path, patience: float) -> None:
         self.directory = folder
         self._patience = patience
         self.name = f"{CLIENT}far-{secrets.token_hex(8)}"
-        self.place = ""  # where its files are, once it takes part
+        self.place = ""  # the run directory there, once admitted
         self._card = card
         self._copied: dict[str, int] = {}
 
@@ -72,20 +73,20 @@ class RemoteClient(Client):
 
     @property
     def called(self) -> str:
-        """See Client.called."""
         return f"at {self._card.address}"
 
     async def refresh(self, *patterns: str) -> None:
-        """Have the copies of the files of these patterns grow as they have there: all of them, at
-        the end of the run. ConvoyError if that is not there any more."""
+        """Extend the copies of the files that match `patterns` to their present length. At the end
+        of the run they are complete. Raises ConvoyError if the run is gone."""
         for path, (size, written) in (await self._found(patterns)).items():
-            if size < self._copied.get(path, 0):  # it is another
+            if size < self._copied.get(path, 0):  # a new file of that name
                 del self._copied[path]
-            with suppress(Refused):  # it was removed meanwhile
+            with suppress(Refused):  # the file was removed meanwhile
                 await self._copy(path, self.directory / path, size, written)
 
     async def fetch(self, path: str, to: Path) -> None:
-        """Copy one file of the run as it is now. OSError if it cannot be written; ConvoyError."""
+        """Copy one file of the run in its present state. Raises OSError if it cannot be written,
+        and ConvoyError if the run is gone or has no such file."""
         found = await self._found((path,))
         if path not in found:
             raise ConvoyError(f"the run {self.called} has no {path}")
@@ -99,11 +100,11 @@ class RemoteClient(Client):
             part.unlink(missing_ok=True)
 
     async def _found(self, patterns: tuple[str, ...]) -> dict[str, tuple[int, float]]:
-        """Path -> bytes, when it was written."""
+        """Path -> its size in bytes, and the time when it was written."""
         found = await self._answered(FindFiles(patterns=patterns), FilesFound)
         self.place = found.directory
         files = json.loads(found.files.tobytes())
-        # whoever answers: no other is
+        # the answer is not trusted: only open files are copied
         return {path: (size, at) for path, (size, at) in files.items() if is_open(path)}
 
     async def _copy(self, path: str, to: Path, size: int, written: float) -> None:
@@ -121,7 +122,8 @@ class RemoteClient(Client):
         os.utime(to, (written, written))
 
     async def _answered(self, wanted: Message, answer: type[R]) -> R:
-        """Also when the run is over, as long as the connection stands."""
+        """Ask the supervisor. This works even after the end of the run, while the connection
+        stands."""
         try:
             return await self._voice.ask(SUPERVISOR, wanted, answer, timeout=FILE_SECONDS)
         except AskTimeout:
@@ -132,11 +134,11 @@ class RemoteClient(Client):
                 raise self._ended() from None
             text = (
                 f"the run {self.called} is over, and was gone before the rest of its "
-                "files was read here"
+                "files was copied here"
             )
             raise ConvoyError(text) from None
 
-    # -- the way to it
+    # -- the way to the run
 
     async def _way(self) -> Transport:
         return Dialing(
@@ -150,13 +152,14 @@ class RemoteClient(Client):
         )
 
     async def _knock(self) -> None:
-        """ConvoyError if nobody listens there: ZeroMQ does not say why it came to nothing."""
+        """Raise ConvoyError if nothing listens there. ZeroMQ does not report why a connection
+        failed."""
         host, _, port = self._card.address.rpartition(":")
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 _, writer = await asyncio.open_connection(host, int(port))
             writer.close()
-        except (OSError, ValueError, OverflowError) as error:  # of these also TimeoutError
+        except (OSError, ValueError, OverflowError) as error:  # OSError includes TimeoutError
             number = getattr(error, "errno", None)
             why = (
                 os.strerror(number)
@@ -184,7 +187,7 @@ class RemoteClient(Client):
         await super()._arrive()
 
     def _cut(self) -> None:
-        """The connection is gone: nobody will answer."""
+        """The connection is gone, so no answer will come."""
         self._node.lost(SUPERVISOR)
         self._lost()
 
@@ -192,7 +195,7 @@ class RemoteClient(Client):
         if self.place:
             return super()._ended()
         text = (
-            f"{self._card.address} lets nobody in with this key: it is that of another "
-            "run, or of one that is over"
+            f"{self._card.address} does not admit this key: it belongs to another "
+            "run, or to one that is over"
         )
-        return ConvoyError(f"{text}; copy {FILE} of the run's directory anew")
+        return ConvoyError(f"{text}; copy {FILE} of the run's directory again")

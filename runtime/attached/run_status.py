@@ -1,4 +1,4 @@
-"""What is known of a run: what its journal says, and, while it lives, what its supervisor knows."""
+"""The status of a run, from its journal and, while it lives, from its supervisor."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ KEPT = (
     "continued",
     "ended",
     "stopped",
-)  # events that tell how it stands
-WORDS = {"stopping": "winding down", "killed": "over"}  # for people, of a course's
-KILLED = RunPhase.result  # of a run whose journal has no last word
+)  # events that show the state of a run
+WORDS = {"stopping": "winding down", "killed": "over"}  # a state of RunPhase -> the word for people
+KILLED = RunPhase.result  # the state of a run whose journal has no end
 SLOWER = "straggler"  # events about a worker
 AS_FAST = "caught up"
 
 
 async def run_status(seen: ObservedRun) -> dict[str, Any]:
-    """As plain data. What its files do not say, because they are damaged, is left out; `damaged`
-    tells of each. ConvoyError if its supervisor does not answer."""
+    """The status of a run as plain data. Parts that cannot be read because of damaged files are
+    left out, and `damaged` lists these files. Raises ConvoyError if the supervisor does not
+    answer."""
     await seen.refresh(JOURNAL)
     notes: list[str] = []
     placement = await asyncio.to_thread(_read, notes, placement_in, seen.directory)
@@ -68,7 +69,7 @@ async def run_status(seen: ObservedRun) -> dict[str, Any]:
     try:
         async with seen.client() as client:
             known = await client.status()
-    except ActorStopped:  # it has ended meanwhile
+    except ActorStopped:  # the run has ended meanwhile
         return found
     found["state"], found["eta_seconds"] = _state(told, lives=True), _remaining(told)
     for spec in placement.processes:
@@ -86,14 +87,14 @@ async def run_status(seen: ObservedRun) -> dict[str, Any]:
 
 
 def _look_at_the_end(directory: Path, notes: list[str]) -> None:
-    """`notes` tells what is wrong with the end of a journal that nobody writes any more."""
-    with suppress(Damaged):  # told already
+    """Add damage at the end of a finished journal to `notes`."""
+    with suppress(Damaged):  # reported already
         notes += torn(directory)
 
 
 def _read(notes: list[str], read: Callable[[Path], T], directory: Path) -> T | None:
-    """What a file of the run directory says; None if it is missing, or damaged, which `notes` tells
-    then."""
+    """The contents of a file of the run directory. None if it is missing or damaged; damage is
+    added to `notes`."""
     try:
         return read(directory)
     except Missing:
@@ -104,13 +105,13 @@ def _read(notes: list[str], read: Callable[[Path], T], directory: Path) -> T | N
 
 
 def _journal(directory: Path, notes: list[str]) -> dict[str, dict[str, Any]]:
-    """As `journal`; `notes` tells what of it is damaged."""
+    """Like `journal`, and adds damage to `notes`."""
     told: dict[str, dict[str, Any]] = {}
     damaged = LeftOut(directory / FILE)
     try:
         for event in events(directory, damaged):
             _keep(told, event)
-    except Damaged as error:  # what could be read counts
+    except Damaged as error:  # the events before the damage count
         notes.append(str(error))
     notes += damaged.notes
     return told
@@ -119,7 +120,7 @@ def _journal(directory: Path, notes: list[str]) -> dict[str, dict[str, Any]]:
 def _recorded(
     seen: ObservedRun, told: dict[str, dict[str, Any]], notes: list[str]
 ) -> dict[str, Any]:
-    """What the run directory says."""
+    """The status according to the run directory."""
     slower = told.get(SLOWER, {})
     identity = identity_of(seen.directory)
     _read(notes, recorded, seen.directory)
@@ -146,13 +147,14 @@ def _recorded(
 
 
 def said(told: dict[str, dict[str, Any]], event: str, field: str) -> str:
-    """The text of an event of `journal`; "" if it has none."""
+    """The text in a field of an event of `journal`, or ""."""
     text = told.get(event, {}).get(field)
     return text if isinstance(text, str) else ""
 
 
 def last_checkpoint(found: dict[str, Any], where: Path) -> str:
-    """In words, of what `run_status` has found; `where`: before the name of its own."""
+    """The last checkpoint found by `run_status`, in words. `where` is the folder to put before its
+    name."""
     if found["checkpoint"]:
         return str(where / found["checkpoint"])
     if Path(found["directory"]).is_dir() and any(JOURNAL in note for note in found["damaged"]):
@@ -166,9 +168,9 @@ def last_checkpoint(found: dict[str, Any], where: Path) -> str:
 
 
 def journal(directory: Path) -> dict[str, dict[str, Any]]:
-    """The last of each event that tells how the run stands, and the first progress report as
-    "first"; of those about stragglers the last of each worker, as "straggler". Empty if there is no
-    journal that can be read."""
+    """The latest event of each kind that shows the state of the run, and the first progress report
+    as "first". Under "straggler" it has the latest straggler event of each worker. Empty if the
+    journal cannot be read."""
     return _journal(directory, [])
 
 
@@ -197,7 +199,8 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
-    """Seconds, by what has passed between the first and the last report; None before the second."""
+    """The remaining seconds, by the pace between the first and the last report. None before the
+    second report."""
     if told.keys() & {"finished", "failed", "continued", "stopped"} or HEADLINE not in told:
         return None
     first = told["first"]
@@ -207,17 +210,17 @@ def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
         done = int(now["iteration"])
         last = int(now["max_iter"])
     except (KeyError, ValueError, TypeError, OverflowError):
-        return None  # of a program that counts otherwise
+        return None  # the program counts in another way
     return (last - done) * (now["t"] - first["t"]) / (done - begun) if done > begun else None
 
 
 def _doing(status: dict[str, Any]) -> str:
     if not status:
-        return "not heard of yet"
+        return "no heartbeat yet"
     doing = status["doing"]
     return f"waits for {status['waiting_for']} in {doing}" if status["waiting_for"] else doing
 
 
 def moment(since: float) -> str:
-    """When that was, for people."""
+    """The time, for people."""
     return datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")

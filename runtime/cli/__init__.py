@@ -1,21 +1,21 @@
-"""What the user types: a command a file.
+"""The commands that the user types, one in each file.
 
-main        The command line: collects the commands, runs one and tells its errors
+main        The command line: it collects the commands, runs one and prints its errors
 up          `up`: start a run and stay with it to its end
-check       `check`: what `up` would do with a cluster.toml, without doing it
-plan        `plan`: what would run, how much it would carry and how long it would take, in words and
+check       `check`: print the run that `up` would start from a cluster.toml, without starting it
+plan        `plan`: print the processes of a run, its traffic and its predicted time, in words and
             as drawings
-after       What `up` says when a run is over
-ps          `ps`: the live runs of this user
-status      `status`: what a run is at
-report      `report`: what is known of runs as one HTML page
-scale       `scale`: a live run goes on with other workers, or on other machines
-watch/      Looking at a live run from outside, beyond `ps` and `status`
-save        `save`: a checkpoint of a live run now
+after       The lines that `up` prints when a run is over
+ps          `ps`: list the live runs of this user
+status      `status`: show the progress of a run and of each of its processes
+report      `report`: write everything that is known of runs as one HTML page
+scale       `scale`: continue a live run with other workers, or on other machines
+watch/      Commands that watch a live run in detail
+save        `save`: make a live run save a checkpoint now
 down        `down`: end a live run
 sbatch      `up --sbatch FILE`
-join        `join`: be the agent of a machine in a run that `up` leads elsewhere
-completion  `completion`: the shell completes the commands and options of `convoy`
+join        `join`: act as the agent of this machine for a run that `up` leads on another one
+completion  `completion`: let the shell complete the commands and options of `convoy`
 arguments   Arguments that several commands take
-interrupts  Ctrl-C and SIGTERM while no run is there to hear them
+interrupts  Ctrl-C and SIGTERM before a run handles them itself
 """

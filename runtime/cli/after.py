@@ -1,5 +1,5 @@
-"""What `up` says when a run is over: how to go on from it; and, if asked to, the score of what it
-saved."""
+"""The lines that `up` prints when a run is over: how to resume it and, on request, the score of its
+last checkpoint."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from runtime.cli.main import function_of
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.program_interface import Program
 
-FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that somebody ended
-TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
+FROM_OUTSIDE = {"winding down", "stopped"}  # events of a run that was ended on request
+TEST = "test"  # a program's command that scores weights: (weights, file, settings=...)
 
 
 class After:
-    """`program` may go on from a checkpoint (`resumed`), and may have the command `test`.
-    ConfigError if that is wanted and it has none."""
+    """Prints how to resume a run that is over, and scores its checkpoint. Raises ConfigError if a
+    `test` is wanted and the program has no such command. `program.resumes` says whether runs can be
+    resumed from a checkpoint."""
 
     def __init__(
         self, program: Program, file: Path, settings: Sequence[str], *, test: bool
@@ -34,9 +35,10 @@ class After:
     def told(
         self, code: int, directory: Path | None, saved: Path | None, say: Callable[[str], None]
     ) -> int:
-        """What is told of a run that ended with this exit code; the exit code of all. `directory`:
-        of the run, if one was begun; `saved`: else the checkpoint after which nothing was left to
-        do."""
+        """Print the lines that follow a run, and score its last checkpoint if wanted. Returns the
+        exit code of the whole command. `code` is the exit code of the run, and `directory` its run
+        directory, or None if no run was begun. In that case `saved` is the checkpoint that left no
+        iterations to do."""
         saved = saved if directory is None else _last_checkpoint(directory)
         if (
             directory is not None
@@ -57,7 +59,7 @@ class After:
         return code or scored
 
     def again(self, directory: Path) -> str:
-        """The command that goes on from a run, as it is typed."""
+        """The command, as it is typed, that resumes a run."""
         words = ["python", "-m", "runtime", "up", str(self._file), "--resume", str(directory)]
         return shlex.join(
             [*words, *(word for setting in self._settings for word in ("--set", setting))]
@@ -65,8 +67,10 @@ class After:
 
 
 def _with_a_checkpoint_before(directory: Path) -> Path | None:
-    """Of a run that left none, the run whose checkpoint it began with. What it began with in memory
-    is gone: then the run whose death it followed, if that left one, or what that began with."""
+    """The run to resume in place of a run that left no checkpoint. This is the run with the
+    checkpoint that it began with. If it began with a model from memory, that model is lost. Then it
+    is the run whose death it followed, if that run left a checkpoint, or else the run that this one
+    began with."""
     told = journal(directory)
     began_with = said(told, "resumed", "checkpoint")
     after = said(told, "restart", "after")
@@ -78,7 +82,7 @@ def _with_a_checkpoint_before(directory: Path) -> Path | None:
             else _with_a_checkpoint_before(died)
         )
     before = Path(began_with).parent
-    beside = directory.parent / before.name  # as it is typed
+    beside = directory.parent / before.name  # the shorter path, as it is typed
     return beside if beside.resolve() == before.resolve() else before
 
 

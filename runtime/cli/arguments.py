@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runtime.cluster.operators.operator_key import OperatorKey
 
 KEY = Path("operator.key")
-Switch = Annotated[bool, Parameter(negative=())]  # off unless it is said
+Switch = Annotated[bool, Parameter(negative=())]  # off unless it is given
 
 Settings = Annotated[
     tuple[str, ...],
@@ -27,13 +27,13 @@ Settings = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Connection:
-    """Where a run is that is not of this machine.
+    """The address of a run that is not on this machine.
 
     Parameters
     ----------
     connect
-        A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a
-        tunnel to it begins.
+        A run on another machine: a copy of operator.key of its run directory, or the HOST:PORT of a
+        tunnel to it.
     key
         With HOST:PORT: the copy of operator.key.
     """
@@ -48,7 +48,8 @@ HERE = Connection()
 def seen(
     run: Path | str | None, connection: Connection = HERE
 ) -> AbstractAsyncContextManager[ObservedRun]:
-    """The run that is meant, to be entered. ConfigError, ConvoyError."""
+    """The run that the arguments name, as a context manager. Raises ConfigError if the arguments
+    are wrong, and ConvoyError if the run cannot be found or reached."""
     from runtime.attached.observed_run import run_here, run_there
 
     if connection.connect is None:
@@ -57,8 +58,8 @@ def seen(
         raise ConfigError(
             [
                 (
-                    f"{run}: found a run beside --connect, which leads to the one run "
-                    "that listens there"
+                    f"{run}: found a run in addition to --connect, which names a run itself: "
+                    "give only one of them"
                 )
             ]
         )
@@ -74,8 +75,8 @@ def _card(said: str, key: Path) -> OperatorKey:
 
 
 def runs_here(file: Path = Path("cluster.toml")) -> Path:
-    """The folder of run directories, as this cluster.toml says; the usual one where there is none.
-    ConfigError."""
+    """The folder of run directories: `run.directory` of the cluster.toml, or "runs" without such a
+    file. Raises ConfigError if the file cannot be read."""
     from runtime.config.toml_source import read
 
     said = read(file).data.get("run", {}) if file.exists() else {}

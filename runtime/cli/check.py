@@ -1,4 +1,4 @@
-"""`check`: what `up` would do with a cluster.toml, without doing it."""
+"""`check`: print the run that `up` would start from a cluster.toml, without starting it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
-    """Read everything, plan and place, start nothing; every mistake is one line.
+    """Read everything, plan and place the run, and start nothing. Each mistake is printed on one
+    line.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
 
 def _threads(spec: ProcessSpec) -> str:
     if not spec.threads:
-        return "BLAS threads as its cores allow, which it counts at its start"
-    after = f" after its first {spec.first_core}" if spec.first_core else ""
-    pinned = "" if spec.first_core is None else f" on as many cores of its own{after}"
+        return "BLAS threads as its cores allow; it counts them when it starts"
+    after = f" after the machine's first {spec.first_core}" if spec.first_core else ""
+    pinned = "" if spec.first_core is None else f", pinned to as many cores{after}"
     return f"{spec.threads} BLAS threads{pinned}"

@@ -1,4 +1,4 @@
-"""`completion`: the shell completes the commands and options of `convoy`."""
+"""`completion`: let the shell complete the commands and options of `convoy`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
-    """Write the script by which a shell completes `convoy`.
+    """Write the script with which a shell completes the commands and options of `convoy`.
 
-    `eval "$(convoy completion bash)"` completes in this shell; --install in every new one.
+    `eval "$(convoy completion bash)"` turns completion on in this shell; --install in every new
+    one.
 
     Parameters
     ----------
     shell
-        Which one; without it that of $SHELL.
+        The shell; by default the one in $SHELL.
     install
-        Put the script where the shell looks for it, and say where; a line in ~/.bashrc or ~/.zshrc
-        loads it.
+        Put the script where the shell looks for it, and print its path. A line in ~/.bashrc or
+        ~/.zshrc loads it.
     """
     from runtime.cli.main import SCRIPT, application
 
@@ -38,7 +39,7 @@ def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
         path = app.install_completion(shell=found)
     except OSError as error:
         raise ConfigError([f"{error.filename}: cannot be written: {reason(error)}"]) from None
-    sys.stdout.write(f"wrote {path}; it is used by every {found} that starts from now on\n")
+    sys.stdout.write(f"wrote {path}; each new {found} uses it\n")
     return 0
 
 

@@ -9,13 +9,13 @@ from runtime.cli.arguments import HERE, Connection, Switch, seen
 
 
 def down(run: Path | None = None, *, now: Switch = False, connection: Connection = HERE) -> int:
-    """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is
-    over.
+    """End a live run in good order: it finishes the iterations under way and saves. Waits until the
+    run is over.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run, else the newest.
+        A run directory or its name; by default the only live run, else the newest.
     now
         End it at once, without saving.
     """

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM while no run is there to hear them: the command ends in words, not in a
+"""Ctrl-C and SIGTERM before a run handles them itself: the command ends with a message instead of a
 traceback.
 
-A run hears them itself (`runs/signals.py`). This is the first thing that `python -m runtime`
-imports, so it imports nothing that takes time.
+A run has its own handlers (`runs/signals.py`). `python -m runtime` imports this module first, so it
+imports only modules that load quickly.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from contextlib import suppress
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# for files and processes; some libraries swallow an exception that comes out of their imports
+# time to release files and processes; some libraries swallow an exception raised in their imports
 LET_GO_SECONDS = 3.0
 
 
 class Interrupted(BaseException):
-    """A signal ended the command. It is no KeyboardInterrupt: libraries catch that, each in its own
-    way."""
+    """A signal ended the command. It does not derive from KeyboardInterrupt, which libraries catch,
+    each in its own way."""
 
 
 class Interrupts:
-    """`number`: the signal that ended the command, 0 if none did."""
+    """Handles SIGINT and SIGTERM. `number` is the signal that ended the command, or 0."""
 
     def __init__(self) -> None:
         self.number = 0
 
     def hear(self) -> None:
-        """From now on the first signal raises Interrupted wherever the command is; the second ends
-        the process."""
+        """Install the handlers. The first signal raises Interrupted wherever the command is; the
+        second ends the process."""
         for number in ENDING:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._heard)
 
     def over(self) -> None:
-        """The command has ended; signals change nothing any more."""
+        """Ignore signals from now on, since the command has ended."""
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
@@ -45,14 +45,14 @@ class Interrupts:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if self.number:
             self._end()
-        # a second one ends the process, but not before this is said
+        # blocked until the message is written, since a second signal ends the process
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         self.number = number
-        # not print: it may be what the signal has interrupted
+        # not print(), since the signal may have interrupted a print()
         stderr = sys.__stderr__.fileno() if sys.__stderr__ else 2
-        with suppress(OSError):  # nobody reads it any more
+        with suppress(OSError):  # stderr has no reader any more
             os.write(stderr, f"ended by {signal.Signals(number).name}\n".encode())
-        # where Python drops the exception it prints a traceback
+        # Python prints a traceback wherever it drops the exception
         sys.unraisablehook = lambda _: None
         signal.signal(signal.SIGALRM, self._end)
         signal.setitimer(signal.ITIMER_REAL, LET_GO_SECONDS)

@@ -1,4 +1,4 @@
-"""`join`: be the agent of a machine in a run that `up` leads elsewhere."""
+"""`join`: act as the agent of this machine for a run that `up` leads on another one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 
 from runtime.cluster.launchers import Nursery
 
-MOST_BYTES = 4096  # of the line on standard input
+MOST_BYTES = 4096  # at most in the line on standard input
 
 
 def join(address: str, machine: str) -> int:
-    """Let a run use this machine: its processes are started here, and end when it ends.
+    """Let a run use this machine: its processes are started here, and end when the run ends.
 
-    Standard input begins with the line that `up` shows for this machine; it lets this machine in,
-    for this run. Nothing of the run is left here.
+    Standard input must begin with the line that `up` shows for this machine. The line admits this
+    machine to this one run. Nothing of the run stays here afterwards.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ def join(address: str, machine: str) -> int:
 
 
 def _first_line() -> str:
-    """Of standard input, and no byte more: its end may be waited for. Nothing if it has none."""
+    """The first line of standard input, "" if there is none. No further byte is read, since the
+    agent may wait for the end of standard input."""
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write("paste the line that `up` shows for this machine:\n")
     line = b""

@@ -1,8 +1,9 @@
-"""The command line: collects the commands, runs one and tells its errors. Exit codes: 0 done, 1 the
-program failed, 2 bad configuration, 3 could not place or launch, 4 a role died, 130/143 ended by a
-signal, 141 nobody reads any more.
+"""The command line: it collects the commands, runs one and prints its errors. Exit codes: 0 done, 1
+the program failed, 2 bad configuration, 3 could not place or launch, 4 a role died, 130/143 ended
+by a signal, 141 the reader of the output has gone.
 
-A command is a function with type hints in a file of its own, imported when it is called.
+A command is a function with type hints in its own file, which is imported when the command is
+called.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from runtime.terminal_text import printable
 HELP = "Train convolutional networks as a convoy of role processes."
 VERSION = "--version"
 SCRIPT = "convoy"  # the same command line as `python -m runtime`, see pyproject.toml
-NOBODY_READS = 141  # as what SIGPIPE has ended
+NOBODY_READS = 141  # the exit code of a process that SIGPIPE ended
 COMMANDS = {
     "up": "runtime.cli.up:up",
     "check": "runtime.cli.check:check",
@@ -48,7 +49,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; errors for people go to stderr without a traceback."""
+    """Run the command line. Errors for people go to stderr without a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         stop_if_hidden()
@@ -56,14 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
             words, exit_on_error=False, print_error=True, result_action="return_value"
         )
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it, such as `head`, has seen enough
-        # or Python tells of it at its end
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        # without this, Python reports the closed pipe when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
     except ConvoyError as error:
-        print(printable(str(error)), file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
+        print(printable(str(error)), file=sys.stderr)  # noqa: T201
         return error.exit_code
-    except Exception as error:  # cyclopts has told the person what is wrong with the command line
+    except Exception as error:  # cyclopts has reported the mistake in the command line
         if type(error).__module__.partition(".")[0] != "cyclopts":
             raise
         return 2
@@ -71,7 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def application(words: Sequence[str], name: str) -> App:
-    """The command that these words call, or all there are. ConfigError."""
+    """The application with the command that these words call, or with all commands. Raises
+    ConfigError if a command cannot be imported."""
     app = App(name=name, help=HELP, version_flags=[VERSION], version=_version)
     for command, place in _meant(words).items():
         app.command(function_of(command, place), name=command)
@@ -79,7 +81,7 @@ def application(words: Sequence[str], name: str) -> App:
 
 
 def typed_name() -> str:
-    """How this process was called."""
+    """The name by which this process was called."""
     return SCRIPT if Path(sys.argv[0]).stem == SCRIPT else "python -m runtime"
 
 
@@ -90,17 +92,17 @@ def _version() -> str:
 
 
 def _meant(words: Sequence[str]) -> dict[str, str]:
-    """name -> "module:function": the command that is called; if none is, for help or by a mistake,
-    all there are.
+    """name -> "module:function" of the command that is called. For help and after a mistake: all
+    commands.
 
-    Those are the runtime's, the built-in program's, and those of the program that cluster.toml
-    names. ConfigError if that one cannot be imported and nobody else has the command that is
-    called.
+    The commands are the runtime's, the built-in program's, and those of the program that
+    cluster.toml names. Raises ConfigError if that program cannot be imported and neither of the
+    others has the called command.
     """
     called = words[0] if words else "--help"
     if called in COMMANDS:
         return {called: COMMANDS[called]}
-    if called == VERSION:  # 0.1 s; importing all commands takes five times as long
+    if called == VERSION:  # takes 0.1 s; importing all commands takes five times as long
         return {}
     found = {**COMMANDS, **import_module(BUILT_IN).COMMANDS}
     try:
@@ -112,7 +114,8 @@ def _meant(words: Sequence[str]) -> dict[str, str]:
 
 
 def function_of(name: str, place: str) -> Callable[..., Any]:
-    """The function of a command, at "module:function". ConfigError if it cannot be imported."""
+    """The function of a command, at "module:function". Raises ConfigError if it cannot be
+    imported."""
     module, _, function = place.partition(":")
     try:
         found: Callable[..., Any] = getattr(import_module(module), function)
@@ -123,14 +126,14 @@ def function_of(name: str, place: str) -> Callable[..., Any]:
 
 
 def _file(words: Sequence[str]) -> Path:
-    """The cluster.toml that is meant: the one on the command line, else the usual one."""
+    """The cluster.toml that the words name, else the one in this folder."""
     named = [word.rpartition("=")[2] for word in words[1:] if word.endswith(".toml")]
     return Path(named[0] if named else "cluster.toml")
 
 
 def _commands_of(file: Path) -> Mapping[str, str]:
-    """Those of the program that a cluster.toml names. What is wrong with the file is the called
-    command's business."""
+    """The commands of the program that a cluster.toml names. Empty if the file is faulty; the
+    called command reports that."""
     try:
         program = tomllib.loads(read_bytes(file, MOST_BYTES).decode()).get("program", BUILT_IN)
     except (OSError, ValueError, RecursionError):

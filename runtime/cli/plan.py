@@ -1,4 +1,4 @@
-"""`plan`: what would run, how much it would carry and how long it would take, in words and as
+"""`plan`: print the processes of a run, its traffic and its predicted time, in words and as
 drawings."""
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ def plan(
     presets: Switch = False,
     settings: Settings = (),
 ) -> int:
-    """Show what `up` would start: processes, memory, the links and how much they carry; and how
-    long it would take. Starts nothing.
+    """Show what `up` would start: the processes, their memory, the links with their traffic, and
+    the predicted time. Starts nothing.
 
     Parameters
     ----------
     file
         The cluster's description.
     svg
-        Write it as a drawing into this file, too.
+        Also draw the plan into this file.
     profile
-        Predict times from how long array work takes: what `time --profile` wrote, or a run's
-        service-times.json.
+        Predict times from measured times of array work: a file that `time --profile` wrote, or the
+        service-times.json of a run.
     machine
-        Predict times for rented machines of this kind, such as c4.4xlarge; of several kinds,
-        compare them.
+        Predict times for rented machines of this kind, such as c4.4xlarge. Several kinds are
+        compared.
     machines
-        A catalogue of your own that has these kinds.
+        Your own catalogue that has these kinds.
     chart
-        Draw seconds per iteration over the number of groups into this file, and what a target
-        takes.
+        Draw seconds per iteration over the number of groups into this file, and the time to a
+        target.
     measured
-        A run directory whose measured time is drawn there, too; may be given several times.
+        A run directory whose measured time is added to the chart; may be given several times.
     target
-        Tell how long it takes until this is reached, such as accuracy=0.985 or loss=0.3.
+        Predict the time until this is reached, such as accuracy=0.985 or loss=0.3.
     learnt
-        A run directory that tells how many iterations that takes; may be given several times.
+        A run directory that shows how many iterations the target takes; may be given several times.
     presets
-        Predict times for every preset that could run this, not for the configured one only.
+        Predict times for every preset that could run this, in addition to the configured one.
     """
     from runtime.plan.prospects import Wanted
 
@@ -81,7 +81,7 @@ def _plan(
         raise ConfigError(
             [
                 (
-                    f"--chart {chart}: says nothing with --presets: it is drawn over "
+                    f"--chart {chart}: has no effect with --presets: it is drawn over "
                     "the groups of one preset"
                 )
             ]
@@ -95,7 +95,7 @@ def _plan(
 
 
 def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> None:
-    """In words, and as a drawing."""
+    """Print the plan, and draw it if wanted."""
     from runtime.drawing.prospect_text import outline as told
     from runtime.drawing.svg import outline
     from runtime.drawing.svg import svg as drawn
@@ -116,8 +116,8 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
 
 
 def _prospects(checked: Checked, wanted: Sequence[Wanted]) -> list[Prospects]:
-    """What the program says of time, for each kind of machine. ConfigError if it says nothing and
-    was asked."""
+    """The program's predictions of time for each kind of machine. Raises ConfigError if they were
+    asked for and the program has none."""
     first = wanted[0]
     _check(first)
     config = checked.loaded.config
@@ -137,12 +137,12 @@ def _prospects(checked: Checked, wanted: Sequence[Wanted]) -> list[Prospects]:
             [(f"{asked}: there are no predictions: give --profile FILE or --machine NAME")]
         )
     if first.target and not found[0].target:
-        raise ConfigError([f"--target: program '{config.program}' tells nothing of one"])
+        raise ConfigError([f"--target: program '{config.program}' predicts no time to a target"])
     return found
 
 
 def _check(wanted: Wanted) -> None:
-    """ConfigError if an option says nothing without another."""
+    """Raise ConfigError for an option that has no effect without another one."""
     timed = wanted.profile or wanted.machine
     for said, needs, option, missing in (
         (wanted.measured, timed, "--measured", "--profile FILE or --machine NAME"),
@@ -156,7 +156,7 @@ def _check(wanted: Wanted) -> None:
         (wanted.learnt, wanted.target, "--learnt", "--target, such as --target accuracy=0.985"),
     ):
         if said and not needs:
-            raise ConfigError([f"{option}: says nothing without {missing}"])
+            raise ConfigError([f"{option}: has no effect without {missing}"])
 
 
 def _chart(found: Sequence[Prospects], file: Path) -> str:
@@ -167,13 +167,13 @@ def _chart(found: Sequence[Prospects], file: Path) -> str:
         text = "there are no predictions to draw: give --profile FILE or --machine NAME"
     elif len(first.choices) < 2:
         text = (
-            "there is one choice only, and no curve: this preset, or one worker, has no "
-            "groups to choose from"
+            "there is only one choice, which makes no curve: this preset, or one worker, has "
+            "no groups to choose from"
         )
     elif any(choice.seconds <= 0 for one in found for choice in one.choices):
-        text = "an iteration is predicted to take no time at all: the profile has no times but 0"
+        text = "an iteration is predicted to take 0 s: the profile has no times but 0"
     elif first.target and not first.fastest:
-        text = f"of no number of {first.varies} is it known how long {first.target} takes"
+        text = f"the time to {first.target} is not known for any number of {first.varies}"
     else:
         return beside(found) if first.target or len(found) > 1 else chart(first)
     raise ConfigError([f"--chart {file}: {text}"])

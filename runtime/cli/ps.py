@@ -1,4 +1,4 @@
-"""`ps`: the live runs of this user."""
+"""`ps`: list the live runs of this user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.cli.arguments import HERE, Connection, runs_here, seen
 if TYPE_CHECKING:
     from runtime.attached.finding import Alive
 
-MOST_NOTES = 20  # of damaged files that are told
+MOST_NOTES = 20  # about damaged files that are printed
 
 
 def ps(
@@ -24,12 +24,12 @@ def ps(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show the live runs: since when, how far, which program, where.
+    """List the live runs: when each began, its progress, its program and its directory.
 
     Parameters
     ----------
     below
-        The folder of run directories; without it `run.directory` of the cluster.toml here.
+        The folder of run directories; by default `run.directory` of the cluster.toml here.
     as_json
         Write an array of objects, for scripts.
     """
@@ -91,7 +91,8 @@ async def _one(alive: Alive) -> dict[str, Any]:
 
 
 def _without_directory(alive: Alive) -> dict[str, Any]:
-    """An `up` that has made no run directory yet, or whose directory was removed."""
+    """The entry of an `up` without a run directory: it has not made one yet, or the directory was
+    removed."""
     from runtime.records.presence import UNREADABLE
 
     presence = alive.presence

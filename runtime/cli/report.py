@@ -1,4 +1,4 @@
-"""`report`: what is known of runs as one HTML page."""
+"""`report`: write everything that is known of runs as one HTML page."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def report(
     program: str = "",
     refresh: Annotated[int, Parameter(show=False)] = 0,
 ) -> int:
-    """Write one HTML page with everything that is known of a run, or of several beside each other:
+    """Write one HTML page with everything that is known of a run, or of several runs in comparison:
     loss and accuracy, where the time goes, traffic, decisions, warnings. The page needs no network.
 
     Parameters
     ----------
     runs
-        Run directories or their names; without any the only live run, else the newest.
+        Run directories or their names; by default the only live run, else the newest.
     output
         The file; by default report.html in the directory of the first run.
     program
-        A program of yours that is imported and asked what its runs were planned to send. No other
-        but the built-in one is imported, whatever a run directory names.
+        Your own program. It is imported and asked for the planned traffic of its runs. Apart from
+        it only the built-in program is imported, whatever a run directory names.
     """
     from runtime.attached.finding import lives, meant
     from runtime.cli.arguments import runs_here
@@ -62,7 +62,8 @@ def report(
 
 
 def _write(file: Path, text: str, *, in_run: bool) -> None:
-    """Write the page; one in the run directory replaces whatever lies there. ConfigError."""
+    """Write the page. A page in the run directory replaces any file of its name. Raises ConfigError
+    if it cannot be written."""
     from runtime.machine.private_files import replace
 
     data = text.encode("utf-8", "replace")  # a journal may hold half a character

@@ -1,4 +1,4 @@
-"""`save`: a checkpoint of a live run now."""
+"""`save`: make a live run save a checkpoint now."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from runtime.cli.arguments import HERE, Connection, seen
 
 
 def save(run: Path | None = None, *, connection: Connection = HERE) -> int:
-    """Have a live run save a checkpoint after what is under way, and go on. Waits for it and writes
-    its path.
+    """Make a live run save a checkpoint after the iterations under way, and go on. Waits for the
+    checkpoint and prints its path.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run.
+        A run directory or its name; by default the only live run.
     """
     return asyncio.run(_saved(run, connection))
 
@@ -32,4 +32,4 @@ async def _saved(run: Path | None, connection: Connection) -> int:
             if event.name == "checkpoint" and not event.fields.get("timed"):
                 Teller().say(str(looked.place / event["file"]))
                 return 0
-    raise ProgramFailed(f"{looked.name}: it ended, and saved nothing before")
+    raise ProgramFailed(f"{looked.name}: it ended without saving a checkpoint")

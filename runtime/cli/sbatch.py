@@ -1,4 +1,4 @@
-"""`up --sbatch FILE`: instead of starting a run, write the script with which Slurm starts it."""
+"""`up --sbatch FILE`: write the script with which Slurm starts a run, instead of starting it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from runtime.config.sections import ClusterConfig
 
 STDOUT = Path("-")
-SAVE_SECONDS = 60  # before the time limit: `up` is told to save and to end
+SAVE_SECONDS = 60  # before the time limit `up` gets the signal to save and end
 SCRIPT = """\
 #!/bin/sh
-# Starts {file} in a job of its own. What this says the command line of sbatch overrides, and what
-# a site needs besides is said there: sbatch --partition=... --account=... --time=...
+# Starts {file} as a job. Options on the command line of sbatch override those below. Give there
+# the options that your site needs: sbatch --partition=... --account=... --time=...
 # --gpus-per-node=...
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 {more}\
 #SBATCH --ntasks-per-node=1
 #SBATCH --output=%x-%j.out
-# {seconds} s before its time is up the run saves a checkpoint and ends
+# {seconds} s before the time limit the run saves a checkpoint and ends
 #SBATCH --signal=B:TERM@{seconds}
 cd {folder} || exit 3
 {path}exec {command}
@@ -40,8 +40,8 @@ cd {folder} || exit 3
 
 
 def write(file: Path, settings: Settings, target: Path) -> int:
-    """Check cluster.toml as `check` does, write the script, and tell what to type. ConfigError,
-    also where `target` is there already: a script may have been edited."""
+    """Check cluster.toml as `check` does, write the script, and print the command to type. Raises
+    ConfigError, also if `target` exists already, since a script may have been edited."""
     from rich.console import Console
 
     from runtime.report.console import RunConsole
@@ -49,7 +49,7 @@ def write(file: Path, settings: Settings, target: Path) -> int:
 
     checked = check(file, settings, starts=False)
     text = script(checked.loaded.config, file, settings)
-    aside = target == STDOUT  # what is told then goes to stderr
+    aside = target == STDOUT  # the script goes to stdout, so messages go to stderr
     console = RunConsole(Console(highlight=False, soft_wrap=True, stderr=aside), live=False)
     for warning in checked.warnings:
         console.warn(warning)
@@ -62,7 +62,7 @@ def write(file: Path, settings: Settings, target: Path) -> int:
             opened.write(text)
     except FileExistsError:
         raise ConfigError(
-            [(f"{target}: is there already: remove it, or name another file")]
+            [(f"{target}: exists already: remove it, or name another file")]
         ) from None
     except OSError as error:
         raise ConfigError([f"{target}: cannot be written: {reason(error)}"]) from None
@@ -73,12 +73,12 @@ def write(file: Path, settings: Settings, target: Path) -> int:
 
 
 def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
-    """The text. ConfigError if no job can start such a run."""
+    """The text of the script. Raises ConfigError if no job can start such a run."""
     kind = config.launcher.kind
     if kind not in (KIND, LOCAL):
         where = config.raw.place(("launcher", "kind"))
         text = (
-            f"found '{kind}', expected '{KIND}' for a job of Slurm, or '{LOCAL}' for one "
+            f"found '{kind}', expected '{KIND}' for a job of Slurm, or '{LOCAL}' for a job "
             "of one node"
         )
         raise ConfigError([f"{where}: {text}"])
@@ -99,17 +99,17 @@ def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
 
 
 def _named(nodes: tuple[str, ...]) -> list[str]:
-    """ConfigError for a host that would be more than a word of the line: sbatch would read options
-    from it."""
+    """The option for the named nodes. Raises ConfigError for a host name that is not a single word,
+    since sbatch would read options from it."""
     for node in nodes:
         if not re.fullmatch(NAME, node):
             raise ConfigError(
-                [(f"machine '{one_line(node)}' is no name of a node of Slurm, expected {NAMED}")]
+                [(f"machine '{one_line(node)}' is not a name of a Slurm node, expected {NAMED}")]
             )
     return [f"--nodelist={','.join(nodes)}"] if nodes else []
 
 
 def _room(config: ClusterConfig) -> list[str]:
-    """As many cores as all entries say, else whole nodes."""
+    """The options for cores: as many as the largest entry asks for, else whole nodes."""
     written = [machine.get("cores") for machine in config.raw.data.get("machine", [{}])]
     return [f"--cpus-per-task={max(written)}"] if all(written) else ["--exclusive", "--mem=0"]

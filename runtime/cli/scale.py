@@ -1,4 +1,4 @@
-"""`scale`: a live run goes on with other workers, or on other machines."""
+"""`scale`: continue a live run with other workers, or on other machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Machines = Annotated[tuple[str, ...], Parameter(negative=())]
 LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
-# without anybody who listens there: a machine may be waited for, or compile
+# without a listener: the run may wait for a machine, or a machine may compile
 VANISHED_SECONDS = 90.0
 
 
@@ -28,24 +28,24 @@ def scale(
     including: Annotated[Machines, Parameter(name="--with")] = (),
     connection: Connection = HERE,
 ) -> int:
-    """Let a live run go on with more or fewer workers, in other groups, or on other machines. Waits
-    until it does.
+    """Continue a live run with more or fewer workers, in other groups, or on other machines. Waits
+    until it trains again.
 
-    The run saves after the iterations under way and goes on from there: no sample is lost or used
-    twice.
+    The run saves after the iterations under way and resumes from there: each sample is used exactly
+    once.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run.
+        A run directory or its name; by default the only live run.
     workers
-        How many, from now on.
+        The new number of workers.
     groups
-        How many groups they are, from now on.
+        The new number of groups.
     without
-        A machine that is to leave; may be said several times.
+        A machine that leaves the run; may be given several times.
     including
-        A machine of cluster.toml that left, and takes part again; may be said several times.
+        A machine of cluster.toml that left the run and rejoins it; may be given several times.
     """
     from runtime.errors import ConfigError
 
@@ -53,7 +53,7 @@ def scale(
         if said is not None and said < 1:
             raise ConfigError([f"{name}: found {said}, expected at least 1"])
     if workers is groups is None and not (without or including):
-        raise ConfigError(["say what is to change: --workers, --groups, --without or --with"])
+        raise ConfigError(["nothing is to change: give --workers, --groups, --without or --with"])
     wish = {
         "workers": workers or 0,
         "groups": groups or 0,
@@ -77,13 +77,13 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
         await looked.follow(scaled.run, VANISHED_SECONDS)
         await _begun(looked)
         console.say(
-            f"{looked.place}: goes on at {scaled.at}, {clock() - began:.1f} s after it was saved"
+            f"{looked.place}: continues at {scaled.at}, {clock() - began:.1f} s after it was saved"
         )
     return 0
 
 
 async def _begun(following: ObservedRun) -> None:
-    """Wait until this run has begun. ConvoyError if it cannot."""
+    """Wait until this run has begun. Raises ProgramFailed if it fails or vanishes before that."""
     from runtime.attached.run_status import journal, said
     from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.errors import ProgramFailed
@@ -97,10 +97,10 @@ async def _begun(following: ObservedRun) -> None:
         if "failed" in told:
             why = said(told, "failed", "error").partition("\n")[0]
             raise ProgramFailed(
-                f"{following.name} could not begin: {why}; what `up` does now, it says itself"
+                f"{following.name} could not begin: {why}; the output of `up` shows its next step"
             )
         if await following.lives():
             heard = asyncio.get_running_loop().time()
         elif asyncio.get_running_loop().time() - heard > VANISHED_SECONDS:
-            raise ProgramFailed(f"{following.name} has not begun, and nobody listens at its socket")
+            raise ProgramFailed(f"{following.name} has not begun, and its socket has no listener")
         await asyncio.sleep(LOOK_SECONDS)

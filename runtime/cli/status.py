@@ -1,4 +1,4 @@
-"""`status`: what a run is at."""
+"""`status`: show the progress of a run and of each of its processes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def status(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show how far a run is, and what each of its processes is at; of one that is over, how it
-    ended.
+    """Show the progress of a run, and the work of each of its processes. For a run that is over,
+    show its result.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run, else the newest.
+        A run directory or its name; by default the only live run, else the newest.
     as_json
         Write one object, for scripts.
     """
@@ -60,7 +60,7 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
         yield f"  {describe(run['progress'])}{left}"
     yield f"  last checkpoint: {last_checkpoint(run, Path())}"
     if run["goes_on_in"]:
-        yield f"  goes on in {run['goes_on_in']}"
+        yield f"  continues in {run['goes_on_in']}"
     if run["stragglers"]:
         slow = (f"{worker} {times:.1f} times" for worker, times in run["stragglers"].items())
         yield f"  slower than its peers: {', '.join(slow)}"

@@ -14,7 +14,7 @@ from runtime.cluster.launchers import Nursery
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from runtime.config.sections import ClusterConfig  # pydantic comes with it
+    from runtime.config.sections import ClusterConfig  # importing it would load pydantic
 
 Runs = Annotated[tuple[Path, ...] | None, Parameter(negative=(), consume_multiple=True)]
 
@@ -29,23 +29,23 @@ def up(
     sbatch: Script = None,
     settings: Settings = (),
 ) -> int:
-    """Start the roles, train, and show what happens.
+    """Start the roles, train, and show the events of the run.
 
-    Ctrl-C finishes what is under way, saves and stops, and shows how to go on; a second one stops
-    at once.
+    Ctrl-C finishes the iterations under way, saves and stops, and shows how to resume; a second one
+    stops at once.
 
     Parameters
     ----------
     file
         The cluster's description.
     resume
-        Go on from the newest checkpoint that is whole and fits: of this run directory, or, where
-        none is named, of the last run that has one.
+        Resume from the newest checkpoint that is whole and fits: of this run directory, or by
+        default of the last run that has one.
     test
         At the end score the last checkpoint on the test data, as the command `test` does.
     sbatch
-        Start nothing: write the script with which Slurm's sbatch starts this into this file; "-" is
-        stdout.
+        Start nothing. Write the script with which Slurm's sbatch starts this run into this file;
+        "-" is stdout.
     """
     file, wanted = _resume(file, resume)
     if sbatch is not None:
@@ -53,7 +53,7 @@ def up(
 
         if wanted is not None:
             raise ConfigError(
-                [("--sbatch: found --resume beside it: write that into the script, behind `up`")]
+                [("--sbatch: found --resume too: add it in the script instead, after `up`")]
             )
         return write(file, settings, sbatch)
     from runtime.cluster.warnings import kept_warnings
@@ -65,7 +65,7 @@ def up(
             loaded = load_with_program(file, settings)
         early.begin(loaded.config)
         checked = check_plan(loaded, None if wanted is None else Resume(*wanted), told=told)
-        # beside what the nursery imports
+        # while the nursery imports the program
         from runtime.cli.after import After
         from runtime.recovery.up_runs import run
         from runtime.report.console import RunConsole
@@ -79,8 +79,8 @@ def up(
 
 
 class _Early(ExitStack):
-    """Where role processes will be born, once the program is imported; nowhere on the virtual
-    clock. `folder`: of cluster.toml."""
+    """The nursery, where role processes are started; it begins as soon as the program is known. On
+    the virtual clock there is none. `folder` is the folder of cluster.toml."""
 
     nursery: Nursery | None = None
 
@@ -96,8 +96,7 @@ class _Early(ExitStack):
 
 
 def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:
-    """The cluster.toml, which may stand behind --resume, and the run that stands there, if one
-    does."""
+    """The cluster.toml, which may stand behind --resume, and the run that stands there, or None."""
     if said is None:
         return file, None
     files, runs = (

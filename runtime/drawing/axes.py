@@ -1,6 +1,5 @@
-"""Fields with logarithmic axes, and what stands in them, as SVG that needs nothing beside it and is
-read without colours: choices are doubled, and times differ by as much.
-"""
+"""Fields with logarithmic axes and their contents, as self-contained SVG that needs no colours. The
+axes are logarithmic since choices are doubled, and times grow by similar factors."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ Point = tuple[float, float]
 
 # px between the edges of a field and its first and last choice, so that no dot sits on an axis
 INSIDE = 20.0
-WORD = 5  # characters that there is room for left of the upper end of an axis
+WORD = 5  # characters that fit to the left of the upper end of an axis
 TITLE_CHARACTER = 7.9  # px
 STYLE = """
 text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1e293b }
@@ -32,7 +31,7 @@ text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; 
 
 @dataclass(frozen=True)
 class Edges:
-    """Of a field, in px."""
+    """The edges of a field, in px."""
 
     left: float
     right: float
@@ -41,7 +40,8 @@ class Edges:
 
 
 class Field:
-    """Where values lie: `ys` span the field's ticks, `xs` its width. All are above 0."""
+    """The area of a chart. `xs` span its width, and the ticks around `ys` span its height. All
+    values must be above 0."""
 
     def __init__(self, edges: Edges, xs: Iterable[float], ys: Sequence[float]) -> None:
         self.edges = edges
@@ -53,7 +53,7 @@ class Field:
         self._top = math.log(self.ticks[-1])
 
     def at(self, x: float, y: float) -> Point:
-        """In px."""
+        """The position of a value, in px."""
         edges = self.edges
         right = (math.log(x) - self._left) / (self._right - self._left or 1)
         up = math.log(y) - self._bottom
@@ -64,8 +64,8 @@ class Field:
         ) * high
 
     def axes(self, across: str, up: str) -> Iterator[str]:
-        """Both, with ticks; `across` and `up` say what they show. A long `up` begins further
-        left."""
+        """Both axes with ticks. `across` and `up` are their titles. A long `up` begins further to
+        the left."""
         left = self.edges.left
         right = self.edges.right
         top = self.edges.top
@@ -90,7 +90,7 @@ class Field:
         )
 
     def mark(self, x: float, said: str) -> Iterator[str]:
-        """A broken line at a choice, with words beside it."""
+        """A broken line at a choice, with words next to it."""
         edges = self.edges
         at, _ = self.at(x, self.ticks[0])
         yield f'<path class="mark" d="M{at:.1f} {edges.bottom:.1f}L{at:.1f} {edges.top:.1f}"/>'
@@ -101,8 +101,8 @@ class Field:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten around these; at least two."""
-    # logarithms are rounded
+    """The numbers 1, 2 and 5 times powers of ten that enclose the range; at least two."""
+    # one power more at each end, since logarithms are rounded
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     every = [step * 10.0**power for power in powers for step in (1, 2, 5)]
     below = max(tick for tick in every if tick <= low)
@@ -111,7 +111,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def drawing(width: float, height: float, parts: Iterable[str]) -> str:
-    """The whole file."""
+    """The whole SVG file."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">'
@@ -121,27 +121,27 @@ def drawing(width: float, height: float, parts: Iterable[str]) -> str:
 
 
 def curve(points: Sequence[Point], dash: str = "") -> str:
-    """A line through points that are given in px."""
+    """A line through points given in px."""
     way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     broken = f' stroke-dasharray="{dash}"' if dash else ""
     return f'<path class="curve" d="{way}"{broken}/>'
 
 
 def dot(at: Point, about: str = "", kind: str = "predicted") -> str:
-    """A round one; `about` is its tooltip."""
+    """A round point; `about` is its tooltip."""
     return (
         f'<circle class="{kind}" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5"{_ended("circle", about)}'
     )
 
 
 def square(at: Point, about: str = "", kind: str = "measured") -> str:
-    """A square one; `about` is its tooltip."""
+    """A square point; `about` is its tooltip."""
     box = f'x="{at[0] - 4.5:.1f}" y="{at[1] - 4.5:.1f}" width="9" height="9"'
     return f'<rect class="{kind}" {box}{_ended("rect", about)}'
 
 
 def cross(at: Point, about: str = "") -> str:
-    """Where there is no value; `about` is its tooltip."""
+    """A cross for a missing value; `about` is its tooltip."""
     (x, y), arm = at, 4.5
     strokes = ((x - arm, y - arm, x + arm, y + arm), (x - arm, y + arm, x + arm, y - arm))
     way = "".join(f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}" for a, b, c, d in strokes)
@@ -154,7 +154,7 @@ def text(x: float, y: float, said: str, kind: str) -> str:
 
 
 def cut(title: str, width: float) -> str:
-    """As much of a title as there is room for, in px."""
+    """The title, cut to `width` px."""
     most = int(width / TITLE_CHARACTER)
     return title if len(title) <= most else f"{title[: most - 3]}..."
 

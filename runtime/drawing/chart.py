@@ -1,4 +1,4 @@
-"""Charts of predictions over what varies: seconds per step; beside them, what a target takes."""
+"""Charts of predicted seconds per step over the choices, and of the steps and time to a target."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BOTTOM = 56.0
 
 
 def chart(found: Prospects) -> str:
-    """Seconds per step over what varies: a line with dots is predicted, open squares are measured,
-    a broken line stands at the choice from which on more change next to nothing. ValueError unless
-    there are two choices at least that take some time."""
+    """A chart of seconds per step over the choices. Predictions are a line with dots, measurements
+    are open squares. A broken line marks the choice above which more of them gain almost nothing.
+    Raises ValueError unless at least two choices take some time."""
     points = [(float(choice.number), choice.seconds) for choice in found.choices]
     if len(points) < 2 or any(y <= 0 for _, y in points):
-        raise ValueError("there is no curve to draw")
+        raise ValueError("no curve can be drawn: expected at least two choices with times above 0")
     measured = [(float(x), y) for x, y in found.measured]
     every = [*points, *measured]
     edges = Edges(LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM)
@@ -58,9 +58,10 @@ def _legend(measured: bool) -> Iterator[str]:
 
 
 def beside(found: Sequence[Prospects]) -> str:
-    """The same of one or several kinds of machines as panels, a curve each; with a target also the
-    steps that it takes and the seconds, which are the product (Omnivore, Figure 7). An open dot
-    lies between two runs. ValueError in words if there is nothing to draw."""
+    """A chart of panels with one curve for each kind of machine. With a target, further panels show
+    the steps to the target and the seconds, which are the product (Omnivore, Figure 7). An open dot
+    is interpolated between two runs. Raises ValueError with the reason if there is nothing to
+    draw."""
     first = found[0]
     names = {one.kind if len(found) > 1 else "": one for one in found}
     pace = tuple(
@@ -81,7 +82,8 @@ def beside(found: Sequence[Prospects]) -> str:
 
 
 def _to_target(first: Prospects, names: Mapping[str, Prospects]) -> Iterator[Panel]:
-    """Statistical efficiency, which is the same on all machines, and the product."""
+    """The panels of statistical efficiency, which is the same on all machines, and of the
+    product."""
     known = [choice for choice in first.choices if choice.needed.steps]
     doubtful = frozenset(float(choice.number) for choice in known if not choice.needed.seen)
     lacking = {

@@ -1,9 +1,10 @@
-"""Where the boxes and lines of a drawing of a placement lie: geometry only, in pixels, y downwards.
+"""The positions of the boxes and lines in a drawing of a placement. Geometry only, in pixels, with
+y downwards.
 
-Actors stand in rows: a link's first actor stands below its second where that can be, so senders are
-below those they send to. Each machine has a band of columns, and in it each process with several
-actors; so the boxes around them never meet. A link that passes a row has a slot of its own there:
-no line runs behind a box.
+Actors stand in rows. The first actor of a link stands below the second where possible, so that
+senders are below their receivers. Each machine has a band of columns, and so has each process with
+several actors within its machine. So the boxes around them never meet. A link that passes a row has
+its own slot there, so that no line runs behind a box.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from dataclasses import dataclass
 
 from runtime.plan.topology import Link, Placement, Topology
 
-CHARACTER = 7.3  # of the text, in px
+CHARACTER = 7.3  # width of a character, in px
 LINE = 15.0
 ACTOR_HEIGHT = 40.0
 ACTOR_PAD = 12.0
 SLOT = 14.0  # the width of a line that passes a row
-BETWEEN = 32.0  # boxes of a row
+BETWEEN = 32.0  # between the boxes of a row
 PROCESS_PAD = 8.0
 MACHINE_PAD = 14.0
 TITLE = 18.0
 GAPS = (64.0, 100.0, 150.0, 220.0, 320.0)  # between rows, until the labels fit
-SWEEPS = 8  # to put neighbours near one another
-# three quarters of it is how far a curve hangs below its row: less than the least gap
+SWEEPS = 8  # sweeps that bring linked slots near each other
+# a curve hangs three quarters of this below its row, which is less than the least gap
 DEEPEST = 80.0
-# where a label may sit on its line
+# positions of a label on its line, in the order of preference
 ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.45, 0.55, 0.35, 0.65, 0.25, 0.75)
 
 Slot = tuple[str, ...]  # (actor,), or (lower, upper, row) of a link that passes
@@ -56,7 +57,7 @@ class Box:
         return self.y + self.height
 
     def meets(self, other: Box) -> bool:
-        """Have the two a point in common?"""
+        """Return whether the two boxes overlap."""
         return (
             self.x < other.right
             and other.x < self.right
@@ -73,8 +74,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything's place. `links`: each line's points, pairs of which a curve joins; `labels`: the
-    box of each text."""
+    """The positions of everything. `links` holds the points of each line; a curve joins the points
+    of each pair. `labels` holds the box of each text."""
 
     width: float
     height: float
@@ -86,13 +87,14 @@ class Scene:
 
 
 def text_width(text: str) -> float:
-    """Of a line of text, in a fixed-width font."""
+    """The width of a line of text in a fixed-width font, in px."""
     return CHARACTER * len(text)
 
 
 def ranks(topology: Topology) -> dict[str, int]:
-    """The row of each actor, 0 at the top: links lead upwards. Actors of one role that are all
-    linked share a row; of links that go in a circle one is not counted."""
+    """The row of each actor, 0 at the top. Links lead upwards. The actors of a role share a row if
+    the links among them are at least as many as the actors. In each circle of links one link is
+    ignored."""
     role = {actor.name: actor.role for actor in topology.actors}
     inside: defaultdict[str, int] = defaultdict(int)
     for a, b in topology.links:
@@ -122,8 +124,8 @@ def ranks(topology: Topology) -> dict[str, int]:
 
 
 def scene(placement: Placement, labels: Mapping[Link, str]) -> Scene:
-    """Lay out a placement. `labels`: the text of some links, named as `links` names them, on one
-    line each."""
+    """Lay out a placement. `labels` holds the texts of some links, each on one line; the links are
+    named as in `Scene.links`."""
     plan = _Plan(placement)
     for gap in GAPS:
         made = plan.scene(gap)
@@ -136,7 +138,8 @@ def scene(placement: Placement, labels: Mapping[Link, str]) -> Scene:
 
 
 class _Plan:
-    """Rows, bands and the order in each; coordinates follow for any gap between rows."""
+    """The rows, the bands and the order in each. Coordinates follow from these for any gap between
+    rows."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
@@ -156,8 +159,8 @@ class _Plan:
         self.order = self._ordered()
 
     def _bands(self) -> dict[str, Band]:
-        """Each actor's band: its machine, and 0, or for the actors of a larger process a column of
-        their own."""
+        """The band of each actor: its machine, and a column. The column is 0, or for the actors of
+        a process with several actors a column for that process."""
         machines = list(dict.fromkeys(spec.machine for spec in self.placement.processes))
         column = itertools.count(1)
         found = {}
@@ -167,14 +170,15 @@ class _Plan:
         return found
 
     def _chain(self, link: Link) -> list[Slot]:
-        """Where a link passes, from above: its upper actor, a slot in each row between, its lower
-        actor."""
+        """The slots of a link from above to below: its upper actor, a slot in each row between, its
+        lower actor."""
         lower, upper = link
         between = range(self.row[upper] + 1, self.row[lower])
         return [(upper,), *((lower, upper, str(row)) for row in between), (lower,)]
 
     def _ordered(self) -> dict[tuple[Band, int], list[Slot]]:
-        """The slots of each band and row, from the left: near what they are linked with."""
+        """The slots of each band and row, from the left. Each slot is sorted to be near the slots
+        it is linked with."""
         places: defaultdict[tuple[Band, int], list[Slot]] = defaultdict(list)
         near: defaultdict[Slot, list[Slot]] = defaultdict(list)
         for name, row in self.row.items():
@@ -194,7 +198,7 @@ class _Plan:
         return dict(places)
 
     def _positions(self, places: Mapping[tuple[Band, int], Sequence[Slot]]) -> dict[Slot, float]:
-        """The middle of each slot, for this order."""
+        """The middle of each slot in this order."""
         left = self._lefts(places)
         found: dict[Slot, float] = {}
         for (band, _), slots in places.items():
@@ -208,7 +212,7 @@ class _Plan:
     def _lefts(
         self, places: Mapping[tuple[Band, int], Sequence[Slot]]
     ) -> dict[Band, tuple[float, float]]:
-        """Each band's left edge and width."""
+        """The left edge and the width of each band."""
         room: defaultdict[Band, float] = defaultdict(float)
         for (band, _), slots in places.items():
             room[band] = max(room[band], self._extent(slots))
@@ -233,7 +237,7 @@ class _Plan:
         return sum(self._width(slot) + BETWEEN for slot in slots) - BETWEEN
 
     def scene(self, gap: float) -> Scene:
-        """Coordinates, with this much between the rows."""
+        """The coordinates, with `gap` px between the rows."""
         middle = self._positions(self.order)
         pitch = ACTOR_HEIGHT + 2 * PROCESS_PAD + TITLE + gap
         top = MACHINE_PAD + 2 * TITLE + PROCESS_PAD + BETWEEN
@@ -271,7 +275,8 @@ class _Plan:
     def _lines(
         self, actors: Mapping[str, Box], middle: Mapping[Slot, float]
     ) -> dict[Link, list[Point]]:
-        """From above to below, straight through the rows that a link passes."""
+        """The points of each line, from above to below, straight through the rows that it
+        passes."""
         ends = self._ends(actors, middle)
         row_top = {row: actors[name].y for name, row in self.row.items()}
         found = {}
@@ -290,8 +295,8 @@ class _Plan:
     def _ends(
         self, actors: Mapping[str, Box], middle: Mapping[Slot, float]
     ) -> dict[tuple[Link, str], Point]:
-        """Where each line meets its two actors: spread over their lower or upper edges, in the
-        order of their ways."""
+        """The points where each line meets its two actors. They are spread over the lower or upper
+        edges of the actors, in the order in which the lines run."""
         edges: defaultdict[tuple[str, bool], list[tuple[float, Link]]] = defaultdict(list)
         for link, chain in self.chains.items():
             lower, upper = link
@@ -308,9 +313,9 @@ class _Plan:
 
 
 def bends(start: Point, end: Point) -> tuple[float, float]:
-    """How high the two points lie that bend the curve from `start` to `end`: above one another, for
-    it leaves and arrives upright; between points of one row it hangs below them, the deeper the
-    longer it is."""
+    """The heights of the two control points of the curve from `start` to `end`. The curve leaves
+    and arrives upright. Between points of one row it hangs below them, the deeper the longer it
+    is."""
     if start[1] == end[1]:
         deep = start[1] + min(DEEPEST, DEEPEST / 3 + abs(end[0] - start[0]) / 8)
         return deep, deep
@@ -319,7 +324,7 @@ def bends(start: Point, end: Point) -> tuple[float, float]:
 
 
 def at(start: Point, end: Point, t: float) -> Point:
-    """The point `t` (0 to 1) along that curve."""
+    """The point at `t` (0 to 1) of that curve."""
     first, second = bends(start, end)
     a = (1 - t) ** 3
     b = 3 * (1 - t) ** 2 * t
@@ -329,8 +334,8 @@ def at(start: Point, end: Point, t: float) -> Point:
 
 
 def _labelled(made: Scene, labels: Mapping[Link, str]) -> dict[Link, Box]:
-    """A place for each text on its line where it meets no other, no actor and no title; who finds
-    none is left out."""
+    """A box for each text on its line, where it overlaps no other text, no actor and no title.
+    Texts without such a place are left out."""
     taken = [box.around(PROCESS_PAD, 0) for box in made.actors.values()]
     taken += [
         Box(box.x, box.y, box.width, TITLE)

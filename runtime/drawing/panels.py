@@ -1,4 +1,4 @@
-"""Curves over the same choices side by side, a panel for each measure: hardware efficiency,
+"""Curves over the same choices side by side, one panel for each measure: hardware efficiency,
 statistical efficiency and their product (Omnivore, Figure 7)."""
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ RIGHT = 10.0
 TOP = 70.0
 BOTTOM = 62.0
 LINE = 18.0  # px of a line of the legend, below all panels
-DASHES = ("", "7 4", "2 3", "9 3 2 3")  # of the curves, in turn
+DASHES = ("", "7 4", "2 3", "9 3 2 3")  # for the curves, in turn
 
 
 @dataclass(frozen=True)
 class Curve:
-    """`points` are (choice, value), all above 0; there may be none. Those at the choices `open`
-    have open dots. Where not `joined` they are open squares, without a line."""
+    """One curve. `points` are pairs (choice, value), all above 0; the tuple may be empty. Points at
+    the choices in `open` are open dots. If not `joined`, all points are open squares without a
+    line."""
 
     name: str
     points: tuple[Point, ...]
@@ -32,9 +33,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """A measure: its `title`, the `unit` of its values. `lacking`: choice -> why it has no value; a
-    cross at the upper edge says so. `mark`: a choice at which a broken line stands, and says
-    `why`."""
+    """The curves of one measure, with a `title` and the `unit` of its values. `lacking` maps
+    choices without a value to the reason, which a cross at the upper edge shows. `mark` is a choice
+    at which a broken line stands; `why` is its label."""
 
     title: str
     unit: str
@@ -47,9 +48,9 @@ class Panel:
 def panels(
     title: str, of: Sequence[Panel], varies: str, *, opened: str = "", lacking: str = "not known"
 ) -> str:
-    """All panels as one SVG, over the same choices, which differ in what `varies` names. `opened`
-    and `lacking` say in the legend what an open dot and a cross are. ValueError if a panel has no
-    point, or one that is not above 0."""
+    """All panels as one SVG, over the same choices. `varies` names the quantity that is chosen.
+    `opened` and `lacking` explain open dots and crosses in the legend. Raises ValueError if a panel
+    has no points, or a point that is not above 0."""
     for panel in of:
         points = [point for one in panel.curves for point in one.points]
         if not points or any(min(point) <= 0 for point in points):
@@ -107,8 +108,8 @@ def _drawn(at: Point, one: Curve, x: float, about: str = "") -> str:
 def _legend(
     known: Mapping[str, Curve], dashes: Mapping[str, str], opened: str | bool
 ) -> Iterator[tuple[str, str]]:
-    """(a sample around the point (13, 0), what it is) of each curve that has a name, and of an open
-    dot."""
+    """Yield (sample around the point (13, 0), its meaning) for each curve with a name, and for open
+    dots."""
     for name, one in known.items():
         if name and one.joined:
             yield curve([(0, 0), (26, 0)], dashes[name]) + dot((13, 0)), name

@@ -1,4 +1,5 @@
-"""Prospects in words: a line for each choice, what is best of them, and what is not known."""
+"""Predictions in words: a line for each choice, the best of them, and the effects that are left
+out."""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ from runtime.drawing.svg import columns
 from runtime.plan.forecast import shown
 from runtime.plan.prospects import NEAR, Needed, Prospect, Prospects
 
-SHOWN = 3  # stations beside the busiest
-ALIKE = 0.1  # difference in use of stations that are shown as one
-BETWEEN = "~"  # before a number of steps that lies between those of two runs
+SHOWN = 3  # stations shown in addition to the busiest one
+ALIKE = 0.1  # most difference in use between stations that are shown as one
+BETWEEN = "~"  # before a number of steps that was interpolated between two runs
 
 Column = tuple[str, Callable[[Prospect], str]]
 
 
 def outline(*found: Prospects) -> str:
-    """A line for each choice, the whole run, its cost; of several prospects, how they compare; the
-    runs that were learnt from, and what is not in these figures."""
+    """The text of one or several predictions: a line for each choice, the whole run, and its cost.
+    Then follow the comparison of several predictions, the runs that were learnt from, and the
+    effects that the figures leave out."""
     lines = [line for one in found if one.choices for line in (*_of_one(one), "")]
     notes = list(dict.fromkeys(note for one in found for note in one.notes))
     if not lines:
@@ -72,7 +74,7 @@ def _columns(found: Prospects) -> Iterator[Column]:
 
 
 def steps(needed: Needed) -> str:
-    """Of a target, as "340", "~420" or why that is not known."""
+    """The steps to a target, as "340" or "~420", or the reason why they are not known."""
     if needed.steps is None:
         return needed.why
     return f"{'' if needed.seen else BETWEEN}{needed.steps:.0f}"
@@ -87,9 +89,9 @@ def _price(cost: float | None, is_best: bool) -> str:
 
 
 def busiest(choice: Prospect) -> list[str]:
-    """The stations of a choice, the one that bounds it first, then busiest first, each as
-    "fc_server 97 %". Stations whose names differ in numbers and that are about as busy are one,
-    "conv-*-*"."""
+    """The stations of a choice, each as "fc_server 97 %". The station that bounds the choice comes
+    first, then the others, busiest first. Stations with about the same use whose names differ only
+    in numbers are one entry, "conv-*-*"."""
     alike: dict[str, list[str]] = {}
     for station in choice.use:
         alike.setdefault(re.sub(r"\d+", "*", station), []).append(station)
@@ -133,12 +135,12 @@ def _whole(found: Prospects) -> list[str]:
 
 
 def _configured(found: Prospects) -> Prospect | None:
-    """None if what is configured is refused."""
+    """The configured choice. None if it is refused."""
     return next((choice for choice in found.choices if choice.number == found.chosen), None)
 
 
 def _cost(found: Prospects, seconds: float) -> str:
-    """The price of so many seconds, and of what."""
+    """The price of so many seconds, and the machines that it is for."""
     hourly = found.price_per_hour()
     if hourly is None:
         return ""
@@ -147,8 +149,8 @@ def _cost(found: Prospects, seconds: float) -> str:
 
 
 def _compared(found: Sequence[Prospects]) -> Iterator[str]:
-    """A row for each kind of machine: to the target by its fastest choice, if that is known of one,
-    else to the end as configured. The best of the rows are marked."""
+    """Yield a table with a row for each kind of machine: its fastest choice to the target, if one
+    is known, or else the configured choice to the end of the run. The best values are marked."""
     target = found[0].target if any(one.fastest for one in found) else ""
     rows = [(one, one.fastest if target else _configured(one)) for one in found]
     ends = [_end(one, choice, target) for one, choice in rows]
@@ -174,7 +176,7 @@ def _compared(found: Sequence[Prospects]) -> Iterator[str]:
 def _end(
     found: Prospects, choice: Prospect | None, target: str
 ) -> tuple[float | None, float | None]:
-    """Seconds and cost until the target, or the end of the run."""
+    """Seconds and cost to the target, or to the end of the run."""
     if choice is None or target:
         return (None, None) if choice is None else (choice.to_target, choice.cost)
     seconds = choice.seconds * found.steps
@@ -182,7 +184,7 @@ def _end(
 
 
 def duration(seconds: float) -> str:
-    """For people: "42.1 s", "12 min 3 s", "3 h 20 min", "4 days 2 h"."""
+    """The time for people: "42.1 s", "12 min 3 s", "3 h 20 min", "4 days 2 h"."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     for small, name, large, above in (

@@ -1,5 +1,5 @@
-"""A placement in words, and as an SVG drawing that needs nothing beside it. `geometry` says what
-lies where."""
+"""A placement in words, and as a self-contained SVG drawing. `layout_geometry` computes the
+positions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILLS = (
     "#cffafe",
     "#ffedd5",
     "#e2e8f0",
-)  # one per role, in turn
+)  # one for each role, in turn
 STYLE = """
 text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1e293b }
 .role, .title { fill: #64748b; font-size: 11px }
@@ -37,8 +37,9 @@ text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; 
 
 
 def svg(placement: Placement, forecast: Forecast = NOTHING) -> str:
-    """Actors as boxes within processes within machines, links as lines; blue ones carry arrays, and
-    their labels say how many bytes each way in one step. Every box and line has a tooltip."""
+    """The drawing: actors as boxes within processes within machines, links as lines. Blue links
+    carry arrays, and their labels show the bytes in each direction in one step. Every box and line
+    has a tooltip."""
     labels = _labels(placement, forecast)
     drawn = scene(placement, labels)
     head = (
@@ -56,8 +57,8 @@ def svg(placement: Placement, forecast: Forecast = NOTHING) -> str:
 
 
 def _labels(placement: Placement, forecast: Forecast) -> dict[Link, str]:
-    """What each way of a link carries, with an arrow that points there. Drawn links lead from below
-    to above."""
+    """The label of each link: the bytes of each direction, with an arrow that points there. Drawn
+    links lead from below to above."""
     drawn = scene(placement, {})
     found = {}
     for lower, upper in drawn.links:
@@ -122,7 +123,8 @@ def _actors(drawn: Scene, placement: Placement, forecast: Forecast) -> Iterator[
 
 
 def _path(points: Sequence[Point]) -> str:
-    """Curves between pairs of points, straight lines from one pair to the next."""
+    """The SVG path: a curve between the points of a pair, a straight line from one pair to the
+    next."""
     parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
     for number, (start, end) in enumerate(itertools.pairwise(points)):
         (x0, _), (x1, y1), (first, second) = start, end, bends(start, end)
@@ -141,8 +143,8 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 
 def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
-    """The same in words: which actors in which process, the memory of each, the bytes on each
-    link."""
+    """The placement in words: the actors in each process, the memory of each actor, and the bytes
+    on each link."""
     rows = [("process", "machine", "threads", "actor", "role", "memory")]
     roles = {actor.name: actor.role for actor in placement.topology.actors}
     for spec in placement.processes:
@@ -176,7 +178,7 @@ def _memory(forecast: Forecast, actor: str) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, each column as wide as its widest."""
+    """The rows as lines. Each column is as wide as its widest cell."""
     widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -1,7 +1,8 @@
-"""Charts as SVG. The only file that imports matplotlib, when the first chart is drawn.
+"""Charts as SVG. Only this file imports matplotlib, when the first chart is drawn.
 
-A chart is a `figure` that takes the width it is given. Beside the SVG stands what the page's script
-needs to tell the values under the pointer: the points, and where the axes lie in the drawing.
+A chart is an HTML `figure` that takes the width it is given. Next to the SVG it holds the data with
+which the page's script shows the values under the pointer: the points, and the position of the axes
+in the drawing.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
 COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d", "#dc2626")
 INK = "#334155"
 GRID = "#e2e8f0"
-WIDTH = 5.5  # inches of 72 units of the drawing
+WIDTH = 5.5  # inches; the drawing has 72 units an inch
 HEIGHT = 3.2
 WAITING = "#cbd5e1"
 GANTT_WIDTH = 13.0  # inches; a row of the Gantt chart
 ROW = 0.3
-MOST_DOTS = 100  # of a curve; more run into each other
-# greatest to least value from which on an axis is logarithmic, where that is allowed
+MOST_DOTS = 100  # of a curve; more dots would overlap
+# ratio of greatest to least value above which an axis is logarithmic, if the chart allows it
 DECADES = 100.0
-STYLE: Any = {  # any: matplotlib's own type names every setting there is
+STYLE: Any = {  # Any, since matplotlib's own type lists every existing setting
     "svg.fonttype": "none",
     "font.size": 9.5,
     "axes.edgecolor": "#94a3b8",
@@ -63,8 +64,8 @@ STYLE: Any = {  # any: matplotlib's own type names every setting there is
 
 @dataclass(frozen=True)
 class Curve:
-    """`xs` in order. Where `dots`, each value has a mark; `broken` lines are those of other kinds
-    of values."""
+    """One curve; `xs` are ascending. `dots` gives each value a mark. A `broken` line distinguishes
+    another kind of values."""
 
     label: str
     xs: Sequence[float]
@@ -76,8 +77,8 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """`marks`: x, and what happened there; the first of a kind is named. `steep`: the values may
-    span decades."""
+    """One chart. `marks` are pairs of x and the event at x; the first of each kind is named in the
+    legend. `steep` means that the values may span decades, so that the axis may be logarithmic."""
 
     title: str
     across: str
@@ -89,7 +90,8 @@ class Chart:
 
 
 def drawn(chart: Chart) -> str:
-    """The chart as a `figure` of HTML; "" if it has no point. ConvoyError says what to install."""
+    """The chart as a `figure` of HTML. "" if it has no points. Raises ConvoyError, with the command
+    to install it, if matplotlib is missing."""
     points = [(curve, *thinned(curve.xs, curve.ys)) for curve in chart.curves]
     points = [(curve, xs, ys) for curve, xs, ys in points if xs]
     if not points:
@@ -163,8 +165,8 @@ def _short(numbers: Iterable[float]) -> list[float]:
 
 
 def bars(chart: Gantt) -> str:
-    """The Gantt chart: a row for each actor, time across; what it computes lies over what it waits
-    for. ConvoyError says what to install."""
+    """The Gantt chart: a row for each actor, with time across. Its work is drawn over its waiting.
+    Raises ConvoyError, with the command to install it, if matplotlib is missing."""
     with _styled():
         return _bars(chart)
 
@@ -193,14 +195,15 @@ def _bars(chart: Gantt) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names as they are: matplotlib takes what stands between dollars as a formula, and hides what
-    begins with _."""
+    """The text without matplotlib's special meanings: text between dollar signs is a formula, and a
+    label that begins with _ is hidden."""
     return text.replace("$", r"\$").lstrip("_")
 
 
 @contextmanager
 def _styled() -> Iterator[None]:
-    """Everything of a chart is made within it: what it looks like is asked for as it is made."""
+    """The context in which all parts of a chart must be made, since matplotlib reads its style as
+    parts are made."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -220,7 +223,7 @@ def _figure(width: float, height: float, title: str) -> tuple[Figure, Axes]:
 
 
 def _svg(figure: Figure, title: str) -> str:
-    """As an element that takes the width of what it stands in."""
+    """The figure as an SVG element that takes the width of its container."""
     written = io.StringIO()
     figure.savefig(
         written, format="svg", transparent=True, metadata={"Date": None, "Creator": None}

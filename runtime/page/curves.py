@@ -1,4 +1,4 @@
-"""Which curves a report shows of one run, or of several beside each other."""
+"""The choice of curves that a report shows, for one run or for several in comparison."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from runtime.page.series import Series
 from runtime.records.journal_reading import is_number
 
 ACROSS = "iteration"
-# from so many seconds on
+# least seconds of the run, the unit for it, seconds of the unit
 UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))
 PROGRESS = "progress"
 TEST = "test"
 PREDICTION = "prediction"
 LOSS = "loss"
-# fields of a progress report -> title, and how it is drawn
+# field of a progress report -> title, and how it is drawn
 KNOWN = {
     "learning_rate": ("Learning rate", "steps"),
     "images_per_second": ("Images a second", "from zero"),
@@ -24,11 +24,12 @@ KNOWN = {
     "exposed_seconds": ("Exposed communication of an iteration, s", "from zero"),
 }
 
-Found = tuple[RunHistory, str, Series]  # a run, the kind of event that told it
+Found = tuple[RunHistory, str, Series]  # the run, the kind of event with the series, the series
 
 
 def figures(stories: Sequence[RunHistory]) -> list[str]:
-    """Each as HTML. ConvoyError says what to install."""
+    """The charts as HTML, one text each. Raises ConvoyError, with the command to install it, if
+    matplotlib is missing."""
     return [figure for chart in _charts(stories) if (figure := drawn(chart))]
 
 
@@ -47,7 +48,7 @@ def _charts(stories: Sequence[RunHistory]) -> Iterator[Chart]:
         title, how = KNOWN.get(name, (name.replace("_", " ").capitalize(), ""))
         told = list(_found(stories, name, (PROGRESS,)))
         if name in KNOWN and not any(value for _, _, series in told for value in series.values):
-            continue  # as staleness where nothing is ever stale
+            continue  # all values are 0, such as the staleness of a synchronous run
         yield _chart(stories, title, told, steps=how == "steps", from_zero=name in KNOWN)
     yield from _predicted(stories)
 
@@ -80,7 +81,7 @@ def _predicted(stories: Sequence[RunHistory]) -> Iterator[Chart]:
 
 
 def _found(stories: Sequence[RunHistory], name: str, events: Sequence[str]) -> Iterator[Found]:
-    """Series of a field, by run; those of further test nets too."""
+    """The series of a field, run by run. Additional test nets have their own."""
     for story in stories:
         for (kind, field), series in sorted(story.series.items(), key=lambda told: told[0]):
             if field == name and kind.partition(" ")[0] in events:
@@ -128,13 +129,14 @@ def _chart(
 
 
 def _time(stories: Sequence[RunHistory]) -> tuple[str, float]:
-    """The unit of the time axes, and its seconds."""
+    """The unit of the time axes, and its length in seconds."""
     longest = max(story.offset + story.seconds for story in stories)
     return next((unit, second) for least, unit, second in UNITS if longest >= least)
 
 
 def _colour(stories: Sequence[RunHistory], story: RunHistory, second: bool) -> str:
-    """One for each run; with one run only a second for what is broken."""
+    """The colour of a curve: one for each run. A single run has a second colour for broken
+    lines."""
     number = int(second) if len(stories) == 1 else stories.index(story)
     return COLOURS[number % len(COLOURS)]
 
@@ -144,8 +146,8 @@ def _label(stories: Sequence[RunHistory], story: RunHistory, said: str) -> str:
 
 
 def _marks(story: RunHistory, second: float | None) -> list[tuple[float, str]]:
-    """Where a run went on, where its groups or rates changed: times, in units of so many seconds,
-    or iterations."""
+    """The places where the run resumed another one, or where its groups or rates changed: times in
+    units of `second` seconds, or iterations if `second` is None."""
     found = [
         (
             (float(event["t"]) + story.offset) / second if second else float(event["iteration"]),
@@ -155,5 +157,5 @@ def _marks(story: RunHistory, second: float | None) -> list[tuple[float, str]]:
         if event["event"] == "regrouped" and is_number(event.get("iteration"))
     ]
     if story.forerunners:
-        found.append((story.offset / second if second else float(story.begun), "goes on"))
+        found.append((story.offset / second if second else float(story.begun), "resumed"))
     return found[:40]

@@ -1,8 +1,8 @@
-"""Ten iterations of a trace: what each actor computed and waited for when. Reads `trace.json` of a
-run directory.
+"""Ten iterations of a trace, with the times at which each actor computed and waited. Reads
+`trace.json` of a run directory.
 
-That is the Trace Event Format of Chrome, an array of objects, one a line; the bracket at its end
-may be missing. It may be larger than memory: it is read line by line, twice.
+The file has Chrome's Trace Event Format: a JSON array of objects, one on each line. The bracket at
+its end may be missing. The file may be larger than memory, so it is read line by line, twice.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from runtime.records.run_files import Lines
 
 FILE = "trace.json"
 ITERATIONS = 10
-MOST_SPANS = 4000  # that are drawn: the longest
-COMPUTES = "compute"  # `cat` of what may be drawn
+MOST_SPANS = 4000  # drawn at most: the longest ones
+COMPUTES = "compute"  # values of `cat` whose events may be drawn
 HANDLES = "handle"
 WAITS = "wait"
 
@@ -29,8 +29,8 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of an actor's time in milliseconds since the first that is shown. `kind`: the first
-    word of what it works at; "" where it waits."""
+    """A piece of an actor's time, in milliseconds since the start of the shown part. `kind` is the
+    first word of the work's label, or "" while the actor waits."""
 
     actor: str
     kind: str
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Gantt:
-    """`left_out`: spans that are shorter than those which are shown."""
+    """The spans to draw. `left_out` counts the spans that are too short to be among them."""
 
     actors: list[str]
     spans: list[Span]
@@ -50,7 +50,7 @@ class Gantt:
 
     @property
     def kinds(self) -> list[str]:
-        """Of work, in the order of their names; what is no work of training comes last."""
+        """The kinds of work by name. Kinds that are not training work come last."""
         return sorted(
             {span.kind for span in self.spans} - {""},
             key=lambda kind: (bool(BESIDE.search(kind)), kind),
@@ -58,9 +58,9 @@ class Gantt:
 
 
 def gantt(directory: Path, damaged: Callable[[str], None] = lambda line: None) -> Gantt | None:
-    """None where nothing of an iteration is in the trace. Where nobody computes, work is the
-    handling of messages. `damaged` hears of lines without an event. Damaged, Missing if the trace
-    cannot be read."""
+    """The spans of ten iterations. None if the trace holds no work of an iteration. If no actor
+    computes, the handling of messages counts as work. Calls `damaged` for each line without an
+    event. Raises Damaged or Missing if the trace cannot be read."""
     file = directory / FILE
     seen: dict[str, dict[int, tuple[float, float]]] = {COMPUTES: {}, HANDLES: {}}
     for event in _spans(file, damaged):
@@ -91,7 +91,7 @@ def gantt(directory: Path, damaged: Callable[[str], None] = lambda line: None) -
 
 
 def _span(event: Event, first: float, last: float) -> Span:
-    """The part of it that is shown, from `first` to `last` of the trace's microseconds."""
+    """The shown part of the event, between `first` and `last` in the trace's microseconds."""
     begin = max(first, event["ts"])
     end = min(last, event["ts"] + event["dur"])
     kind = "" if event["cat"] == WAITS else str(event.get("name", "")).partition(" ")[0]
@@ -99,13 +99,13 @@ def _span(event: Event, first: float, last: float) -> Span:
 
 
 def _middle(iterations: list[int]) -> list[int]:
-    """Ten in a row, of the second half of the trace: caches are warm there."""
+    """Ten consecutive iterations of the second half of the trace, where caches are warm."""
     start = max(0, min(len(iterations) // 2, len(iterations) - ITERATIONS - 1))
     return iterations[start : start + ITERATIONS]
 
 
 def _iteration(event: Event) -> int | None:
-    """Of training that a span belongs to; None if it is of a test, or of no iteration."""
+    """The training iteration of a span. None if the span belongs to a test or to no iteration."""
     number = event["args"].get("iteration")
     return (
         number
@@ -115,7 +115,7 @@ def _iteration(event: Event) -> int | None:
 
 
 def _spans(file: Path, damaged: Callable[[str], None] = lambda line: None) -> Iterator[Event]:
-    """Those of actors."""
+    """The spans of actors."""
     for event in _events(file, damaged):
         arguments = event.get("args")
         timed = all(is_number(event.get(key)) for key in ("ts", "dur")) and isinstance(
@@ -131,8 +131,8 @@ def _spans(file: Path, damaged: Callable[[str], None] = lambda line: None) -> It
 
 
 def _events(file: Path, damaged: Callable[[str], None]) -> Iterator[Event]:
-    """Lines that hold no event are left out; `damaged` hears of them, but for brackets and a last
-    line without end."""
+    """Yield the events of the file. Lines without an event are left out and given to `damaged`,
+    except brackets and an incomplete last line."""
     for line in Lines(file).rest():
         text = line.decode(errors="replace").strip()
         found = _parsed(text)
@@ -143,8 +143,9 @@ def _events(file: Path, damaged: Callable[[str], None]) -> Iterator[Event]:
 
 
 def _parsed(text: str) -> list[Event] | None:
-    """The events of a line; None if it is damaged."""
-    for part in (text, text.removeprefix("[").rstrip(",]")):  # all in one line, or an event a line
+    """The events of a line. None if it is damaged."""
+    # the whole array in one line, or one event a line
+    for part in (text, text.removeprefix("[").rstrip(",]")):
         try:
             found = json.loads(part)
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which run a run goes on from, and the curves of all of them as one."""
+"""The runs that a run continues, and the curves of all of them as one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST = 100  # runs in a row
 
 
 def whole(directory: Path, *, lives: bool) -> RunHistory:
-    """The story of a run with the curves of those before it. Damaged if it has no journal that can
-    be read."""
+    """The history of a run with the curves of the runs before it. Raises Damaged if its journal
+    cannot be read."""
     story = read(directory, lives=lives)
     line = [story]
     seen = {directory.resolve()}
@@ -28,13 +28,11 @@ def whole(directory: Path, *, lives: bool) -> RunHistory:
             line.append(read(before, lives=False))
         except Missing:
             story.notes.append(
-                f"it goes on from {before.name}, which is not there any more: its curves begin here"
+                f"it continues {before.name}, whose directory is gone: its curves begin here"
             )
             break
         except Damaged as error:
-            story.damaged.append(
-                f"it goes on from {before.name}, and its curves begin here: {error}"
-            )
+            story.damaged.append(f"it continues {before.name}, but its curves begin here: {error}")
             break
         story.damaged += line[-1].damaged
     earlier = line[-1]
@@ -45,9 +43,9 @@ def whole(directory: Path, *, lives: bool) -> RunHistory:
 
 
 def _before(story: RunHistory) -> Path | None:
-    """The directory of the run that it continues, by the id in its run.json; in those of earlier
-    versions, of the run whose checkpoint it began with, or which it follows: it died, or was
-    scaled."""
+    """The directory of the run that this one continues, by the id in its run.json. Run directories
+    of earlier versions have no such id. For them it is the run with the checkpoint that this run
+    began with, or the run that died or was scaled before this one."""
     said = _said_before(story)
     try:
         identity = identity_of(story.directory)
@@ -75,7 +73,7 @@ def _said_before(story: RunHistory) -> Path | None:
 
 
 def _join(earlier: RunHistory, later: RunHistory) -> None:
-    """`later` tells from now on what `earlier` told before it."""
+    """Put the curves of `earlier` before those of `later`, in `later`."""
     later.offset = earlier.offset + earlier.seconds
     later.forerunners = [*earlier.forerunners, earlier.name]
     for key in earlier.series.keys() | later.series.keys():

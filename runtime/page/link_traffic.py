@@ -1,4 +1,4 @@
-"""Bytes of arrays on each link in an iteration, as they were planned and as they came."""
+"""The bytes of arrays on each link in one iteration, planned and measured."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from runtime.plan.topology import Placement
 
 @dataclass(frozen=True)
 class Link:
-    """None: not known. `planned` is for an iteration of the link's own group, `measured` too, tests
-    among it."""
+    """The bytes of arrays on one link; None if unknown. Both numbers are for an iteration of the
+    link's own group. `measured` includes the traffic of tests."""
 
     sender: str
     receiver: str
@@ -24,7 +24,7 @@ class Link:
 def links(
     story: RunHistory, times: Times | None, known: tuple[Placement, Forecast] | None
 ) -> list[Link]:
-    """Those that carry arrays, or should."""
+    """The links that carry arrays or are planned to, sorted."""
     forecast = known[1] if known is not None else Forecast()
     received = times.received if times is not None else {}
     done = times.iterations / groups_of(story) if times is not None else 0.0
@@ -36,8 +36,8 @@ def links(
 
 
 def groups_of(story: RunHistory) -> int:
-    """Compute groups: those of the last regrouping, else those that the lead actor began with, else
-    1."""
+    """The number of compute groups: after the last regrouping, or else as the lead actor began, or
+    else 1."""
     changed = story.last.get("regrouped", {}).get("groups")
     if isinstance(changed, int) and changed > 0:
         return changed

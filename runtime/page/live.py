@@ -1,9 +1,10 @@
-"""The report of a run that goes on, as a page of `up`.
+"""The report of a living run, as a page of `up`.
 
-A request is answered at once with the page that was made last; if that is old, a child process
-makes the next one meanwhile, the first at once and further ones behind the run. So neither the
-event loop of `up` nor its pages wait for a chart, and a run that nobody looks at pays nothing.
-Whoever may read the page is known by the server, or by a token where that knows nobody.
+Each request is answered at once with the newest finished page. If that page is old, a child process
+makes the next one in the background. The first page is made at normal priority, later ones at a
+lower priority than the run. So neither the event loop of `up` nor its pages wait for a chart, and a
+run whose page is not read pays nothing. The server knows which users may read the page. Where it
+cannot know, a token protects the page.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from runtime.machine.owned import open_file
 from runtime.reasons import reason
 from runtime.terminal_text import bounded
 
-# Of further pages: a process that always runs leaves them a tenth of a core. On two cores that four
-# processes wanted, a page took 15 s as they do, 60 s with 10, 70 to 120 s with 19: too long for
-# somebody who waits for the first.
+# Priority of later pages. Next to a process that always runs they get a tenth of a core. On two
+# cores that four processes wanted, a page took 15 s at equal priority, 60 s at nice 10, and 70 to
+# 120 s at nice 19. That is too long for a first page.
 NICE = 10
-EVERY = 5  # seconds from one page to the next, and so often a browser asks
+EVERY = 5  # seconds from one page to the next; browsers also ask at this interval
 FILE = ".report.html"  # in the run directory, while it lives
 ERRORS = ".report.errors"
 HTML, PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
-# nothing but what stands in the page itself, and itself again
+# the page may load only its own parts, and itself again
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src "
     "data:; connect-src 'self'"
@@ -48,9 +49,9 @@ WAIT = (
 
 
 class LivePage:
-    """An application for `runtime.serving.http_server`, called by its thread. `program`: the run's
-    own, which may be imported. `token`: what must be given as ?token=, "" if nothing. `now` counts
-    seconds."""
+    """An application for `runtime.serving.http_server`, called in its thread. `program` is the
+    run's own, and may be imported. `token` is the value that a request must give as ?token=, or ""
+    if none is needed. `now` counts seconds."""
 
     def __init__(self, directory: Path, program: str, token: str, now: Callable[[], float]) -> None:
         self._directory = directory
@@ -66,7 +67,7 @@ class LivePage:
         return f"<report of {self._directory.name}, {len(self._page)} bytes>"
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        """See WSGI (PEP 3333)."""
+        """Answer a request, as an application of WSGI (PEP 3333)."""
         if why := self._refused(environ):
             start("403 Forbidden", [("Content-Type", PLAIN), *HEADERS])
             return [why.encode()]
@@ -79,11 +80,11 @@ class LivePage:
 
     @property
     def query(self) -> str:
-        """What its address ends with."""
+        """The end of the page's address."""
         return f"?token={self._token}" if self._token else ""
 
     def close(self) -> None:
-        """Make no further one, and leave no file."""
+        """Stop making pages, and delete the files."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -92,14 +93,14 @@ class LivePage:
             (self._directory / name).unlink(missing_ok=True)
 
     def _refused(self, environ: dict[str, Any]) -> str:
-        """Why not; "" if it may be read."""
+        """The reason for a refusal. "" if the page may be read."""
         given = parse_qs(environ.get("QUERY_STRING", "")).get("token", [""])[0]
         if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
-            return "The address of this page ends with ?token=..., as `up` has told it.\n"
+            return "The address of this page ends with ?token=..., as `up` has printed it.\n"
         return ""
 
     def _look(self) -> None:
-        """Take what was made, and have the next one made if it is time."""
+        """Take the page that the child has made, and start the next child if it is due."""
         if self._child is not None and self._child.poll() is not None:
             self._take(self._child.returncode)
             self._child = None
@@ -133,7 +134,7 @@ class LivePage:
             suppress(OSError),
             os.fdopen(open_file(into, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as errors,
         ):
-            # a full disk: the last page stays
+            # if the disk is full, the last page stays
             child = self._child = subprocess.Popen(
                 [*command, f"--program={self._program}", "--refresh", str(EVERY)],
                 stdin=subprocess.DEVNULL,

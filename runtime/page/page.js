@@ -1,5 +1,5 @@
 "use strict";
-// The values under the pointer. A chart's axes lie at x = [left, right, least, greatest] of its drawing, y alike.
+// Shows the values under the pointer. chart.x and chart.y are [position, position, value, value] of the two ends of an axis, in the drawing's units.
 const tip = document.getElementById("tip");
 const short = (value) => (Math.abs(value) >= 1e6 ? value.toExponential(3) : String(Number(value.toPrecision(5))));
 
@@ -39,7 +39,7 @@ function show(event) {
 document.addEventListener("pointermove", show);
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
-// A page of a run that goes on fetches itself and takes over what has changed; what is open stays open.
+// The page of a living run reloads itself regularly, and replaces its contents. Open details stay open.
 const refresh = Number(document.body.dataset.refresh || 0);
 async function renew() {
   try {
@@ -52,6 +52,6 @@ async function renew() {
     main.querySelectorAll("details").forEach((one, number) => { one.open = Boolean(open[number]); });
     document.querySelector("main").replaceWith(main);
     document.title = page.title;
-  } catch { /* the run is over, and its page with it: what is shown stays */ }
+  } catch { /* the run is over and no longer serves the page: the last contents stay */ }
 }
 if (refresh) setInterval(renew, 1000 * refresh);

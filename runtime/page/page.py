@@ -1,5 +1,5 @@
-"""The report: one HTML page with everything in it. A template says how it looks, `facts` what
-stands in it."""
+"""The report as one HTML page that holds everything it needs. A template gives its form, `facts`
+its contents."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ STAMP = re.compile(r"^\d{8}-\d{6}-")  # of run directories
 
 
 def page(stories: Sequence[RunHistory], *, refresh: int = 0, trusted: Collection[str] = ()) -> str:
-    """The whole document. `refresh`: seconds after which it fetches itself again; 0: never.
-    `trusted`: programs that may be imported to be asked of their runs. ConvoyError says what to
-    install."""
+    """The whole HTML document. `refresh` is the number of seconds after which it reloads itself; 0
+    means never. `trusted` names the programs that may be imported and asked about their runs.
+    Raises ConvoyError, with the command to install it, if Jinja2 or matplotlib is missing."""
     try:
         import jinja2
         from markupsafe import Markup
@@ -50,24 +50,24 @@ def page(stories: Sequence[RunHistory], *, refresh: int = 0, trusted: Collection
         refresh=refresh,
         runs=runs,
         figures=curves,
-        style=Markup((HERE / "page.css").read_text("utf-8")),  # noqa: S704  # our own
+        style=Markup((HERE / "page.css").read_text("utf-8")),  # noqa: S704  # a file of this folder
         script=Markup((HERE / "page.js").read_text("utf-8")),  # noqa: S704
     )
 
 
 def short_names(stories: Sequence[RunHistory]) -> None:
-    """Give each a label for legends: its name without the day and the time, if that tells them
-    apart."""
+    """Give each run a label for legends: its name without date and time, if these labels are
+    distinct."""
     names = [story.name for story in stories]
     short = [STAMP.sub("", name) for name in names]
     if len(set(short)) == len(names):
         names = short
-    elif len(set(names)) < len(names):  # in different folders
+    elif len(set(names)) < len(names):  # runs of one name in different folders
         names = [f"{story.directory.parent.name}/{story.name}" for story in stories]
     for story, name in zip(stories, names, strict=True):
         story.label = name
 
 
 def short(value: float) -> str:
-    """Four digits."""
+    """The value with four digits."""
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"

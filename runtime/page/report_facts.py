@@ -1,4 +1,5 @@
-"""What a report says of one run beside its curves, as plain data for the template."""
+"""The facts of one run that a report shows in addition to its curves, as plain data for the
+template."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ OF_STRATEGY = ("preset", "workers", "groups", "exchange")
 def facts(
     story: RunHistory, stories: Sequence[RunHistory], trusted: Collection[str]
 ) -> dict[str, Any]:
-    """Of a run; see page.html. `trusted`: see outlook."""
+    """The facts of one run; page.html uses them. For `trusted` see outlook."""
     known = outlook(story, trusted)
     times = times_of(story)
     damaged = LeftOut(story.directory / TRACE)
@@ -67,7 +68,7 @@ def facts(
 
 
 def _headline(story: RunHistory) -> Iterator[tuple[str, str]]:
-    """What people ask first."""
+    """The figures that people look for first."""
     progress = story.last.get("progress", {})
     if is_number(done := progress.get("iteration")):
         last = progress.get("max_iter")
@@ -107,13 +108,13 @@ def _facts(story: RunHistory, config: Mapping[str, Any]) -> Iterator[tuple[str, 
     if saved := story.last.get("checkpoint", {}).get("file"):
         yield "last checkpoint", str(saved)
     if story.forerunners:
-        yield "goes on from", ", ".join(story.forerunners)
+        yield "continues", ", ".join(story.forerunners)
     if is_number(took := story.ended.get("seconds")):
         yield "training took", duration(took)
 
 
 def _training(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What [train] says, if the program has such a section."""
+    """The settings in [train], if the program has such a section."""
     train = config.get("train")
     if not isinstance(train, dict):
         return
@@ -129,7 +130,7 @@ def _training(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _times(times: Times) -> dict[str, Any]:
-    """With colours: each kind of work has one, waiting is grey."""
+    """The shares of time with colours: one for each kind of work, grey for waiting."""
     kinds = sorted(
         {what for share in times.shares for kind, what in share.parts if kind == "works"}
     )
@@ -196,7 +197,7 @@ def _uses(found: Any) -> dict[str, float]:
 
 
 def _choice(path: Path) -> str:
-    """What the tuner chose at last, by its record. Damaged, Missing."""
+    """The final choice of the tuner, from its record. Raises Damaged or Missing."""
     choice = read_json(path).get("choice")
     if not isinstance(choice, dict):
         raise run_files.damaged(path, "no choice in it")
@@ -208,8 +209,8 @@ def _choice(path: Path) -> str:
 def _notes(story: RunHistory) -> Iterator[str]:
     if story.state == "killed":
         yield (
-            "Its last word is missing: `up` was killed, or its machine stopped. What is "
-            "shown is what it had written."
+            "The journal has no end: `up` was killed, or its machine stopped. The report "
+            "shows everything that was written before."
         )
     yield from story.damaged
     yield from story.notes
@@ -227,8 +228,8 @@ def _said(event: Mapping[str, Any]) -> str:
 
 
 def _read(story: RunHistory, read: Callable[[Path], T], path: Path) -> T | None:
-    """What a file of the run says; None if it is missing, or damaged, which the story tells
-    then."""
+    """The contents of a file of the run. None if it is missing or damaged; damage is added to the
+    history."""
     try:
         return read(path)
     except Missing:

@@ -1,5 +1,5 @@
-"""What a run directory tells of its run: numbers as series, what happened, how it stands. It may
-still be written."""
+"""The history of a run, read from its run directory: series of numbers, events and state. The run
+may still be writing it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.records.run_identity import recorded
 from runtime.report import usage
 from runtime.report.run_phase import ENDING, ENDS, after
 
-NUMBERS = ("progress", "test", "prediction")  # events whose numbers are curves
+NUMBERS = ("progress", "test", "prediction")  # events with numbers that become curves
 NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
 TOLD = {
     "warning",
@@ -43,21 +43,21 @@ TOLD = {
     "misprediction",
 }
 DECISIONS = {"tuning", "probe", "regrouped"}
-MOST_TOLD = 200  # events of a kind that are shown; of more the last
+MOST_TOLD = 200  # events of a kind shown at most: the last ones
 
 Event = Mapping[str, Any]
 
 
 @dataclass
 class RunHistory:
-    """Of one run. `marks`: seconds -> iterations that had ended; `last`: the latest event of each
-    name."""
+    """The history of one run. `marks` are seconds -> iterations that had ended by then. `last`
+    holds the latest event of each name."""
 
     directory: Path
     lives: bool = False
     began: float | None = None  # seconds since 1970
     seconds: float = 0.0
-    names: Counter[str] = field(default_factory=Counter)  # of events
+    names: Counter[str] = field(default_factory=Counter)  # event name -> count
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     marks: tuple[array[float], array[float]] = field(
         default_factory=lambda: (array("d"), array("d"))
@@ -66,39 +66,40 @@ class RunHistory:
     told: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decisions: deque[Event] = field(default_factory=lambda: deque(maxlen=MOST_TOLD))
     decided: int = 0
-    # of each process the first line and the last
+    # the first and the last line of each process
     usage: list[dict[str, Any]] = field(default_factory=list)
     placement: Placement | None = None
-    # files, and so many lines of them, that are not shown
+    # damaged files, and how many of their lines are left out
     damaged: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # what else is not shown
-    forerunners: list[str] = field(default_factory=list)  # names, the first of all first
-    offset: float = 0.0  # seconds of the forerunners
-    label: str = ""  # in charts of several runs
+    notes: list[str] = field(default_factory=list)  # other parts that are not shown
+    forerunners: list[str] = field(default_factory=list)  # names, the oldest first
+    offset: float = 0.0  # seconds that the forerunners took
+    label: str = ""  # its name in charts of several runs
 
     @property
     def name(self) -> str:
-        """Of the run."""
+        """The name of the run."""
         return self.directory.name
 
     @property
     def count(self) -> int:
-        """Of its events."""
+        """The number of its events."""
         return self.names.total()
 
     @property
     def state(self) -> str:
-        """How it stands, as `course` says; one that is held for a moment is running."""
+        """The state of the run, as `RunPhase` names it. A run held for a moment counts as
+        running."""
         return after(self.last.keys() - {"held", "released"}).status(lives=self.lives)
 
     @property
     def ended(self) -> Event:
-        """The lead's last word on its training; empty, if it has said none."""
+        """The event with which the lead ended its training. Empty if there is none."""
         return next((self.last[name] for name in ENDS if name in self.last), {})
 
     @property
     def since(self) -> str:
-        """When it began, for people."""
+        """The start of the run, for people."""
         try:
             moment = datetime.fromtimestamp(math.nan if self.began is None else self.began)
         except (ValueError, OverflowError, OSError):
@@ -107,12 +108,12 @@ class RunHistory:
 
     @property
     def begun(self) -> int:
-        """The iteration that it went on from."""
+        """The iteration at which the run resumed another one; 0 if it did not."""
         iteration = self.last.get("resumed", {}).get("iteration")
         return int(iteration) if is_number(iteration) else 0
 
     def iterations_at(self, seconds: float) -> float:
-        """How many had ended by then, between two reports in proportion."""
+        """The iterations that had ended by then, interpolated between reports."""
         times, done = self.marks
         at = bisect_right(times, seconds)
         if at == 0 or at == len(times):
@@ -122,14 +123,14 @@ class RunHistory:
 
 
 def read(directory: Path, *, lives: bool) -> RunHistory:
-    """The story of the run in this directory. Damaged if it has no journal that can be read."""
+    """The history of the run in this directory. Raises Damaged if its journal cannot be read."""
     story = RunHistory(directory, lives)
     damaged = LeftOut(directory / FILE)
     for event in events(directory, damaged):
         _hear(story, event)
     story.damaged += damaged.notes
     try:
-        recorded(directory)  # it says which run this one continues
+        recorded(directory)  # run.json names the run that this one continues
     except Missing:  # a run of an older version
         pass
     except Damaged as error:
@@ -164,7 +165,7 @@ def _number(story: RunHistory, event: Event, count: int) -> None:
         return
     if name == "progress":
         times, done = story.marks
-        if done and done[-1] >= iteration:  # the run went back
+        if done and done[-1] >= iteration:  # the run went back to an earlier iteration
             keep = bisect_left(done, iteration)
             del times[keep:], done[keep:]
         times.append(at)
@@ -187,13 +188,13 @@ def _usage(directory: Path, story: RunHistory) -> Iterator[dict[str, Any]]:
                 found = json.loads(line)
                 process = str(found["process"])
                 if not _is_usage(found):
-                    raise ValueError  # noqa: TRY301  # as what is no JSON
+                    raise ValueError  # noqa: TRY301  # handled like invalid JSON
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 damaged(line.decode(errors="replace").rstrip("\n"))
                 continue
             first.setdefault(process, found)
             last[process] = found
-    except Missing:  # a run of an older version, or one that had no time to write any
+    except Missing:  # a run of an older version, or too short to write any
         return
     except Damaged as error:
         story.damaged.append(str(error))
@@ -205,7 +206,8 @@ def _usage(directory: Path, story: RunHistory) -> Iterator[dict[str, Any]]:
 
 
 def _is_usage(line: Mapping[str, Any]) -> bool:
-    """Is everything in it what it should be? Errors of what is missing come through."""
+    """Return whether the line holds the expected types. Raises KeyError, TypeError or another error
+    if parts are missing."""
     numbers = [line["t"]]
     for totals in line["actors"].values():
         numbers += [*totals["waited_seconds"].values(), *totals["received_bytes"].values()]
@@ -221,6 +223,6 @@ def _placement(directory: Path, story: RunHistory) -> Placement | None:
         return placement_in(directory)
     except Damaged as error:
         story.damaged.append(
-            f"{error}: who lived where, and the traffic that was planned, is not known"
+            f"{error}: the placement of its actors and the planned traffic are not known"
         )
         return None

@@ -1,4 +1,5 @@
-"""A number of a run over its iterations and its time; and fewer points of it that look the same."""
+"""A number of a run over its iterations and its time, and a reduction to fewer points that look the
+same."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 Numbers = Sequence[float]
-MOST_POINTS = 800  # of a curve: two a pixel of a chart
+MOST_POINTS = 800  # of a curve: two for each pixel of a chart
 
 
 def _numbers() -> array[float]:
@@ -17,8 +18,8 @@ def _numbers() -> array[float]:
 
 @dataclass
 class Series:
-    """Values in the order of their iterations; `seconds` since the run began, or its first
-    forerunner."""
+    """Values in the order of their iterations. `seconds` count from the start of the run, or of its
+    first forerunner."""
 
     iterations: array[float] = field(default_factory=_numbers)
     seconds: array[float] = field(default_factory=_numbers)
@@ -28,15 +29,15 @@ class Series:
         return len(self.values)
 
     def add(self, iteration: float, seconds: float, value: float) -> None:
-        """A further value. What was told of this iteration, or of later ones, was undone: the run
-        went back."""
+        """Add a value. Existing values of this iteration and of later ones are removed first: the
+        run has gone back and undone them."""
         self.cut(iteration)
         self.iterations.append(iteration)
         self.seconds.append(seconds)
         self.values.append(value)
 
     def cut(self, iteration: float) -> None:
-        """Forget this iteration and what comes after it."""
+        """Remove the values of this iteration and of later ones."""
         keep = len(self)
         while keep and self.iterations[keep - 1] >= iteration:
             keep -= 1
@@ -44,8 +45,8 @@ class Series:
             del numbers[keep:]
 
     def after(self, earlier: Series, offset: float) -> Series:
-        """This, behind what an earlier run told until where this one began; that began `offset`
-        seconds before."""
+        """This series, appended to the part of `earlier` before it. `earlier` began `offset`
+        seconds before this one."""
         whole = Series(earlier.iterations[:], earlier.seconds[:], earlier.values[:])
         if len(self):
             whole.cut(self.iterations[0])
@@ -56,8 +57,8 @@ class Series:
 
 
 def thinned(xs: Numbers, ys: Numbers, most: int = MOST_POINTS) -> tuple[list[float], list[float]]:
-    """At most so many points: the least and the greatest of every stretch, the first and the last
-    of all. What is no number is left out."""
+    """At most `most` points: the least and the greatest of every stretch, and the first and the
+    last point. Points that are not finite numbers are left out."""
     points = [
         index for index in range(len(ys)) if math.isfinite(ys[index]) and math.isfinite(xs[index])
     ]

@@ -1,5 +1,5 @@
-"""Where the time of an iteration goes, actor by actor, from what processes said of their work and
-waiting."""
+"""The time of an iteration, divided into work and waiting for each actor, from the totals that
+processes reported."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from runtime.page.run_history import RunHistory
 
 BESIDE = re.compile(
     r"\btest\b|^(build|iteration|processor|sweep)\b", re.IGNORECASE
-)  # labels of what is no work of training
-SLOW = 1.2  # times the median of its role makes a straggler
+)  # labels of work that is not training
+SLOW = 1.2  # times the median of its role: from there on an actor is a straggler
 LEAST = 1e-9
 
 Sums = Mapping[str, Any]
@@ -24,8 +24,8 @@ Sums = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Work:
-    """A kind of array work of an actor: how many pieces, the mean of their seconds and its standard
-    deviation."""
+    """A kind of array work of one actor: the number of pieces, the mean and the standard deviation
+    of their seconds."""
 
     actor: str
     label: str
@@ -36,9 +36,8 @@ class Work:
 
 @dataclass
 class Share:
-    """What an actor did in an iteration (or in a second of the run, where there are none), in
-    seconds: `parts` are
-    ("works" or "waits", what or for whom) -> seconds."""
+    """The time of one actor in an iteration, or in a second of a run without iterations.
+    `parts` maps ("works", kind of work) or ("waits", peer) to seconds."""
 
     actor: str
     role: str
@@ -52,29 +51,30 @@ class Share:
 
     @property
     def waits(self) -> float:
-        """Seconds in which it waited for answers."""
+        """Seconds of waiting for answers."""
         return sum(seconds for (kind, _), seconds in self.parts.items() if kind == "waits")
 
     @property
     def rest(self) -> float:
-        """The others: messages, the interpreter, nothing to do."""
+        """The remaining seconds: messages, the interpreter, or nothing to do."""
         return max(0.0, self.whole - self.works - self.waits)
 
 
 @dataclass(frozen=True)
 class Times:
-    """Of a run. `per`: what the shares are of."""
+    """The shares of time in one run. `per` is the period that they cover: "iteration" or "second of
+    the run"."""
 
     shares: list[Share]
     work: list[Work]
     stragglers: list[str]
     per: str
-    received: dict[tuple[str, str], float]  # (sender, receiver) -> bytes, in all
-    iterations: float  # in which they came
+    received: dict[tuple[str, str], float]  # (sender, receiver) -> total bytes
+    iterations: float  # in which they arrived
 
 
 def times_of(story: RunHistory) -> Times | None:
-    """None if no process said anything."""
+    """The shares of time of a run. None if no process has reported any."""
     shares = list[Share]()
     work = list[Work]()
     received = dict[tuple[str, str], float]()
@@ -107,7 +107,7 @@ def _span(first: Sums, last: Sums) -> float:
 
 
 def _share(name: str, sums: Sums, earlier: Sums, over: tuple[float, float]) -> Share:
-    """`over`: seconds, and the iterations in them."""
+    """The share of one actor. `over` is a number of seconds, and the iterations in them."""
     seconds, done = over
     by = done if done >= 1 else max(seconds, LEAST)
     parts: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -130,7 +130,7 @@ def _work(name: str, sums: Sums) -> Iterator[Work]:
 
 
 def _stragglers(shares: list[Share]) -> Iterator[str]:
-    """Who works clearly longer than others of its role."""
+    """A sentence about each actor that works clearly longer than others of its role."""
     roles: defaultdict[str, list[Share]] = defaultdict(list)
     for share in shares:
         roles[share.role].append(share)

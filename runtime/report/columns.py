@@ -1,5 +1,5 @@
-"""Lines that fit a terminal: a table whose columns give way, sparklines, bars, times. Cells are
-counted as the terminal draws them: a Chinese character takes two."""
+"""Lines that fit a terminal: a table with columns that shrink, sparklines, bars, times. Widths are
+counted in cells as the terminal draws them: a Chinese character takes two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from runtime.terminal_text import one_line
 
 GAP = 2  # between columns
-WHOLE = "max_iter"  # of `iteration`
+WHOLE = "max_iter"  # the field with the total that `iteration` counts towards
 PER_SECOND = re.compile("_per_second$")
 SECONDS = re.compile("_seconds$")
 TICKS = "▁▂▃▄▅▆▇█"
@@ -23,9 +23,9 @@ TICKS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Column:
-    """`least`: it is no use narrower; `rank`: of those that are left out where there is no room,
-    the highest goes first; 0 stays. Of a `name` the middle is cut out: its end tells it from
-    others."""
+    """One column of a table. `least` is the smallest useful width. `rank` says which columns are
+    left out first when the table is too wide: the highest rank first; rank 0 always stays. A `name`
+    that is too long loses its middle, since its end distinguishes it from other names."""
 
     title: str
     right: bool = False
@@ -35,8 +35,8 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Collection[Sequence[str]], width: int) -> list[str]:
-    """The titles and the rows, each `width` cells at most. The widest columns give way first, down
-    to their least."""
+    """The titles and the rows as lines of at most `width` cells. The widest columns shrink first,
+    down to their `least`."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     shown = list(range(len(columns)))
     while sum(_least(columns[at]) + GAP for at in shown) - GAP > width and any(
@@ -64,7 +64,7 @@ def _least(column: Column) -> int:
 
 
 def _fitted(text: str, width: int, column: Column) -> str:
-    """In exactly so many cells."""
+    """The text, cut or padded to exactly `width` cells."""
     if column.name and cell_len(text) > width:
         head = set_cell_size(text, width // 2 - 1)
         tail = next(
@@ -78,14 +78,14 @@ def _fitted(text: str, width: int, column: Column) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """In so many cells at most."""
+    """The text, cut to at most `width` cells."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
 def packed(parts: Iterable[str], width: int) -> str:
-    """As many of the parts, in their order, as a line has room for."""
+    """A line with as many of the parts, in their order, as fit into `width` cells."""
     line = ""
     for part in filter(None, parts):
         longer = f"{line}   {part}" if line else part
@@ -95,8 +95,8 @@ def packed(parts: Iterable[str], width: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The course of values in `width` characters, the newest at the right: each stands for the mean
-    of its share."""
+    """The course of the values in at most `width` characters, the newest at the right. Each
+    character stands for the mean of an equal share of the values."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite or width < 1:
         return ""
@@ -110,27 +110,27 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """How much of it is done."""
+    """A progress bar of `width` characters that is filled up to `share`."""
     full = round(max(0.0, min(1.0, share)) * width)
     return "━" * full + "╌" * (width - full)
 
 
 def clock(seconds: float) -> str:
-    """`0:07`, `12:34`, `3:05:09`."""
+    """The time as `0:07`, `12:34` or `3:05:09`."""
     whole = max(0, round(seconds))
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def brief(value: object) -> str:
-    """A value for people."""
+    """The value as a short text for people."""
     if not isinstance(value, float):
         return str(value)
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"
 
 
 def spoken(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for
+    """The names and values in words for people: "images/s" for `images_per_second`, "work s" for
     `work_seconds`."""
     whole = fields.get(WHOLE) if "iteration" in fields else None
     for name, value in fields.items():

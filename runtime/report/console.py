@@ -1,7 +1,7 @@
-"""What a person sees of a run: a live table on a terminal, plain lines in a file or pipe.
+"""The view of a run for people: a live table on a terminal, plain lines in a file or pipe.
 
-It shows any program's events by their fields and any actor's state; it knows nothing of what they
-mean.
+It shows any program's events by their fields, and any actor's state. It does not depend on their
+meaning.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from runtime.report.run_state import HEADLINE, PREDICTION, RunState
 from runtime.report.screen import final, screen
 from runtime.terminal_text import one_line, printable
 
-# cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
+# cells kept free: a terminal prints ^C for Ctrl-C at the table's end, which must not wrap the line
 ECHO = 2
 QUIET = frozenset(
     {"process", "link lost", PREDICTION, "unsaved", "resumed"}
-)  # no lines: told in the journal only, in the table, as a warning, or before the run
-IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines either, where there is one
+)  # no lines: shown only in the journal, in the table, as a warning, or before the run
+IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines if there is a table
 
 
 class RunConsole:
-    """Shows a run. `live` forces the table on or off; by default it is on where stdout is a
+    """Shows a run. `live` forces the table on or off. By default it is on if stdout is a
     terminal."""
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
@@ -47,11 +47,11 @@ class RunConsole:
         self._warned: set[str] = set()
         self._wanted = self.console.is_terminal if live is None else live
         self._live: Live | None = None
-        self._is_over = False  # the run is
+        self._is_over = False  # whether the run is over
         self.open()
 
     def _stdout(self) -> TextIO:
-        """A run never waits for who looks at it."""
+        """The stream to print to. It never makes the run wait for its reader."""
         return nonblocking(sys.stdout)
 
     def open(self) -> None:
@@ -61,14 +61,14 @@ class RunConsole:
             self._live.start()
 
     def expect(self, actors: Mapping[str, str], now: Callable[[], float]) -> None:
-        """A run begins, with these actors in these processes. `now`: seconds since, from any
-        thread."""
+        """Prepare for a run that begins with these actors: actor -> process. `now` returns the
+        seconds since the run began, and may be called from any thread."""
         self._now = now
         self._picture = RunState(actors)
 
     def say(self, line: str) -> None:
-        """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so,
-        and no more comes."""
+        """Print a line. If stdout fails (a closed pipe, a full disk), stderr reports it once, and
+        no more lines are printed."""
         try:
             self.console.print(Text(printable(line)))
         except SystemExit:  # rich ends the program when a pipe is closed
@@ -78,16 +78,16 @@ class RunConsole:
 
     def _unheard(self, error: OSError) -> None:
         self.console.quiet = True
-        told = f"stdout: {reason(error)}: what happens is told in events.jsonl only"
+        told = f"stdout: {reason(error)}: further events are written to events.jsonl only"
         print(told, file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
-        """What the person should know before anything starts, on stderr."""
+        """Print a warning to stderr, before the run starts."""
         print(f"{WARNING}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Headline events update the table (or are a line where there is none); others are lines.
-        What several processes warn of is told once."""
+        """Show an event. Headline events update the table, or are a line if there is no table;
+        other events are lines. A warning that several processes report is shown once."""
         if event == WARNING:
             self._warn(fields.get("process", actor), str(fields.get("text")))
             return
@@ -101,28 +101,29 @@ class RunConsole:
             self.say(f"{WARNING:<10} {who}: {text}")
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Note what the actors of a process do, and for whom each waited since the last beat."""
+        """Note what the actors of a process do, and how long each waited for which peer since the
+        last beat."""
         self._picture.beat(heartbeat)
 
     def failed(self, error: ConvoyError) -> None:
-        """What ended the run, on stderr."""
+        """Print the error that ended the run to stderr."""
         self.close()
-        print(printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
+        print(printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201
 
     def close(self) -> None:
-        """In place of the table leave the values that the run ended with."""
+        """Replace the table with the values that the run ended with."""
         live = self._live
         self._live = None
         if live is not None:
             self._is_over = True
-            with suppress(OSError):  # stdout is gone, which `say` tells
+            with suppress(OSError):  # stdout is gone; `say` reports it
                 live.stop()  # shows the table once more
             self._is_over = False
         self.settle()
 
     def settle(self) -> None:
-        """All that was said is with whoever reads it, or they are told on stderr that they read too
-        little."""
+        """Wait a moment until all lines are read. If some are not, stderr reports how many were not
+        shown."""
         if not isinstance(self.console.file, NonblockingStream) or self.console.quiet:
             return
         try:
@@ -132,12 +133,12 @@ class RunConsole:
         else:
             if missed:
                 self._unheard(
-                    OSError(errno.EAGAIN, (f"nobody reads it, and {missed} lines are not shown"))
+                    OSError(errno.EAGAIN, (f"it is not read, and {missed} lines are not shown"))
                 )
 
     def table(self) -> Group:
-        """The live view: how far the run is, what it learns, what is predicted, who does what, who
-        waits for whom."""
+        """The live view: progress, loss and accuracy, the prediction, and for each actor its work
+        and the peers it waits for."""
         width, height = self.console.size
         width -= ECHO
         if self._is_over:
@@ -146,8 +147,9 @@ class RunConsole:
 
 
 class Teller(RunConsole):
-    """What a command tells that does nothing else: it ends with whoever reads it. BrokenPipeError
-    when he has gone; ConvoyError when stdout takes nothing more for another reason."""
+    """Prints the output of a command that only reports something, and fails when its reader goes
+    away. Raises BrokenPipeError when the reader has closed the pipe, and ConvoyError when stdout
+    fails for another reason."""
 
     def __init__(self) -> None:
         super().__init__(live=False)
@@ -161,19 +163,20 @@ class Teller(RunConsole):
         raise ConvoyError(f"stdout: {reason(error)}") from None
 
     def check(self) -> None:
-        """BrokenPipeError if nobody reads any more, though nothing is told now."""
+        """Raise BrokenPipeError if the reader has gone, without printing anything."""
         stdout = select.poll()
-        with suppress(OSError, ValueError):  # it has no descriptor: nobody can go
+        with suppress(OSError, ValueError):  # stdout has no descriptor, so no reader can close it
             stdout.register(sys.stdout, 0)
         if any(event & select.POLLERR for _, event in stdout.poll(0)):
             raise BrokenPipeError(errno.EPIPE, "the reader of its pipe has gone")
 
 
 def describe(fields: dict[str, Any]) -> str:
-    """`iteration 100/400  loss 0.1234  images/s 5123`: names and short values."""
+    """Names and short values: `iteration 100/400 loss 0.1234 images/s 5123`."""
     return "  ".join(f"{name} {value}" for name, value in spoken(fields))
 
 
 def as_lines(lines: list[str]) -> Group:
-    """Each as it is: a name may hold [brackets], or what would move the cursor."""
+    """Each line exactly as it is: [brackets] in a name are not markup, and characters that would
+    move the cursor are escaped."""
     return Group(*(Text(one_line(line), no_wrap=True, overflow="crop") for line in lines))

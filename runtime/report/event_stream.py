@@ -1,5 +1,5 @@
-"""The events of a run as a stream: any number of readers, each from the first event on, at its own
-pace."""
+"""The events of a run as a stream for any number of readers. Each reader gets all events from the
+first on, at its own pace."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError
 from runtime.report.console import describe
 
-KEPT = 100_000  # events for readers that come late or are slow
-MISSED = "missed"  # what a reader gets in place of those that are not kept any more
+KEPT = 100_000  # events kept for readers that start late or are slow
+MISSED = "missed"  # the event that stands for events no longer kept
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that an actor (or the supervisor) reported, `time` seconds after the start of the
+    """An event reported by an actor or the supervisor, `time` seconds after the start of the
     run."""
 
     time: float
@@ -28,7 +28,7 @@ class Event:
     fields: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, field_name: str) -> Any:
-        """A field's value."""
+        """The value of a field."""
         return self.fields[field_name]
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Event:
 
 
 class Events:
-    """A watcher of a run that keeps its events. `now()` is the time of an event."""
+    """A watcher that keeps the events of a run. `now()` returns the time of an event."""
 
     def __init__(self, now: Callable[[], float], keep: int = KEPT) -> None:
         self._now = now
@@ -49,29 +49,29 @@ class Events:
         self.last: dict[tuple[str, str], Event] = {}  # (actor, name) -> the latest
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """See Watcher."""
+        """Keep an event and wake the readers."""
         made = Event(self._now(), actor, event, dict(fields))
         self._kept.append(made)
         self._count += 1
-        self.last.pop((actor, event), None)  # so that the order is that of the latest
+        self.last.pop((actor, event), None)  # keeps the order by latest event
         self.last[actor, event] = made
         self._wake()
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """A heartbeat is no event."""
+        """Ignore it: a heartbeat is not an event."""
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Keep the error as the event "failed"."""
         self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the streams: no more events will come."""
         self.over = True
         self._wake()
 
     async def stream(self) -> AsyncIterator[Event]:
-        """Every event from the first on, until the run is over. A reader too slow for that learns
-        what it missed."""
+        """Yield every event from the first on, until the run is over. A reader that is too slow
+        gets the number of events it missed."""
         at = 0
         while True:
             changed = self._changed

@@ -1,8 +1,8 @@
-"""The journal of a run, events.jsonl, and the files beside it: each line is written whole or not at
-all.
+"""The journal of a run, events.jsonl, and the files next to it. Each line is written whole or not
+at all.
 
-A disk that is full or broken ends no run: what cannot be written is told once, counted, and the
-count journalled as soon as there is room again.
+A full or broken disk does not end the run. The first failed write is reported. All lost events are
+counted, and the count is written to the journal as soon as there is room again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from runtime.machine.owned import open_file
 from runtime.reasons import reason
 
-MISSED = "missed"  # the line that stands for those that could not be written
+MISSED = "missed"  # the event that counts lost events
 
 
 class Journal:
-    """Writes to a new file that only its owner may read. `tell` hears in words of what is lost.
-    OSError if the file cannot be made."""
+    """Writes to a new file that only its owner may read. Calls `tell` with a text about each loss.
+    Raises OSError if the file cannot be made."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class Journal:
     def write(
         self, stamp: Mapping[str, float], actor: str, event: str, fields: Mapping[str, Any]
     ) -> None:
-        """Append an event; `stamp` says when it was, and stands first."""
+        """Append an event. `stamp` holds its time, and comes first in the line."""
         text = json.dumps({**stamp, "actor": actor, "event": event, **fields}) + "\n"
         if self.missed:
             lost = {**stamp, "actor": "supervisor", "event": MISSED, "events": self.missed}
@@ -58,7 +58,7 @@ class Journal:
             self.missed = 0
 
     def close(self) -> None:
-        """Close the file; tell what is missing at its end."""
+        """Close the file. Reports how many events are missing at its end."""
         if self.missed:
             self._tell(f"{self._path}: the last {self.missed} events of the run are missing")
         try:
@@ -75,6 +75,6 @@ class Journal:
                 done += os.pwrite(self._file, data[done:], self._size + done)
         except OSError:
             if done:
-                os.ftruncate(self._file, self._size)  # no half of a line
+                os.ftruncate(self._file, self._size)  # removes the half line
             raise
         self._size += done

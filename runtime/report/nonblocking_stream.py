@@ -1,6 +1,6 @@
-"""A stream that does not wait for its reader. A terminal that is stopped (Ctrl-S) or a pipe that
-nobody reads takes nothing more once it is full, and whoever writes waits: here that is a thread,
-not the run."""
+"""A stream that does not wait for its reader. A stopped terminal (Ctrl-S) or a pipe that is not
+read accepts no more once it is full, and then the writer has to wait. Here a thread waits, not the
+run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from collections import deque
 from contextlib import suppress
 from typing import TextIO, cast
 
-MOST = 64 << 10  # characters that wait for the reader: 30 tables, or 700 lines
-END_SECONDS = 2.0  # how long the last lines wait for a reader who takes nothing
+MOST = 64 << 10  # characters that may wait for the reader: 30 tables, or 700 lines
+END_SECONDS = 2.0  # how long the last lines wait for a reader that reads nothing
 
 
 def nonblocking(stream: TextIO) -> TextIO:
-    """The stream, as one that does not wait; itself if it has no descriptor, as in a test."""
+    """The stream, wrapped so that writing never waits. Returns `stream` itself if it has no
+    descriptor, as in a test."""
     try:
         found = NonblockingStream(stream, stream.fileno())
     except (OSError, ValueError):
         return stream
-    atexit.register(found.settle_at_exit)  # whoever writes last need not think of it
+    atexit.register(found.settle_at_exit)  # so the last writer need not call it
     return cast(TextIO, found)
 
 
 class NonblockingStream(io.TextIOBase):
-    """What does not fit is left out; how much is told as soon as the reader reads again. An error
-    of the stream is raised by what is written next, or by `settle`. Thread-safe."""
+    """Drops lines that do not fit into its buffer, and writes how many were dropped as soon as the
+    reader reads again. An error of the stream is raised by the next `write`, or by `settle`.
+    Thread-safe."""
 
     def __init__(self, stream: TextIO, descriptor: int) -> None:
         stream.flush()
@@ -38,7 +40,7 @@ class NonblockingStream(io.TextIOBase):
         self._errors = stream.errors or "strict"
         self._changed = threading.Condition()
         self._texts: deque[str] = deque()
-        self._size = 0  # characters that wait, with those that are being written
+        self._size = 0  # waiting characters, including the text that is being written
         self._left_out = 0  # lines
         self._error: OSError | None = None
         self._waited_in_vain = False
@@ -48,24 +50,24 @@ class NonblockingStream(io.TextIOBase):
         return f"<a patient stream, {self._size} characters wait, {self._left_out} lines left out>"
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # in Python it is read-only there too
-        """The stream's."""
+    def encoding(self) -> str:  # type: ignore[override]  # read-only in Python's classes too
+        """The encoding of the stream."""
         return self._encoding
 
     def isatty(self) -> bool:
-        """As the stream."""
+        """Return whether the stream is a terminal."""
         return self._is_terminal
 
     def fileno(self) -> int:
-        """As the stream."""
+        """The descriptor of the stream."""
         return self._descriptor
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Take it, to be written as soon as the reader lets it."""
+        """Queue the text. The thread writes it as soon as the reader lets it."""
         with self._changed:
             self._raise()
             if self._size + len(text) > MOST and self._size:
@@ -80,10 +82,11 @@ class NonblockingStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: the thread never holds anything back."""
+        """Do nothing: the thread never holds text back."""
 
     def settle(self, seconds: float = END_SECONDS) -> int:
-        """Wait until all is written, but not for long. How many lines the reader did not take."""
+        """Wait until all text is written, at most `seconds`. Returns the number of lines that were
+        not read."""
         with self._changed:
             done = self._changed.wait_for(
                 lambda: self._error or not (self._size or self._left_out), seconds
@@ -93,8 +96,8 @@ class NonblockingStream(io.TextIOBase):
             return self._left_out + sum(text.count("\n") for text in self._texts)
 
     def settle_at_exit(self) -> None:
-        """The same, when nobody can be told any more; not for a reader who was waited for
-        already."""
+        """The same at the exit of the process, when no error can be reported any more. Does not
+        wait if an earlier wait was in vain."""
         if not self._waited_in_vain:
             with suppress(OSError):
                 self.settle()
@@ -111,11 +114,11 @@ class NonblockingStream(io.TextIOBase):
                 self._changed.wait_for(lambda: self._texts or self._left_out)
                 if not self._texts:
                     self._texts.append(
-                        f"... {self._left_out} lines are not shown: nobody read them\n"
+                        f"... {self._left_out} lines are not shown: they were not read in time\n"
                     )
                     self._size = self._size + len(self._texts[0])
                     self._left_out = 0
-                text = self._texts[0]  # it stays there until it is written: `settle` counts it
+                text = self._texts[0]  # stays queued until it is written, since `settle` counts it
             try:
                 self._send(text.encode(self._encoding, self._errors))
             except OSError as error:
@@ -130,7 +133,7 @@ class NonblockingStream(io.TextIOBase):
                 self._changed.notify_all()
 
     def _send(self, data: bytes) -> None:
-        """Straight to the descriptor: a lock of the stream would be held for as long as its reader
-        reads nothing."""
+        """Write straight to the descriptor. Writing to the stream would hold its lock for as long
+        as its reader does not read."""
         while data:
             data = data[os.write(self._descriptor, data) :]

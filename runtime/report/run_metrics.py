@@ -1,5 +1,5 @@
-"""How a run stands, as metrics on the page of `up`: whoever reads them can tell what has finished
-from what died."""
+"""The state of a run as metrics on the page of `up`; its readers can distinguish a finished run
+from one that died."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
 class RunStateMetrics:
-    """How a run stands, and how it has ended, by the events of it: plain decisions.
+    """The state of a run and its outcome, derived from its events. A plain object without threads
+    or sockets.
 
     `outcome`, `cause` and `by` are known at the end:
 
-        finished   schedule                  by: the lead actor, which has done all that was to be
-                                             done
-        finished   asked                     by: who asked for a good end, a signal or a client
-        finished   ended                     somebody ended it without waiting for anything
-        continued  scaled                    by: the supervisor; another run goes on from it
-        failed     died, program, launch     by: the process or actor that it befell
+        finished   schedule                  by: the lead actor; all planned work is done
+        finished   asked                     by: the signal or client that asked for an orderly end
+        finished   ended                     by: the lead actor; ended at once, on request
+        continued  scaled                    by: the supervisor; another run resumes from this one
+        failed     died, program, launch     by: the process or actor that failed
     """
 
     def __init__(self, lead: str) -> None:
@@ -47,11 +47,11 @@ class RunStateMetrics:
 
     @property
     def state(self) -> str:
-        """A state of `course`, or the outcome."""
+        """The state of the run while it lives, then its outcome."""
         return self.outcome or self._course.state
 
     def event(self, actor: str, event: str, fields: Mapping[str, Any]) -> None:
-        """Something has happened."""
+        """Note an event of the run."""
         if self.outcome:
             return
         if event == "winding down":
@@ -60,7 +60,7 @@ class RunStateMetrics:
             self._course.event(event)
 
     def failed(self, error: ConvoyError) -> None:
-        """What ended it; the first counts."""
+        """Note the error that ended the run. Only the first counts."""
         if not self.outcome:
             cause = next(
                 (name for kind, name in CAUSES.items() if isinstance(error, kind)), "error"
@@ -70,7 +70,7 @@ class RunStateMetrics:
             self.by = error.by or SUPERVISOR
 
     def ended(self) -> None:
-        """It is over; nothing has ended it but who wanted that."""
+        """Note that the run is over. If no error was noted before, it ended as intended."""
         if self.outcome:
             return
         if self._course.result == "continued":
@@ -86,8 +86,8 @@ class RunStateMetrics:
 
 
 class RunMetrics:
-    """A watcher of one run that shows it on the page of `up`. `stages`: process -> where it is in
-    its life; `restarts`: see Site; `program` and `directory` are shown as labels."""
+    """A watcher that shows one run on the page of `up`. `stages` returns process -> stage of its
+    life. For `restarts` see Site. `program` and `directory` are shown as labels."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class RunMetrics:
         self._stages = stages
         me = {"role": SUPERVISOR, "actor": SUPERVISOR}
         self._warnings = metrics.counter(
-            "warnings", "Warnings told of the run (page of `up`).", **me
+            "warnings", "Warnings shown for the run (page of `up`).", **me
         )
         metrics.gauge(
             "run_restarts",
             (
-                "Runs of this `up` that died one after another before this one "
-                "began; 0 again once it was scaled (page of `up`)."
+                "Consecutive runs of this `up` that died before this one began; "
+                "0 again after a scaling (page of `up`)."
             ),
             **me,
         ).set(restarts)
@@ -131,12 +131,12 @@ class RunMetrics:
             (*labels, "state"),
             self._states,
         )
-        text = "1, from the end of the run on: see the table of outcomes (page of `up`)."
+        text = "1 from the end of the run on; see the table of outcomes (page of `up`)."
         metrics.reading(
             "run_outcome_info", text, (*labels, "outcome", "cause", "by"), self._outcome
         )
         text = (
-            "Processes that are `starting`, `greeted`, `ready`, `running`, "
+            "Number of processes that are `starting`, `greeted`, `ready`, `running`, "
             "`halting`, `gone` (page of `up`)."
         )
         metrics.reading("run_processes", text, (*labels, "stage"), self._processes)
@@ -145,27 +145,27 @@ class RunMetrics:
         return f"<metrics of a run: {self._state!r}>"
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """See Watcher."""
+        """Count a warning, and note the new state of the run."""
         if event == WARNING:
             self._warnings.inc()
         self._state.event(actor, event, fields)
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """A heartbeat changes no state."""
+        """Ignore it: a heartbeat changes no state."""
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Note the error that ended the run."""
         self._state.failed(error)
 
     def ended(self) -> None:
-        """The run is over."""
+        """Note that the run is over."""
         self._state.ended()
 
     # -- in the thread of the page
 
     def _states(self) -> Samples:
         now = self._state.state
-        for state in (*STATES, *RESULTS[2:]):  # who is killed or ended at once says nothing
+        for state in (*STATES, *RESULTS[2:]):  # killed or ended at once: no state
             yield (SUPERVISOR, SUPERVISOR, state), float(state == now)
 
     def _outcome(self) -> Samples:

@@ -1,8 +1,7 @@
-"""What is known of a run at a moment, gathered from its events and heartbeats: what the live table
-shows.
+"""The state of a run at one moment, gathered from its events and heartbeats for the live table.
 
-It knows any program's events by their fields. Those of a `progress` that have a place of their own
-are named here; whatever else a program reports stands behind them.
+It shows any program's events by their fields. The fields of `progress` that have a fixed place in
+the table are named here; all other fields follow them.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
 from runtime.report.run_phase import ENDS, RunPhase
 
-HEADLINE = "progress"  # the event whose latest fields head the table
-PREDICTION = "prediction"  # the event whose latest `text` stands below
+HEADLINE = "progress"  # the event with the fields at the head of the table
+PREDICTION = "prediction"  # the event with the `text` below them
 TESTED = "test"
-CURVES = ("loss", "accuracy")  # fields whose course is drawn
-MOST_POINTS = 4096  # of a curve: of a longer one every second is kept
-SMOOTHING = 0.2  # of the latest beat in what an actor is at, so that rows do not jump
+CURVES = ("loss", "accuracy")  # fields that are drawn as curves
+MOST_POINTS = 4096  # of a curve; when it gets longer, every second point is kept
+SMOOTHING = 0.2  # weight of the latest beat in an actor's interest, so that rows do not jump
 
 
 @dataclass
 class Seen:
-    """An actor as its heartbeats tell. `interest`: how much it computes and is waited for, of
-    late."""
+    """An actor as its heartbeats describe it. `interest` measures how much it has computed, and how
+    much others have waited for it, of late."""
 
     process: str
     role: str = ""
-    doing: str = "not heard of yet"
+    doing: str = "no heartbeat yet"
     waits: str = ""
     handled: int = 0
     inbox: int = 0
@@ -40,7 +39,7 @@ class Seen:
 
 
 class Curve:
-    """A course of values of any length, in bounded memory."""
+    """A series of values of any length, in bounded memory."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -49,7 +48,7 @@ class Curve:
         self._skipped = 0
 
     def add(self, value: float) -> None:
-        """The next one."""
+        """Add the next value."""
         self.last = value
         self._skipped += 1
         if self._skipped < self._stride:
@@ -62,8 +61,9 @@ class Curve:
 
 
 class RunState:
-    """See the module docstring. `actors`: those that are expected, and their processes. Times are
-    seconds of the run's clock. It is drawn in a thread beside the one that tells it."""
+    """The state of one run, as the live table shows it. `actors` maps the expected actors to their
+    processes. Times are seconds of the run's clock. The table is drawn in another thread than the
+    one that updates it."""
 
     def __init__(self, actors: Mapping[str, str] | None = None) -> None:
         self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}
@@ -73,14 +73,14 @@ class RunState:
         self.curves: dict[str, Curve] = {}
         self.summary: dict[str, Any] = {}
         self.tested: dict[str, Any] = {}
-        self.began: float | None = None  # when the actors did
-        self.preparing: dict[str, str] = {}  # process -> what it is at, before that
-        self._paces: deque[tuple[float, int]] = deque(maxlen=20)  # when, how many iterations
+        self.began: float | None = None  # when the actors began
+        self.preparing: dict[str, str] = {}  # process -> its preparation, before that
+        self._paces: deque[tuple[float, int]] = deque(maxlen=20)  # time, iterations done
 
-    # -- what comes
+    # -- input
 
     def event(self, event: str, fields: Mapping[str, Any], now: float) -> None:
-        """An event of any actor."""
+        """Note an event of any actor."""
         self._course.event(event)
         if event == HEADLINE:
             self.progress = dict(fields)
@@ -116,7 +116,7 @@ class RunState:
         curve.add(float(value))
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """A heartbeat of a process."""
+        """Note the heartbeat of a process."""
         if self.began is None:
             self.preparing.setdefault(heartbeat.process, heartbeat.busy_with)
         wanted: dict[str, float] = {}
@@ -149,11 +149,11 @@ class RunState:
             if peer in self.actors:
                 self.actors[peer].interest += SMOOTHING * share
 
-    # -- what is asked
+    # -- output
 
     @property
     def stage(self) -> str:
-        """What is said of a run that comes to its end; "" before that."""
+        """A text about a run that is ending. "" before that."""
         if self._course.result == "failed":
             return "failed"
         if self._course.state == "stopping":
@@ -162,7 +162,8 @@ class RunState:
 
     @property
     def iterations(self) -> tuple[int | None, int | None]:
-        """How many are done, and of how many, if the program counts so."""
+        """The number of iterations done and the planned total. None for each that the program does
+        not report."""
         said = self.progress.get("iteration")
         last = self.progress.get("max_iter")
         ended = self.summary.get("iterations")
@@ -175,7 +176,7 @@ class RunState:
             return None, None
 
     def remaining(self, now: float) -> float | None:
-        """Seconds, by the pace of the last reports; None where that is not known."""
+        """The seconds left, by the pace of the last reports. None if unknown."""
         done, last = self.iterations
         if done is None or last is None or len(self._paces) < 2 or self._course.last_word:
             return None
@@ -185,8 +186,8 @@ class RunState:
         return max(0.0, (last - done) * (last_at - first_at) / (done - first) - (now - last_at))
 
     def chosen(self, most: int) -> list[str]:
-        """The actors that are shown where there is room for so many: of each role the most
-        interesting, then the most interesting of all; in the order of their names."""
+        """The names of at most `most` actors to show, sorted: first the most interesting actor of
+        each role, then the most interesting of the rest."""
         if len(self.actors) <= most:
             return sorted(self.actors)
         by_interest = sorted(
@@ -199,7 +200,8 @@ class RunState:
         return sorted(kept[:most])
 
     def others(self, shown: Iterable[str]) -> str:
-        """What those do that are not shown, in a line; "" if all are."""
+        """One line about the actors that are not shown: how many work, wait or idle. "" if all are
+        shown."""
         left = self.actors.keys() - set(shown)
         if not left:
             return ""

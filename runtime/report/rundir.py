@@ -1,17 +1,16 @@
-"""The run directory: everything about one run in one place, readable without the program.
+"""The run directory: all files of one run in one place, readable without the program.
 
     run.json       the identity of the run        config.toml   the resolved configuration
-    versions.json  what `up` runs with            plan.json     actors, processes, links
-    events.jsonl   what happened, one JSON object a line
+    versions.json  versions of what `up` runs     plan.json     actors, processes, links
+    events.jsonl   the events, one JSON object a line
     logs/          one log per process            checkpoint-*.safetensors, written by the program
-    log.csv        progress and tests as a table  usage.jsonl   what each process has done, now and
-                                                                then
-    said.toml      what cluster.toml said, of a run that was scaled
+    log.csv        progress and tests as a table  usage.jsonl   totals of each process, now and then
+    said.toml      the original cluster.toml of a run that was scaled
     service-times.json  how long array work took, if `run.record_service_times`
     tensorboard/   the numbers of progress and tests, if `run.tensorboard`
 
-Nothing here is needed to run; deleting a run directory loses its history only. Only its owner may
-look into it.
+The program does not need these files to run; deleting a run directory loses only its history. Only
+its owner may read it.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ RESUMED = "resumed"  # the lead's event: the checkpoint that the run begins with
 
 
 class RunDirectory:
-    """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what
-    cannot be made.
+    """Makes the directory of one run, with mode 0700, and writes its journal. Raises LaunchError,
+    with the file that cannot be made.
 
-    `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time
-    of the day, and runs repeat themselves to the byte. What is not `observed` has no files beside
-    its journal. `on_trouble` hears in words what of the journal is lost.
+    `now` is the run's clock. `virtual` says that it is not real time: then no event has a time of
+    day, so that a repeated run writes the same bytes. A run that is not `observed` has no files
+    next to its journal. Set `on_trouble` to get a text about each loss in the journal.
 
-    `up`: the id of the lock that holds while the run lives. `continues`: the id of the run that
-    this one follows; the event `resumed` says it too, of the checkpoint that the run began with.
-    `clock_behind`: a warning, if a run of the folder began later than now. The folder's name is for
-    people.
+    `up` is the id of the lock that is held while the run lives. `continues` is the id of the run
+    that this one follows; the event `resumed` also sets it, from the checkpoint that the run began
+    with. `clock_behind` is a warning if another run of the folder began later than the present
+    time. The folder's name is only for people.
     """
 
     def __init__(
@@ -80,17 +79,17 @@ class RunDirectory:
         self._virtual = virtual
         self._refused: set[str] = set() if observed else {log_table.FILE, usage.FILE}
         self._table: Journal | None = None
-        self._lines: Journal | None = None  # of the usage
+        self._lines: Journal | None = None  # usage.jsonl
         self._usage = Usage(self._use)
 
     @property
     def age(self) -> float:
-        """Seconds of this machine's clock since the run began, whatever clock the run has."""
+        """Seconds of this machine's clock since the run began, whatever clock the run uses."""
         return time.monotonic() - self._made
 
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
-        """Write a file of the run: text as it is, anything else as JSON. LaunchError if it cannot
-        be written."""
+        """Write a file of the run: text as it is, anything else as JSON. Raises LaunchError if the
+        file cannot be written."""
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
         try:
             replace(self.path / name, text.encode())
@@ -98,8 +97,8 @@ class RunDirectory:
             raise LaunchError(f"{self.path / name}: cannot be written: {reason(error)}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Append to events.jsonl; `t` is seconds since the run began, `unix_seconds` those since
-        1970. Progress and tests are rows of log.csv, too."""
+        """Append an event to events.jsonl. `t` is in seconds since the run began, `unix_seconds` in
+        seconds since 1970. Progress reports and tests also become rows of log.csv."""
         stamp = {"t": self._since()}
         if not self._virtual:
             stamp["unix_seconds"] = round(time.time(), 3)
@@ -113,7 +112,7 @@ class RunDirectory:
             self._continue_from(fields.get("checkpoint"))
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Of heartbeats the totals are kept, now and then."""
+        """Add the totals of a heartbeat to usage.jsonl when a line is due."""
         self._usage.beat(process, heartbeat, self._since())
 
     def used(
@@ -123,22 +122,22 @@ class RunDirectory:
         actors: Mapping[str, Any] | None = None,
         received: Mapping[str, Any] | None = None,
     ) -> None:
-        """What a process has done, where nothing beats: see Usage.add."""
+        """Note the totals of a process that sends no heartbeats: see Usage.add."""
         self._usage.add(process, actors or {}, work, received or {}, self._since())
 
     def failed(self, error: ConvoyError) -> None:
-        """Journal what ended the run."""
+        """Write the error that ended the run to the journal."""
         self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
 
     def close(self) -> None:
-        """Close the journal and what is beside it."""
+        """Close the journal and the files next to it."""
         self._usage.end()
         for journal in (self._journal, self._table, self._lines):
             if journal is not None:
                 journal.close()
 
     def discard(self) -> None:
-        """Close it and leave nothing of it: there was no run."""
+        """Close and delete the run directory, since there was no run."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -178,7 +177,8 @@ class RunDirectory:
             self._lines.append(json.dumps(line) + "\n")
 
     def _beside(self, name: str, first: str = "") -> Journal | None:
-        """A further file; None, told once, if it cannot be made: the run goes on without."""
+        """Open another file next to the journal. None if it cannot be made: this is reported once,
+        and the run goes on without the file."""
         if name in self._refused:
             return None
         try:
@@ -192,7 +192,7 @@ class RunDirectory:
         return made
 
     def _begun(self) -> Journal:
-        """Its first files, or nothing of it."""
+        """Write the first files. On an error, delete the directory."""
         try:
             self.identity.write(self.path)
             return self._opened(FILE)

@@ -1,16 +1,18 @@
-"""The live table as lines: as many as there is room for, each as wide as the terminal at most.
-Plain decisions.
+"""The live table as lines that fit the terminal in number and width.
 
-iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
-loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first
-                                                            moment on:
-accuracy 0.9713   ▁▃▅▆▇█                                    the table never changes its height
-images/s 5123   learning rate 0.01   staleness 0.98
-predicted 12.1 ms, measured 12.3 ms an iteration; busiest: fc 92%
+Pure functions of the run's state. An example:
 
-actor     process   doing          waits for        handled  inbox
-conv-0    conv-0    conv forward                        812      0
-and 27 more: 20 waiting, 7 idle
+    iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
+    loss 0.4031   ▇▆▅▄▃▂▂▁▁
+    accuracy 0.9713   ▁▃▅▆▇█
+    images/s 5123   learning rate 0.01   staleness 0.98
+    predicted 12.1 ms, measured 12.3 ms an iteration; busiest: fc 92%
+
+    actor     process   doing          waits for        handled  inbox
+    conv-0    conv-0    conv forward                        812      0
+    and 27 more: 20 waiting, 7 idle
+
+Every line is there from the start, so that the table never changes its height.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from typing import Any
 from runtime.report.columns import Column, bar, brief, clock, cut, packed, sparkline, spoken, table
 from runtime.report.run_state import CURVES, RunState
 
-HEAD = 6  # lines above the actors' titles, with the empty one
-# what a `progress` has that stands elsewhere
+HEAD = 6  # lines above the actors' titles, including the empty line
+# fields of `progress` that are shown elsewhere
 PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)
 COLUMNS = (
     Column("actor", least=12, name=True),
@@ -35,7 +37,7 @@ COLUMNS = (
 
 
 def screen(picture: RunState, now: float, width: int, height: int) -> list[str]:
-    """Of a picture at `now`: as many lines as `height_of` says."""
+    """The live table at the time `now`, as many lines as `height_of` allows."""
     rows = height_of(picture, height) - HEAD - 1
     lines = [cut(line, width) for line in _head(picture, now, width)]
     names = picture.chosen(rows if len(picture.actors) <= rows else rows - 1)
@@ -50,18 +52,18 @@ def screen(picture: RunState, now: float, width: int, height: int) -> list[str]:
 
 
 def height_of(picture: RunState, height: int) -> int:
-    """Lines of the table on a terminal of `height`: all actors, if there is room; two are left for
-    what is told."""
+    """The number of lines of the table on a terminal of `height` lines. It holds all actors if
+    there is room; two lines are left for messages."""
     return max(HEAD + 3, min(HEAD + 1 + len(picture.actors), height - 2))
 
 
 def final(picture: RunState, now: float, width: int) -> list[str]:
-    """What stays when the run is over: the values that it ended with."""
+    """The lines that stay when the run is over: the values that it ended with."""
     return [cut(line, width) for line in _head(picture, now, width) if line.strip()]
 
 
 def _head(picture: RunState, now: float, width: int) -> Iterator[str]:
-    """HEAD - 1 lines."""
+    """The first HEAD - 1 lines."""
     yield _first(picture, now, width)
     for name in CURVES:
         yield _curve(picture, name, width)
@@ -100,7 +102,7 @@ def _curve(picture: RunState, name: str, width: int) -> str:
 
 
 def _start(picture: RunState) -> str:
-    """What is being prepared: what most processes are at, or one of them."""
+    """The preparation of one process, and how many more processes are preparing."""
     processes = {seen.process for seen in list(picture.actors.values())}
     at = [what for what in list(picture.preparing.values()) if what]
     heard = f"starting: {len(picture.preparing)} of {len(processes)} processes are up"

@@ -1,9 +1,9 @@
-"""The numbers of progress reports and tests as TensorBoard reads them, for `tensorboard --logdir
+"""The numbers of progress reports and tests in TensorBoard's format, for `tensorboard --logdir
 runs`.
 
-Written by tensorboardX's own writer, which is imported when a run asks for it. One file of the run
-directory; every number is there as soon as it is reported. A disk that is full or broken ends no
-run: it is told once.
+They are written by tensorboardX, which is imported only if the run asks for it. The run directory
+gets one file, and each number is in it as soon as it is reported. A full or broken disk does not
+end the run; the error is reported once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NO_CURVES = ("iteration", "max_iter", "elapsed_seconds")
 
 
 class TensorBoard:
-    """A watcher of a run. `tell` hears in words what is lost. LaunchError if tensorboardX is
-    missing or the file cannot be made."""
+    """A watcher that writes the numbers of a run. Calls `tell` with a text if numbers are lost.
+    Raises LaunchError if tensorboardX is missing or the file cannot be made."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         try:
@@ -46,7 +46,7 @@ class TensorBoard:
         return f"<numbers for TensorBoard in {self._path}>"
 
     def event(self, actor: str, event: str, fields: Mapping[str, Any]) -> None:
-        """See Watcher."""
+        """Write the numbers of a progress report or test. Other events are ignored."""
         if event not in EVENTS or self._is_broken:
             return
         counted = self._steps[event] = self._steps.get(event, 0) + 1
@@ -60,10 +60,10 @@ class TensorBoard:
         self._write(numbers, step if isinstance(step, int) else counted)
 
     def beat(self, process: str, heartbeat: object) -> None:
-        """A heartbeat is no event."""
+        """Ignore it: a heartbeat is not an event."""
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Ignore it: an error has no numbers."""
 
     def close(self) -> None:
         """Close the file."""

@@ -1,10 +1,10 @@
-"""What every process of a run has done so far, usage.jsonl beside the journal: work, waiting and
-bytes of each actor.
+"""The totals of every process so far, usage.jsonl next to the journal: work, waiting and bytes of
+each actor.
 
-A line is the totals of one process: {"t", "process", "actors": {actor: {"role", "handled", "steps",
-"waited_seconds": {peer: seconds}, "received_bytes": {peer: bytes of arrays}, "work": {label:
-[pieces, seconds, sum of squares]}}}}. They come from heartbeats. The longer a run goes on, the
-further lines are apart, so a run of days writes some hundred.
+A line holds the totals of one process: {"t", "process", "actors": {actor: {"role", "handled",
+"steps", "waited_seconds": {peer: seconds}, "received_bytes": {peer: bytes of arrays}, "work":
+{label: [pieces, seconds, sum of squares]}}}}. They come from heartbeats. The interval between lines
+grows with the age of the run, so that a run of days writes some hundred lines.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ SHARE = 0.05  # of the time since the run began
 
 
 class Usage:
-    """Collects what heartbeats say; `tell` gets a line when one is due. Times are seconds since the
-    run began."""
+    """Collects the totals from heartbeats, and calls `tell` with a line when one is due. Times are
+    seconds since the run began."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
         self._tell = tell
         # process -> actor -> what it has done
         self._totals: dict[str, dict[str, dict[str, Any]]] = {}
         self._told: dict[str, float] = {}
-        self._at: dict[str, float] = {}  # of which time the totals are
+        self._at: dict[str, float] = {}  # process -> the time of its totals
 
     def beat(self, process: str, heartbeat: Heartbeat, now: float) -> None:
-        """A process says what it does; once a second also for how long, which is when all of it is
-        of one moment."""
+        """Take the totals from a heartbeat. Only one heartbeat a second carries work; its totals
+        all belong to one moment, so others are skipped."""
         if not heartbeat.work:
             return
         self.add(process, heartbeat.actors, heartbeat.work, heartbeat.received, now)
@@ -47,7 +47,8 @@ class Usage:
         received: Mapping[str, Any],
         now: float,
     ) -> None:
-        """Totals of some of its actors, and of some of their work and of what came for them."""
+        """Update the totals of a process: of some of its actors, of some of their work, and of the
+        bytes they received."""
         self._at[process] = now
         mine = self._totals.setdefault(process, {})
         for name, status in actors.items():
@@ -59,7 +60,7 @@ class Usage:
             mine.setdefault(name, _nothing())["received_bytes"] = sizes
 
     def end(self) -> None:
-        """A last line for each process."""
+        """Write a last line for each process."""
         for process in self._totals:
             if self._told.get(process) != self._at[process]:
                 self._write(process, self._at[process])

@@ -1,9 +1,9 @@
-"""The names by which a process's pages may be called: what a browser says in the header Host.
+"""The names by which a process's pages may be called, as browsers send them in the header Host.
 
-A page of a stranger can have its own name lead to an address of this machine (DNS rebinding), and
-would then read these pages as its own, with the connection of a user who may read. The browser
-still says the stranger's name. An address in its place is nobody's name, so whoever calls a page by
-its address is admitted, as Prometheus does by the list at `/sd`.
+A hostile web page can point its own name at an address of this machine (DNS rebinding). The browser
+would then let it read these pages as its own, over the connection of a permitted user. The header
+Host still holds the hostile name. An address in place of a name cannot be forged in this way, so
+callers that use an address are admitted. Prometheus does so with the list at `/sd`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ipaddress import ip_address
 from pathlib import Path
 
 ANY = "*"
-MOST_BYTES = 1 << 20  # of a file of the system
+MOST_BYTES = 1 << 20  # read of a system file
 LOCAL = "localhost"
 
 
 class Hosts:
-    """This machine's addresses and own names, and these `names`; with ANY among them, whatever is
-    said."""
+    """The addresses and names of this machine, and the additional `names`. With ANY among them,
+    every name is admitted."""
 
     def __init__(
         self, names: Iterable[str] = (), own: Callable[[], Iterable[str]] | None = None
@@ -31,8 +31,8 @@ class Hosts:
         self._find = own or own_names
 
     def admits(self, header: str) -> bool:
-        """May a page be called so? `header`: of the request, "" if it has none: every browser says
-        one."""
+        """Return whether a page may be called by this name. `header` is the request's Host, "" if
+        it has none; every browser sends one."""
         name = _plain(header[: header.rfind(":")] if _has_port(header) else header)
         return (
             not name
@@ -44,13 +44,13 @@ class Hosts:
 
     @cached_property
     def _own(self) -> frozenset[str]:
-        """Found when it is asked for first, in the thread that serves: files are read."""
+        """The machine's names, found at first use, in the serving thread, since files are read."""
         return frozenset(map(_plain, self._find()))
 
 
 def own_names(etc: Path = Path("/etc")) -> Iterator[str]:
-    """The host name of this machine, the names beside it in `hosts`, and itself in the domains of
-    `resolv.conf`. No name server is asked: it may be slow, or the stranger's."""
+    """The host name of this machine, its other names in `hosts`, and the host name in each domain
+    of `resolv.conf`. No name server is asked: it may be slow, or under the attacker's control."""
     name = socket.gethostname().lower()
     yield name
     for words in _lines(etc / "hosts"):
@@ -62,7 +62,7 @@ def own_names(etc: Path = Path("/etc")) -> Iterator[str]:
 
 
 def _lines(path: Path) -> Iterator[list[str]]:
-    """The words of each line, without comments; nothing of a file that is not there."""
+    """The words of each line, without comments. Empty if the file cannot be read."""
     with suppress(OSError), path.open("rb") as file:
         for line in file.read(MOST_BYTES).decode("utf-8", "replace").splitlines():
             if words := line.partition("#")[0].split():
@@ -74,7 +74,8 @@ def _plain(name: str) -> str:
 
 
 def _has_port(header: str) -> bool:
-    """An address of IPv6 has colons, too, but stands in brackets before a port."""
+    """Return whether the header ends in a port. IPv6 addresses also have colons, but stand in
+    brackets before a port."""
     host, colon, port = header.rpartition(":")
     return bool(colon) and port.strip().isdecimal() and (":" not in host or host.endswith("]"))
 

@@ -1,11 +1,13 @@
-"""A small HTTP server in a thread of its own, for pages that nobody may use to starve the process.
+"""A small HTTP server in its own thread; too frequent requests cannot starve the process.
 
-Whoever connects waits, in the system's hands, until the thread looks. That takes in all who wait,
-WAITING at most, and sleeps for as long as they are worth at PER_SECOND. The kernel says who they
-are before anything is read of them. Who may not read is told so, if it has asked by the next look,
-and closed. Of those who may, CONNECTIONS are open, each until it is silent for too long; a further
-one takes the place of whoever was answered longest ago. So a reader that keeps its connection, as
-Prometheus does, is served whatever goes on at the door. ANSWERS are given in a second at most.
+New connections wait in the system's queue until the thread looks at it. The thread then accepts all
+waiting connections, at most WAITING, and pauses long enough to keep the rate at PER_SECOND. Before
+it reads from a connection it asks the kernel which user made it. A user without permission gets a
+refusal if the request has arrived by the next look; then the connection is closed. Of the permitted
+connections at most CONNECTIONS are open, each until it is silent for too long. A further one
+replaces the connection whose last answer is the oldest. So a reader that keeps its connection, as
+Prometheus does, is served however many new connections arrive. The server gives at most ANSWERS
+answers a second.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ from typing import Any
 
 from runtime.serving.readers import Readers
 
-PER_SECOND = 50  # connections; one that is refused costs 50 to 100 us
-WAITING = 25  # that the system holds; it drops what comes beyond, and the other end tries again
+PER_SECOND = 50  # connections; refusing one costs 50 to 100 us
+WAITING = 25  # held by the system; it drops further connections, and their clients try again
 CONNECTIONS = 16
 ANSWERS = 20
 REQUEST_BYTES = 8192
-ASKING_SECONDS = 0.2  # for the request of somebody who is to be refused
-ANSWER_SECONDS = 5.0  # for the first request, and for taking an answer
-# between two requests; Prometheus asks once a minute, if nobody tells it otherwise
+ASKING_SECONDS = 0.2  # to send the request, for a reader that will be refused
+ANSWER_SECONDS = 5.0  # to send the first request, and to receive an answer
+# between two requests; Prometheus asks once a minute by default
 SILENT_SECONDS = 150.0
-RETRY_SECONDS = 1.0  # until somebody is taken in again who could not be
+RETRY_SECONDS = 1.0  # pause after a connection could not be accepted
 
 _WORDS = (
     b"This run shows its metrics to its own user and those of metrics.readers in cluster.toml.\n"
@@ -40,18 +42,19 @@ REFUSAL = (b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r
 _END = b"\r\n\r\n"
 
 Start = Callable[..., Any]
-# WSGI's, of which this serves what pages need
+# a WSGI application; the server supports the part of WSGI that pages need
 Application = Callable[[dict[str, Any], Start], Iterable[bytes]]
 
 
 class Server:
-    """Serves an application to `readers` on `port` of `address` until it is closed; 0 takes a free
-    one. OSError if it cannot. `taken`: connections so far."""
+    """Serves an application on `address` and `port` to permitted `readers`, until it is closed.
+    Port 0 takes a free port. Raises OSError if the server cannot listen there. `taken` counts the
+    connections accepted so far."""
 
     def __init__(self, application: Application, address: str, port: int, readers: Readers) -> None:
         self._application = application
         self._readers = readers
-        self._open: dict[asyncio.Task[None], float] = {}  # when it was last answered; 0: not yet
+        self._open: dict[asyncio.Task[None], float] = {}  # time of its last answer; 0: none yet
         self._refused: list[socket.socket] = []
         self._rest: asyncio.TimerHandle | None = None
         self.taken = 0
@@ -66,7 +69,7 @@ class Server:
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()
-        self._over = asyncio.Event()  # of that loop
+        self._over = asyncio.Event()  # belongs to that loop
         self._answers = asyncio.Semaphore(ANSWERS)
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
@@ -96,8 +99,8 @@ class Server:
     # -- at the door
 
     def _look(self) -> None:
-        """Refuse whom it met the last time, take in who waits, and rest; if nobody does, wait for
-        somebody."""
+        """Refuse the connections held back at the last look, accept new ones, and pause. If none
+        are waiting, sleep until one arrives."""
         self._loop.remove_reader(self._socket)
         self._refuse()
         seconds = self._take()
@@ -109,13 +112,13 @@ class Server:
             self._loop.add_reader(self._socket, self._look)
 
     def _take(self) -> float:
-        """Take in who waits: how many seconds of rest they are worth."""
+        """Accept the waiting connections. Returns the pause, in seconds, that keeps the rate."""
         for number in range(WAITING):
             try:
                 connection, theirs = self._socket.accept()
             except BlockingIOError:
                 return number / PER_SECOND
-            except OSError:  # no descriptor left, perhaps
+            except OSError:  # perhaps no file descriptor is left
                 return RETRY_SECONDS
             self.taken += 1
             self._meet(connection, theirs[:2])
@@ -123,7 +126,7 @@ class Server:
 
     def _meet(self, connection: socket.socket, theirs: tuple[str, int]) -> None:
         admitted = False
-        with suppress(OSError):  # no descriptor left to ask the kernel with, perhaps
+        with suppress(OSError):  # perhaps no file descriptor is left to ask the kernel
             admitted = self._readers.admits(
                 self._socket.family, theirs, connection.getsockname()[:2]
             )
@@ -137,12 +140,12 @@ class Server:
         task = self._loop.create_task(self._talk(connection, f"{theirs[0]}:{theirs[1]}"))
         self._open[task] = 0.0
         task.add_done_callback(lambda done: self._open.pop(done, None))
-        # also if it had no turn before it was cancelled
+        # closes the socket even if the task was cancelled before it ran
         task.add_done_callback(lambda _: connection.close())
 
     def _refuse(self) -> None:
         for connection in self._refused:
-            with connection, suppress(OSError):  # nothing has come, or nobody is there any more
+            with connection, suppress(OSError):  # no request has arrived, or the client has gone
                 if connection.recv(REQUEST_BYTES, socket.MSG_DONTWAIT):
                     connection.send(REFUSAL, socket.MSG_DONTWAIT)
         self._refused.clear()
@@ -150,10 +153,10 @@ class Server:
     # -- with a reader
 
     async def _talk(self, connection: socket.socket, theirs: str) -> None:
-        """Answer its requests, until it is silent for too long, says what is no request, or is too
-        slow."""
+        """Answer the requests of one connection. Ends when the reader is silent for too long, sends
+        something that is not a request, or takes too long to receive an answer."""
         reader, writer = await asyncio.open_connection(sock=connection, limit=REQUEST_BYTES)
-        writer.transport.set_write_buffer_limits(0)  # drained is when the system has it all
+        writer.transport.set_write_buffer_limits(0)  # drain() waits until the system has the answer
         me = asyncio.current_task()
         assert me is not None
         seconds = ANSWER_SECONDS
@@ -185,8 +188,8 @@ class Server:
             writer.transport.abort()
 
     def _answer(self, request: bytes, theirs: str) -> tuple[bytes, bool]:
-        """What the application says, as HTTP, and whether another request may follow. ValueError if
-        this is none."""
+        """The application's answer as an HTTP response, and whether another request may follow.
+        Raises ValueError if `request` is not an HTTP request."""
         first, *lines = request.decode("latin-1").split("\r\n")
         method, target, version = first.split(" ")
         path, _, query = target.partition("?")

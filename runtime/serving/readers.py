@@ -1,10 +1,10 @@
-"""Who may read a process's pages: connections over loopback are made by users of this machine, and
-Linux says by which.
+"""Which users may read a process's pages; Linux reports the user behind a loopback connection.
 
-A TCP socket carries no credentials, but the kernel knows the owner of every socket of the machine,
-and the other end of a loopback connection is one of them. It is asked for that one socket
-(sock_diag(7), 9 us). Where it does not answer, its table of all sockets is read: whoever opens and
-closes many makes that long. Other systems do not tell, and everybody is admitted there.
+A TCP socket carries no credentials. But the kernel knows the owner of every socket of the machine,
+and the other end of a loopback connection is one of these sockets. The kernel is asked about that
+one socket (sock_diag(7), 9 us). If it does not answer, its table of all sockets is read. That table
+grows with every socket that a user opens and closes. Other systems do not report the owner; there
+every connection is admitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-Address = tuple[str, int]  # of one end of a connection
+Address = tuple[str, int]  # one end of a connection
 TABLES = {socket.AF_INET: Path("/proc/self/net/tcp"), socket.AF_INET6: Path("/proc/self/net/tcp6")}
 EVERYBODY = "*"
 _USER = 7  # columns of the table
@@ -33,49 +33,50 @@ _USER_AT = _HEADER.size + 4 + 48 + 12
 
 
 class Readers:
-    """This process's user, root, and the users of these `names`; with EVERYBODY among them, whoever
-    connects. For one thread, which closes it."""
+    """The permitted readers: this process's user, root, and the users in `names`. With `EVERYBODY`
+    among them, every connection is admitted. Used by one thread, which also closes it."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = frozenset(names)
         self._owners = Owners()
 
     def admits(self, family: socket.AddressFamily, theirs: Address, ours: Address) -> bool:
-        """May who made this connection read? Who is on another machine, or cannot be found, may
-        not."""
+        """Return whether the user of this connection may read. False for a connection from another
+        machine, and if the user cannot be found."""
         if EVERYBODY in self._names or not TABLES[socket.AF_INET].exists():
             return True
         user = self._owners.user_of(family, theirs, ours)
         return user is not None and (user in (0, os.getuid()) or _name(user) in self._names)
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Close the socket to the kernel."""
         self._owners.close()
 
 
 class Owners:
-    """Who holds the sockets of this machine; nobody those that were closed, whatever user the
-    kernel names for them. It keeps one to the kernel: making one costs more than to ask it."""
+    """Finds the user that owns a socket of this machine. A closed socket has no owner, whatever
+    user the kernel reports. One socket to the kernel stays open, since opening it costs more than a
+    question."""
 
     def __init__(self) -> None:
         self._kernel: socket.socket | None = None
         self._questions = 0
 
     def user_of(self, family: socket.AddressFamily, theirs: Address, ours: Address) -> int | None:
-        """The user that holds the other end of a connection of this machine; None where nobody is
+        """The user that owns the other end of a loopback connection. None if no such socket is
         found."""
         found = self._asked(family, theirs, ours)
         return found if found is not None or _answers() else _in_table(family, theirs, ours)
 
     def close(self) -> None:
-        """The next question opens it again."""
+        """Close the socket to the kernel. The next question opens it again."""
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
 
     def _asked(self, family: socket.AddressFamily, local: Address, remote: Address) -> int | None:
-        """The kernel's answer for this one socket (inet_diag_req_v2), which is there when it has
-        been asked; None where it has none."""
+        """The kernel's answer about this one socket (inet_diag_req_v2), which is ready as soon as
+        the question is sent. None if the kernel does not answer."""
         ends = struct.pack("!HH", local[1], remote[1])
         ends += b"".join(
             socket.inet_pton(family, host).ljust(16, b"\0") for host, _ in (local, remote)
@@ -96,10 +97,10 @@ class Owners:
             self.close()
             return None
         _, kind, _, question, _ = _HEADER.unpack_from(answer)
-        if question != self._questions:  # an answer that came too late; others may come after it
+        if question != self._questions:  # an answer to an earlier question; more of them may follow
             self.close()
             return None
-        if kind != _BY_FAMILY:  # there is no such socket, or nobody who answers
+        if kind != _BY_FAMILY:  # the socket was not found, or an error was returned
             return None
         user, inode = struct.unpack_from("=II", answer, _USER_AT)
         return int(user) if inode else None
@@ -107,7 +108,8 @@ class Owners:
 
 @cache
 def _answers() -> bool:
-    """Does the kernel answer at all? It is asked for a connection of our own."""
+    """Return whether the kernel answers such questions. It is asked about a connection made
+    here."""
     with (
         socket.create_server(("127.0.0.1", 0)) as door,
         socket.create_connection(door.getsockname()) as own,
@@ -117,7 +119,7 @@ def _answers() -> bool:
 
 
 def _in_table(family: socket.AddressFamily, local: Address, remote: Address) -> int | None:
-    """The same from the table of all sockets."""
+    """The owner of the socket, found in the table of all sockets."""
     wanted = f" {_listed(family, local)} {_listed(family, remote)} "
     try:
         text = TABLES[family].read_text()
@@ -131,8 +133,8 @@ def _in_table(family: socket.AddressFamily, local: Address, remote: Address) -> 
 
 
 def _listed(family: socket.AddressFamily, address: Address) -> str:
-    """As the kernel's table writes it: words of four bytes in this machine's order, and the
-    port."""
+    """The address as the kernel's table writes it: words of four bytes in this machine's byte
+    order, then the port."""
     raw = socket.inet_pton(family, address[0])
     words = struct.unpack(f"={len(raw) // 4}I", raw)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

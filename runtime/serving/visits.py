@@ -1,7 +1,7 @@
-"""Who comes to a page again and again, so that the page can stay until they have seen the end.
+"""Readers that visit a page regularly, so that the page can stay until they have seen the end.
 
-A reader is a connection that is kept, as Prometheus keeps its own. After two visits it is expected
-again: within one and a half times the longest of its last pauses.
+A reader is one connection that stays open, as Prometheus keeps its own. After two visits the reader
+is expected again: within one and a half times the longest of its last pauses.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import pairwise
 
-METRICS = "metrics"  # the pages that are read regularly
+METRICS = "metrics"  # the pages that are read at regular times
 LIST = "sd"
-READERS = 64  # remembered; whoever came longest ago is forgotten
-PAUSES = 4  # the longest of so many counts
-SLACK = 1.5  # of a pause: a scrape may be late
+READERS = 64  # remembered; the reader with the oldest last visit is forgotten first
+PAUSES = 4  # the longest of the last so many pauses counts
+SLACK = 1.5  # times the pause: a scrape may be late
 
 Reader = tuple[str, str]  # page, connection
 
 
 class Visits:
-    """To the pages of one process. `note` is called in the thread that serves them, everything else
-    on a loop whose clock is the same."""
+    """Visits to the pages of one process. `note` is called in the thread that serves the pages, all
+    other methods on an event loop with the same clock."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[Reader, deque[float]] = OrderedDict()
@@ -32,7 +32,7 @@ class Visits:
         return f"<visits of {len(self._times)} readers>"
 
     def note(self, page: str, connection: str, now: float) -> None:
-        """Somebody was answered; `now` in seconds."""
+        """Note that a reader was answered at `now`, in seconds."""
         times = self._times.setdefault((page, connection), deque(maxlen=PAUSES + 1))
         times.append(now)
         self._times.move_to_end((page, connection))
@@ -43,7 +43,7 @@ class Visits:
             loop.call_soon_threadsafe(event.set)
 
     def expected(self, page: str, now: float) -> dict[Reader, float]:
-        """Whoever will come again to a page -> until when."""
+        """The readers that are expected to visit `page` again -> the time until when."""
         found = {}
         for reader, seen in list(self._times.items()):
             times = list(seen)
@@ -54,7 +54,7 @@ class Visits:
         return found
 
     async def once_more(self, page: str) -> None:
-        """Wait until all that are expected have come, or are too late."""
+        """Wait until every expected reader has visited `page` or is overdue."""
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
         began = loop.time()
@@ -77,13 +77,14 @@ class Visits:
 
 
 class LastLook:
-    """The pages' stay after the end: until everybody who comes regularly has seen it, and then that
-    the list is empty. `tell` hears that it has begun."""
+    """Keeps the pages up after the end of the run. It waits until every regular reader of the
+    metrics has seen the end, and then until every regular reader of the list has seen that it is
+    empty. Calls `tell` when the wait begins."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self.seconds = 0.0  # at most
-        self.was_seen = False  # the end, by all that were expected
+        self.was_seen = False  # every expected reader has seen the end
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
 
@@ -93,7 +94,7 @@ class LastLook:
         )
 
     async def at(self, visits: Visits) -> None:
-        """Wait for it."""
+        """Wait until the regular readers have seen the end, at most `seconds`."""
         now = asyncio.get_running_loop().time()
         if (
             not self.seconds
@@ -108,7 +109,7 @@ class LastLook:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def stop(self, *, for_good: bool = False) -> None:
-        """End it if it has begun; or also keep it from beginning."""
+        """End the wait if it has begun. `for_good` also prevents a later one."""
         self._is_over = self._is_over or for_good
         if self._task is not None:
             self._task.cancel()

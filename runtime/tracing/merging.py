@@ -1,10 +1,9 @@
-"""The parts of all processes as one file, `trace.json`, which Perfetto opens: on one clock, every
-flow with both ends.
+"""The parts of all processes merged into one file, `trace.json`, which Perfetto opens. All times
+are on one clock, and every flow has both its ends.
 
-The clock is the monotonic one of the host of `up`, from the moment at which tracing was asked for.
-What another host's clock says was asked for beside it, several times; `Clock.within` is how far the
-answer may be off. Perfetto leaves out what lies before moment 0: spans that began earlier begin
-there.
+The clock is the monotonic one of the host of `up`, and begins when tracing was requested. The
+clocks of other hosts were compared with it several times; `Clock.within` bounds the error of the
+comparison. Perfetto leaves out events before moment 0, so spans that began earlier begin there.
 """
 
 from __future__ import annotations
@@ -26,33 +25,34 @@ from runtime.records.run_files import Damaged, LeftOut, Lines, Missing, damaged,
 from runtime.tracing.trace_part import line
 
 FILE = "trace.json"
-FOLDER = "trace"  # of the parts
+FOLDER = "trace"  # holds the parts
 CLOCKS = "clocks.json"
-# kinds of events, and their fields in microseconds
+# kind of event -> its fields in microseconds
 TIMED = {"X": ("ts", "dur"), "s": ("ts",), "f": ("ts",)}
-MOST = 1e15  # of these microseconds, 30 years; what is beyond is damage
+MOST = 1e15  # microseconds, 30 years; larger values are damage
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Of a process: `ahead` of that of `up` by so many seconds, `within` so many."""
+    """The clock of a process: `ahead` of the clock of `up` by so many seconds, with an error of at
+    most `within`."""
 
     ahead: float = 0.0
     within: float = 0.0
 
     @classmethod
     def of(cls, asked: Iterable[tuple[float, float, float]]) -> Clock:
-        """From (when it was asked, what it said, when the answer came): the quickest answer is the
-        best."""
+        """The clock from several comparisons (time asked, time answered by it, time of the answer's
+        arrival). The quickest answer gives the best estimate."""
         before, said, after = min(asked, key=lambda times: times[2] - times[0])
         return cls(said - (before + after) / 2, (after - before) / 2)
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What became a trace. `missing`: processes that left no part; `backward`: messages that came
-    before they were sent, by clocks that are not quite right; `notes`: lines of the parts that are
-    damaged and left out."""
+    """The result of a merge. `missing` names processes that left no part. `backward` counts
+    messages that arrived before they were sent, because the clocks are not exact. `notes` holds
+    remarks on damaged lines of the parts, which are left out."""
 
     path: Path
     spans: int
@@ -64,7 +64,7 @@ class Merged:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Of the event that tells of it."""
+        """The fields of the event that reports the trace."""
         return {"file": FILE, "spans": self.spans, "processes": self.processes}
 
     def __str__(self) -> str:
@@ -75,19 +75,19 @@ class Merged:
         )
         early = (
             f"; {self.backward} more have no arrow: by the clocks of their hosts they "
-            "came before they were sent"
+            "arrived before they were sent"
         )
         return text + early * bool(self.backward)
 
 
 def part_of(directory: Path, process: str, number: int) -> Path:
-    """Where a process of a run leaves its part of the run's `number`-th trace."""
+    """The path of a process's part of the run's `number`-th trace."""
     return directory / FOLDER / f"{process}.{number}.json"
 
 
 def write_clocks(directory: Path, number: int, origin: float, clocks: dict[str, Clock]) -> None:
-    """What `merge` needs to know of the `number`-th trace: of each process its clock; `origin`, in
-    seconds of `up`'s clock, is moment 0. OSError."""
+    """Write the data that `merge` needs about the `number`-th trace: the clock of each process, and
+    `origin`, the time of moment 0 in seconds of `up`'s clock. Raises OSError."""
     (directory / FOLDER).mkdir(mode=0o700, exist_ok=True)
     known = {process: [clock.ahead, clock.within] for process, clock in clocks.items()}
     replace(
@@ -97,15 +97,15 @@ def write_clocks(directory: Path, number: int, origin: float, clocks: dict[str, 
 
 
 def is_unmerged(directory: Path) -> bool:
-    """Is there a trace that has parts only?"""
+    """Return whether a trace exists of which only the parts were written."""
     folder = directory / FOLDER
     return os.path.lexists(folder / CLOCKS) or (os.path.lexists(folder) and not folder.is_dir())
 
 
 def merge(directory: Path) -> Merged:
-    """Make trace.json of the newest trace of a run, and remove its parts, but for one that cannot
-    be read. Takes seconds for a million spans. OSError if it cannot be written; Damaged if the
-    clocks cannot be read, and then nothing was changed."""
+    """Make trace.json of the newest trace of a run, and remove its parts. A part that cannot be
+    read stays. Takes seconds for a million spans. Raises OSError if the file cannot be written.
+    Raises Damaged if the clocks cannot be read; then nothing was changed."""
     folder = directory / FOLDER
     number, origin, clocks = _clocks(folder / CLOCKS)
     parts = {process: part_of(directory, process, number) for process in clocks}
@@ -141,7 +141,7 @@ def merge(directory: Path) -> Merged:
 
 
 def _is_readable(path: Path, notes: list[str]) -> bool:
-    """Whether there is a part that can be read; `notes` tells what is damaged."""
+    """Return whether the part exists and can be read. Damage is added to `notes`."""
     damaged = LeftOut(path)
     try:
         for _ in _events(path, damaged):
@@ -156,8 +156,8 @@ def _is_readable(path: Path, notes: list[str]) -> bool:
 
 
 def _clocks(path: Path) -> tuple[int, float, dict[str, Clock]]:
-    """What `write_clocks` wrote: the number of the trace, its moment 0, and the clock of each
-    process. Damaged."""
+    """The data of `write_clocks`: the number of the trace, its moment 0, and the clock of each
+    process. Raises Damaged."""
     told = read_json(path)
     try:
         numbers = msgspec.convert(told["clocks"], dict[str, tuple[float, float]])
@@ -176,8 +176,8 @@ def _clocks(path: Path) -> tuple[int, float, dict[str, Clock]]:
 def _events(
     path: Path, damaged: Callable[[str], None] = lambda line: None
 ) -> Iterator[dict[str, Any]]:
-    """Of a part; `damaged` hears of lines that are none. The last line may have been cut by a
-    death. Damaged."""
+    """Yield the events of a part, and call `damaged` with lines that are not events. A death may
+    have cut the last line, which is skipped. Raises Damaged if the part cannot be read."""
     for raw in Lines(path).whole():
         event = _event(raw.removesuffix(b",\n"))
         if event is not None:
@@ -187,7 +187,7 @@ def _events(
 
 
 def _event(text: bytes) -> dict[str, Any] | None:
-    """None if it is not an event of a part."""
+    """The event in a line of a part. None if the line is damaged."""
     try:
         event: dict[str, Any] = msgspec.json.decode(text)
         kind = event["ph"]
@@ -203,7 +203,7 @@ def _event(text: bytes) -> dict[str, Any] | None:
 
 
 def _shifted(path: Path, clock: Clock, origin: float) -> Iterator[dict[str, Any]]:
-    """The events of a part on the clock of all, from moment 0 on."""
+    """Yield the events of a part on the common clock, from moment 0 on."""
     shift = round((clock.ahead + origin) * 1e9)
     for event in _events(path):
         if event["ph"] == "M":
@@ -219,7 +219,7 @@ def _shifted(path: Path, clock: Clock, origin: float) -> Iterator[dict[str, Any]
 
 
 def _whole(events: Iterable[dict[str, Any]]) -> tuple[dict[str, int], int]:
-    """Flows of which both ends are there, numbered; how many were left out because they end before
+    """The flows with both ends, numbered, and the number of flows left out because they end before
     they begin."""
     begins = dict[str, float]()
     ends = dict[str, float]()

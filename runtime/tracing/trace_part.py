@@ -1,5 +1,5 @@
-"""The part of one process: lines of Chrome's Trace Event format (JSON array, one event a line,
-never closed).
+"""The part of a trace that one process writes, in Chrome's Trace Event format: a JSON array that is
+never closed, with one event on each line.
 
     {"name": "process_name", "ph": "M", "pid": 3, "tid": 0, "args": {"name": "conv-0-0"}},
     {"name": "conv forward", "cat": "compute", "ph": "X", "ts": 12.3, "dur": 4.5,
@@ -7,10 +7,10 @@ never closed).
     {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ...,
      "pid": ..., "tid": ...},
 
-ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows
-("s" begins one, "f" ends it) lie within the span of the sending and of the handling. That of an
-answer ends in a span of its own within the wait: Perfetto turns an arrow around whose last span
-begins before its first. `iteration` is left out where none is known.
+ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. A
+flow begins ("s") within the span of the sending and ends ("f") within the span of the handling. The
+flow of an answer ends in a separate span within the wait, since Perfetto turns an arrow around if
+its last span begins before its first. `iteration` is left out if it is not known.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ import msgspec
 from runtime.machine.owned import open_file
 from runtime.tracing.tracks import ANSWER, CATEGORY, Lanes, Track, thread, thread_name
 
-MOST_BYTES = 256 << 20  # of a part: more than anybody opens
-AT_ONCE = 5000  # notes that become lines before they are written
+MOST_BYTES = 256 << 20  # of a part; a larger file is too large to open
+AT_ONCE = 5000  # notes that become lines before each write
 
 
 class Note(NamedTuple):
-    """Something that took time. `begins`: the flow that it begins; `ends`: the one that it ends,
-    and when; `answer`: what ended a wait then."""
+    """A span of time to be drawn. `begins` is the flow that begins with it. `ends` is the flow that
+    ends in it, with the time of that end. `answer` is the kind of the answer that ended a wait at
+    that time."""
 
     track: Track
     actor: str
@@ -49,7 +50,8 @@ class Note(NamedTuple):
 
 
 class Part:
-    """A new file that only its owner may read. See Tracer."""
+    """The file of one process's part, new and readable only by its owner. For the parameters see
+    Tracer."""
 
     def __init__(self, path: Path, process: str, number: int, actors: Iterable[str]) -> None:
         self.size = 0
@@ -68,7 +70,7 @@ class Part:
         return f"<part {self._path}, {self.size} bytes>"
 
     def write(self, notes: deque[Note], *, last: bool = False) -> None:
-        """Take all notes and write their lines. OSError."""
+        """Take all notes and write their lines. Raises OSError."""
         while notes:
             lines: list[bytes] = []
             while notes and len(lines) < AT_ONCE:
@@ -143,7 +145,7 @@ class Part:
 
 
 def line(event: dict[str, Any]) -> bytes:
-    """As it stands in the file."""
+    """The event as a line of the file."""
     return msgspec.json.encode(event) + b",\n"
 
 

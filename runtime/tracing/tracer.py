@@ -1,8 +1,9 @@
-"""Notes what the actors of one process do, while somebody traces: computing, handling, waiting,
-sending.
+"""A recorder of the work of one process's actors while the run is traced: computing, handling,
+waiting, sending.
 
-Whoever runs actors asks one attribute, `tracer`, which is None otherwise. A note is one tuple in a
-queue; a thread makes lines of them and writes them, four times a second.
+The code that runs actors checks one attribute, `tracer`, which is None unless the run is traced. A
+note is one tuple in a queue. Four times a second a thread turns the notes into lines and writes
+them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from runtime.tracing.tracks import Track
 
 FLUSH_SECONDS = 0.25
 NO_STEP = -1  # as in Envelope.step
-STEP: ContextVar[int] = ContextVar("step", default=NO_STEP)  # of the message that is handled
+STEP: ContextVar[int] = ContextVar("step", default=NO_STEP)  # of the message being handled
 
 
 class Tracer:
-    """Of one process, the `number`-th of its run. `now` is loop time in seconds. OSError if the
-    part cannot be made."""
+    """The recorder of one process, the `number`-th of its run. `now` returns loop time in seconds.
+    Raises OSError if the part cannot be made."""
 
     def __init__(
         self, path: Path, process: str, number: int, actors: Iterable[str], now: Callable[[], float]
@@ -35,8 +36,8 @@ class Tracer:
         self.now = now
         self._actors = frozenset(actors)
         self._notes: deque[Note] = deque()
-        self._spoken: dict[str, int] = {}  # actor -> the iteration that it last spoke of
-        # ask -> the flow of its answer, when it came, its kind
+        self._spoken: dict[str, int] = {}  # actor -> the latest iteration in its messages
+        # ask -> the flow of its answer, its time of arrival, its kind
         self._answers: dict[int, tuple[str, float, str]] = {}
         self._part = Part(path, process, number, actors)
         self._over = threading.Event()
@@ -47,18 +48,19 @@ class Tracer:
         return f"<tracer of {len(self._actors)} actors: {self._part!r}>"
 
     def step(self, actor: str) -> int:
-        """The iteration that the running task of an actor is about: that of the message that it
-        handles, else the last that the actor spoke of, which only grows; -1: none."""
+        """The iteration to which the running task of an actor belongs. It is the iteration of the
+        message being handled, or else the latest one in the actor's messages, which only grows. -1
+        if neither is known."""
         handled = STEP.get()
         return self._spoken.get(actor, NO_STEP) if handled == NO_STEP else handled
 
     def handling(self, envelope: Envelope) -> float:
-        """A handler is about to be called. Loop time."""
+        """Note that a handler is about to be called. Returns loop time."""
         STEP.set(envelope.step)
         return self.now()
 
     def handled(self, envelope: Envelope, began: float) -> None:
-        """It has returned or raised."""
+        """Note that the handler has returned or raised."""
         if envelope.receiver in self._actors:
             name = type(envelope.message).__name__
             ends = (flow_of(envelope), began)
@@ -73,15 +75,15 @@ class Tracer:
             )
 
     def sending(self, envelope: Envelope) -> float:
-        """A message is about to be sent. Loop time."""
+        """Note that a message is about to be sent. Returns loop time."""
         if envelope.step >= 0:
             before = self._spoken.get(envelope.sender, NO_STEP)
-            # what is done is told of later
+            # max(), since messages about finished iterations may be sent later
             self._spoken[envelope.sender] = max(before, envelope.step)
         return self.now()
 
     def sent(self, envelope: Envelope, began: float) -> None:
-        """It is on its way: its link had credits for it."""
+        """Note that the message is under way: its link had credits for it."""
         if envelope.sender in self._actors:
             name = type(envelope.message).__name__
             size = envelope.message.array_bytes()
@@ -91,7 +93,7 @@ class Tracer:
             )  # fmt: skip
 
     def answered(self, envelope: Envelope) -> None:
-        """An answer has come, and its asker will go on."""
+        """Note that an answer has arrived, so that its asker continues."""
         self._answers[envelope.answers] = (
             flow_of(envelope),
             self.now(),
@@ -99,7 +101,7 @@ class Tracer:
         )
 
     def waited(self, envelope: Envelope, began: float) -> None:
-        """An ask, whose envelope this is, has ended."""
+        """Note that the ask with this envelope has ended."""
         flow, came, answer = self._answers.pop(envelope.id, ("", 0.0, ""))
         if envelope.sender in self._actors:
             name = type(envelope.message).__name__
@@ -110,13 +112,13 @@ class Tracer:
             )  # fmt: skip
 
     def computed(self, actor: str, label: str, began: float, seconds: float, step: int) -> None:
-        """A piece of array work is done."""
+        """Note that a piece of array work is done."""
         if actor in self._actors:
             self._notes.append(Note(Track.COMPUTE, actor, label, began, began + seconds, step))
 
     def close(self) -> int:
-        """Write what there is and end; bytes of the part. Waits for a disk: not on the event
-        loop."""
+        """Write the remaining notes and end. Returns the bytes of the part. Waits for a disk, so do
+        not call it on the event loop."""
         self._over.set()
         self._thread.join()
         return self._part.size
@@ -140,7 +142,7 @@ class Tracer:
         )
 
     def _write(self) -> None:
-        """The thread's life."""
+        """The main function of the thread."""
         over = False
         while not over:
             over = self._over.wait(FLUSH_SECONDS)
@@ -153,5 +155,5 @@ class Tracer:
 
 
 def flow_of(envelope: Envelope) -> str:
-    """The name of a message under way, which both its ends know."""
+    """The name of a message's flow, which both its ends know."""
     return f"{envelope.sender}.{envelope.incarnation}.{envelope.id}"

@@ -1,5 +1,5 @@
-"""Where a span is drawn. Every actor has four tracks, and a track as many lanes as it needs: on a
-lane no two spans overlap, as the format wants of a thread."""
+"""The tracks on which spans are drawn. Every actor has four tracks, and a track has as many lanes
+as it needs. On a lane no two spans overlap, as the format requires of a thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Track(IntEnum):
-    """Of an actor. The value orders them."""
+    """A track of an actor. The values order the tracks."""
 
     COMPUTE = 0  # array work
     INBOX = 1  # a message, from the call of its handler to its return
@@ -21,19 +21,19 @@ CATEGORY = {
     Track.WAITS: "wait",
     Track.SENDS: "send",
 }
-ANSWER = "answer"  # within a wait: from its arrival until the asker goes on
+ANSWER = "answer"  # within a wait: from the answer's arrival until the asker continues
 SUFFIX = {Track.COMPUTE: "", Track.INBOX: " inbox", Track.WAITS: " waits", Track.SENDS: " sends"}
-MOST_LANES = 1000  # of a track
+MOST_LANES = 1000  # most lanes of a track
 
 
 class Lanes:
-    """Of one process. Times are whole nanoseconds."""
+    """The lanes of one process. Times are whole nanoseconds."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, Track], list[int]] = {}
 
     def place(self, actor: str, track: Track, began: int, ended: int) -> tuple[int, bool]:
-        """The lane of a span, the first that is free, and whether it is new."""
+        """The first free lane for a span, and whether it is new."""
         ends = self._ends.setdefault((actor, track), [])
         for lane, end in enumerate(ends):
             if end <= began:
@@ -44,10 +44,10 @@ class Lanes:
 
 
 def thread(actor: int, track: Track, lane: int) -> int:
-    """The number of a lane as a thread: those of one actor are neighbours."""
+    """The number of a lane as a thread. The lanes of one actor are neighbours."""
     return ((actor + 1) * 10 + track) * MOST_LANES + min(lane, MOST_LANES - 1)
 
 
 def thread_name(actor: str, track: Track, lane: int) -> str:
-    """What it is called: the actor's name is that of its array work."""
+    """The name of a lane. The plain name of an actor is the lane of its array work."""
     return f"{actor}{SUFFIX[track]}" + (f" {lane + 1}" if lane else "")

@@ -121,7 +121,7 @@ def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_when
         assert '"m1"' not in plan_of(run)
         monkeypatch.chdir(tmp_path)
         assert main(["scale", "--with", "m1"]) == 0
-        assert "goes on at iteration" in capsys.readouterr().out
+        assert "continues at iteration" in capsys.readouterr().out
         run.until(r"scaled +with m1 ")
         run.until("progress ")
         assert two.agent(1) != agent

@@ -143,7 +143,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     monkeypatch.chdir(tmp_path)
     for words, told in (
         (["--workers", "0"], "--workers: found 0, expected at least 1"),
-        ([], "say what is to change: --workers, --groups, --without or --with"),
+        ([], "nothing is to change: give --workers, --groups, --without or --with"),
     ):
         assert main(["scale", *words]) == 2
         assert told in capsys.readouterr().err
@@ -151,7 +151,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     run.until("progress ")
     assert main(["scale", "--workers", "3"]) == 0
     told = capsys.readouterr()
-    assert "goes on at iteration" in told.out
+    assert "continues at iteration" in told.out
     assert main(["ps"]) == 0
     assert directory.name not in capsys.readouterr().out.split()
     assert main(["status", "--json"]) == 0
@@ -164,7 +164,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     assert "conv-0-2" in get(url)
     run.until(r"report +http://\S+ shows the run")
     assert main(["status", directory.name]) == 0
-    assert f"goes on in {now['name']}" in capsys.readouterr().out
+    assert f"continues in {now['name']}" in capsys.readouterr().out
     run.until("progress ")  # a run that has done nothing leaves nothing to go on from
     run.process.terminate()
     run.until(rf"go on +python -m runtime up cluster.toml --resume runs/{now['name']}$")
@@ -173,7 +173,7 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     assert json.loads(capsys.readouterr().out)["state"] == "continued"
     assert main(["report", now["name"], "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert f"<dt>goes on from</dt><dd>{directory.name}</dd>" in page
+    assert f"<dt>continues</dt><dd>{directory.name}</dd>" in page
     assert "<td>scaled</td>" in page.replace("\n", "")
 
 

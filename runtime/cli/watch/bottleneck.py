@@ -1,4 +1,4 @@
-"""Who holds up the others, in one sentence. Plain decisions on the rows of `top`."""
+"""The actor that holds up the others, in one sentence. A pure function of the rows of `top`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from runtime.cli.watch.rates import Row
 
-BUSY = 0.8  # of the time: such an actor has no time for more
-MATTERS = 0.1  # of all waiting: less explains nothing
+BUSY = 0.8  # of the time: such an actor has no time for more work
+MATTERS = 0.1  # seconds of waiting in each second; less explains nothing
 
 
 def bottleneck(rows: Sequence[Row]) -> str:
-    """A sentence. Of who is waited for, that one who waits for nobody else in turn is the cause."""
+    """A sentence that names the bottleneck. It is the busy actor, or else the actor at the end of
+    the chain of longest waits, which itself waits for no other."""
     silent = sorted({row.process for row in rows if row.state.startswith("no answer")})
     if silent:
         more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
@@ -35,12 +36,13 @@ def bottleneck(rows: Sequence[Row]) -> str:
         ) * (waiting[busiest.actor] >= MATTERS)
         return f"{busiest.actor} is the bottleneck: it computes {share:.0%} of the time{others}"
     if not waiting or max(waiting.values()) < MATTERS:
-        return f"nobody holds up the others: {busiest.actor} computes most, {share:.0%} of the time"
+        return f"no actor holds up others: {busiest.actor} computes most, {share:.0%} of the time"
     return _followed({row.actor: row for row in measured}, waiting, busiest)
 
 
 def _followed(rows: dict[str, Row], waiting: dict[str, float], busiest: Row) -> str:
-    """From who is waited for most to whom that one waits for itself, and on."""
+    """A sentence about the longest waits: from the actor that others wait for most, to the actor it
+    waits for, and so on."""
     chain = [max(sorted(waiting), key=waiting.__getitem__)]
     while (row := rows.get(chain[-1])) is not None and row.waits:
         peer = max(row.waits, key=lambda name: row.waits[name])
@@ -57,5 +59,5 @@ def _followed(rows: dict[str, Row], waiting: dict[str, float], busiest: Row) -> 
     text = f"the others wait for {by}{how}: {waiting[chain[0]]:.1f} s of each second in all"
     if (busiest.computing or 0.0) < 0.5:
         most = f"{busiest.actor} most, {busiest.computing:.0%}"
-        text += f"; nobody computes half of the time ({most}): messages, or reading"
+        text += f"; no actor computes half of the time ({most}): messages or reading take it"
     return text

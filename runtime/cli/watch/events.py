@@ -1,4 +1,4 @@
-"""`events`: the journal of a run, live or over."""
+"""`events`: print the journal of a run, live or over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from runtime.attached.observed_run import ObservedRun
     from runtime.report.console import Teller
 
-FOLLOW_SECONDS = 90.0  # for the run that follows one to listen: a machine may be waited for
-LOOK_SECONDS = 0.2  # between two looks at a journal that is followed
+FOLLOW_SECONDS = 90.0  # until the next run listens: it may wait for a machine
+LOOK_SECONDS = 0.2  # between two looks at a live run's journal
 
 
 def events(
@@ -26,15 +26,15 @@ def events(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show what has happened in a run, from its first event on.
+    """Show the events of a run, from its first on.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run, else the newest.
+        A run directory or its name; by default the only live run, else the newest.
     follow
-        Stay until the run is over, and show what happens; of one that was scaled, also what follows
-        it.
+        Stay until the run is over, and show new events. If the run is scaled, also show the run
+        that continues it.
     as_json
         Write the lines of events.jsonl as they are, for scripts.
     """
@@ -71,7 +71,7 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
 
 
 async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIterator[str]:
-    """Whole lines of the journal. It is looked at once more after the run is over."""
+    """Whole lines of the journal. It is read once more after the run is over."""
     from runtime.attached.journal_following import followed
     from runtime.cluster.operators.operator_messages import JOURNAL
     from runtime.records.journal_reading import torn
@@ -84,7 +84,7 @@ async def _lines(looked: ObservedRun, follow: bool, console: Teller) -> AsyncIte
         while goes_on:
             goes_on = follow and await looked.lives()
             await looked.refresh(JOURNAL)
-            for line in journal.whole():  # nothing else waits for this loop
+            for line in journal.whole():  # blocking is fine: nothing else runs on this loop
                 yield line.decode(errors="replace").rstrip("\n")
             if goes_on:
                 await asyncio.sleep(LOOK_SECONDS)

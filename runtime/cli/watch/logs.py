@@ -1,4 +1,4 @@
-"""`logs`: what the processes of a run have logged."""
+"""`logs`: show the logs of a run's processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.cli.arguments import HERE, Connection
 if TYPE_CHECKING:
     from runtime.report.console import Teller
 
-LOOK_SECONDS = 0.2  # between two looks at logs that are followed
+LOOK_SECONDS = 0.2  # between two looks at a live run's logs
 
 
 def logs(
@@ -23,20 +23,20 @@ def logs(
     follow: Annotated[bool, Parameter(alias="-f", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show the logs of all processes of a run in the order of their times, each line behind the
-    name of its process.
+    """Show the logs of all processes of a run in the order of their times. Each line begins with
+    the name of its process.
 
-    Those of other machines are shown as far as they have been copied here, within a second while
-    the run lives.
+    Logs of other machines are shown as far as they have been copied here, at most a second
+    late while the run lives.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run, else the newest.
+        A run directory or its name; by default the only live run, else the newest.
     process
-        Only this one.
+        Show only this process.
     follow
-        Stay until the run is over, and show what is logged.
+        Stay until the run is over, and show new lines.
     """
     asyncio.run(_shown(run, process, connection, follow))
     return 0
@@ -73,8 +73,8 @@ async def _shown(
 
 
 def _processes(directory: Path, console: Teller) -> list[str]:
-    """The names of the processes by the plan of the run; none if that is damaged, which the person
-    is told."""
+    """The names of the processes in the plan of the run. Empty, with a warning, if the plan is
+    damaged."""
     from runtime.plan.run_plan import placement_in
     from runtime.records.run_files import Damaged
 

@@ -1,4 +1,4 @@
-"""What ends something that is shown: `q` on a terminal, or Ctrl-C."""
+"""The keys that end a live view: `q` on a terminal, or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ENDING = b"qQ\x03\x04"
 
 @contextmanager
 def pressed() -> Iterator[asyncio.Event]:
-    """Set when somebody wants the end. What is typed is not shown meanwhile; afterwards the
-    terminal is as it was."""
+    """An event that is set when the user presses such a key. Typed keys are not shown meanwhile.
+    The terminal's settings are restored at the end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     interrupted = signal.getsignal(signal.SIGINT)

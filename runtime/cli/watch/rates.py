@@ -1,4 +1,4 @@
-"""What two looks at a run say of the time between them: a row for each actor. Plain numbers."""
+"""The shares and rates of each actor between two looks at a run. Plain numbers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 from runtime.cli.watch.run_sampling import Look, State
 
-WAITED = 0.01  # a share of the time that is worth a word
+WAITED = 0.01  # the least share of the time that is shown
 
 
 @dataclass(frozen=True)
 class Row:
-    """An actor. Shares are of the time between the looks, rates per second; `oldest` is the longest
-    wait in its inbox, in seconds; `predicted` the share that was foretold, if one was."""
+    """One actor. Shares are of the time between the looks, and rates are per second. `oldest` is
+    the wait of the oldest message in its inbox, in seconds. `predicted` is the predicted share of
+    computing, or None."""
 
     actor: str
     process: str
@@ -29,7 +30,7 @@ class Row:
     predicted: float | None = None
 
     def plain(self) -> dict[str, Any]:
-        """For scripts."""
+        """The fields of the row, for scripts."""
         return {
             name: dict(value) if name == "waits" else value for name, value in vars(self).items()
         }
@@ -38,8 +39,8 @@ class Row:
 def rows(
     before: Look, after: Look, homes: Mapping[str, str], predicted: Mapping[str, float]
 ) -> list[Row]:
-    """Of all actors, in the order of their names; of a process that does not answer how long it has
-    not."""
+    """The rows of all actors, in the order of their names. If the process of an actor does not
+    answer, its row shows for how long."""
     return [
         _row(actor, homes[actor], before, after, predicted.get(actor)) for actor in sorted(homes)
     ]
@@ -53,7 +54,7 @@ def _row(actor: str, process: str, before: Look, after: Look, predicted: float |
         return Row(actor, process, state=text, predicted=predicted)
     now = state["actors"].get(actor)
     if now is None:
-        return Row(actor, process, state="not there yet", predicted=predicted)
+        return Row(actor, process, state="not started yet", predicted=predicted)
     row = Row(
         actor,
         process,
@@ -83,7 +84,7 @@ def _row(actor: str, process: str, before: Look, after: Look, predicted: float |
 
 
 def doing(actor: State) -> str:
-    """What an actor does, in words: of several things the one that holds it up."""
+    """The activity of an actor, in words. If there are several, the one that holds it up."""
     if actor["computing"]:
         label, seconds = actor["computing"]
         return f"computing {label} for {spoken(seconds)}"
@@ -97,7 +98,7 @@ def doing(actor: State) -> str:
 
 
 def waited(actor: State) -> dict[str, float]:
-    """Seconds that it has waited for each peer, with what it waits now."""
+    """The seconds that the actor has waited for each peer, including its present waits."""
     total = dict(actor["waited"])
     for peer, _, seconds in actor["asks"]:
         total[peer] = total.get(peer, 0.0) + seconds
@@ -105,5 +106,5 @@ def waited(actor: State) -> dict[str, float]:
 
 
 def spoken(seconds: float) -> str:
-    """A time for people."""
+    """The time in seconds or milliseconds, for people."""
     return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{seconds * 1e3:.0f} ms"

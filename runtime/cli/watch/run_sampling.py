@@ -1,5 +1,5 @@
-"""Asks all processes of a run what they do, again and again. Who does not answer is not asked a
-second time meanwhile, and shows as long as it does not."""
+"""The states of all processes of a run, asked for again and again. A process that does not answer
+is not asked a second time meanwhile, and is shown as silent until it answers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from runtime.errors import ConfigError
 from runtime.records.runs import run_directory
 from runtime.suggest import hint
 
-State = Mapping[str, Any]  # of a process, see `actors.snapshot`
+State = Mapping[str, Any]  # the state of a process, see `actors.snapshot`
 
 
 @dataclass(frozen=True)
 class Look:
-    """At one moment: process -> its state, None for one that does not answer; `at`: loop time
-    here."""
+    """The states at one moment: process -> its state, or None if it does not answer. `at` is the
+    time of this process's event loop."""
 
     at: float
     states: Mapping[str, State | None]
@@ -33,8 +33,8 @@ class Look:
 
 
 class Looking:
-    """Looks by a client, which is there as long as this is entered. ConvoyError when the run is
-    over."""
+    """Asks for states through a client, as an async context manager. Raises ConvoyError when the
+    run is over."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -55,7 +55,7 @@ class Looking:
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
     async def look(self, within: float) -> Look:
-        """Everybody's state, as far as it comes within so many seconds."""
+        """The states of all processes, as far as they arrive within so many seconds."""
         now = asyncio.get_running_loop().time
         for spec in self.client.placement.processes:
             if spec.name not in self._asking:
@@ -67,7 +67,7 @@ class Looking:
             states[process] = None
             if task.done():
                 del self._asking[process]
-                states[process] = task.result()  # what it raises: the run is over
+                states[process] = task.result()  # raises ConvoyError if the run is over
             if states[process] is not None:
                 del self._since[process]
         silent = {process: now() - since for process, since in self._since.items()}
@@ -77,9 +77,9 @@ class Looking:
 def seen_by(
     run: str | None, name: str | None, connection: Connection
 ) -> tuple[AbstractAsyncContextManager[ObservedRun], str | None]:
-    """The run, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word
-    that is no run is a name in the only live run, or the newest, or the one that `--connect` leads
-    to."""
+    """The run, and the name of an actor or process in it, for `COMMAND [RUN] [NAME]`. A single word
+    that does not name a run is a NAME in the only live run, else the newest, or the run that
+    `--connect` leads to."""
     if run is None or name is not None:
         return seen(run, connection), name
     is_run = connection.connect is None and run_directory(Path(run), runs_here()) is not None
@@ -87,6 +87,6 @@ def seen_by(
 
 
 def named(name: str, known: Sequence[str], what: str) -> None:
-    """ConfigError if nobody has this name."""
+    """Raise ConfigError if `name` is not among the `known` names."""
     if name not in known:
         raise ConfigError([f"no {what} of this run is called '{name}'{hint(name, known)}"])

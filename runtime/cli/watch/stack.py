@@ -1,4 +1,4 @@
-"""`stack`: what every actor waits for, and where its process is in the code."""
+"""`stack`: show what every actor waits for, and where its process is in the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.plan.run_plan import RunPlan
 from runtime.records import journal_reading
 from runtime.records.run_files import LeftOut
 
-LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
+LOOK_SECONDS = 1.0  # within which a process that is not stuck answers
 
 
 def stack(
@@ -36,17 +36,18 @@ def stack(
     """Show what the actors of a live run wait for, and the Python stacks of all threads of their
     processes.
 
-    It works when the event loop of a process is stuck, and says of one that is stopped that it is.
+    This also works if the event loop of a process is stuck. A process that is stopped is reported
+    as such.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run.
+        A run directory or its name; by default the only live run.
     actor
-        Only this one, and its process.
+        Show only this actor and its process.
     native
-        The frames of libraries and kernels, too, of processes of this host; needs py-spy and the
-        right to trace.
+        Also show the frames of libraries and kernels, for processes on this host. Needs py-spy and
+        the right to trace.
     """
     return asyncio.run(_shown(run, actor, connection, native))
 
@@ -64,16 +65,15 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
         if not await looked.lives():
             place = looked.place
             raise ActorStopped(
-                f"the run in {place} is over; what its processes wrote is in {place / 'logs'}"
+                f"the run in {place} is over; the logs of its processes are in {place / 'logs'}"
             )
-        if (
-            not await looked.answers()
-        ):  # its processes are not of this host or container: their numbers say nothing here
+        # its processes are not of this host or container, so their pids have no meaning here
+        if not await looked.answers():
             presence = await looked.presence()
             raise ConvoyError(
                 f"the run in {looked.place} "
                 f"{presence.words if presence is not None else 'is over'}: its processes "
-                "cannot be looked at from here; do it there, or with --connect"
+                "cannot be looked at from here; run `stack` there, or use --connect"
             )
         await looked.refresh(JOURNAL)
         damaged = LeftOut(looked.directory / JOURNAL)
@@ -87,8 +87,8 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
             looking = await stack.enter_async_context(Looking(client))
             look = await looking.look(LOOK_SECONDS)
         except ConvoyError as error:
-            # `up` is stuck or stopped itself: its processes are here all the same
-            console.say(f"up: {error}: what follows is told by its processes alone")
+            # `up` itself is stuck or stopped; its processes can still be looked at
+            console.say(f"up: {error}: the following comes from its processes alone")
         for spec in placement.processes:
             if actor is None or actor in spec.actors:
                 actors = [actor] if actor else spec.actors
@@ -103,8 +103,8 @@ async def _shown(run: str | None, actor: str | None, connection: Connection, nat
 
 @dataclass(frozen=True)
 class _Process:
-    """What is known of it: what it said when it greeted, if it has; what it says it does, if it
-    answers."""
+    """One process and the data about it. `greeting` is its greeting, None if it has not greeted.
+    `state` is its present state, None if it does not answer."""
 
     name: str
     actors: Sequence[str]
@@ -114,7 +114,7 @@ class _Process:
     client: Client | None
 
     async def lines(self, native: bool) -> AsyncIterator[str]:
-        """For the person."""
+        """The lines to print."""
         if self.greeting is None:
             yield f"process {self.name}: has not greeted yet"
             return
@@ -138,23 +138,23 @@ class _Process:
                 yield f"    {line}"
             return
         if native:
-            yield "  --native: it is on another host; these are its Python stacks"
+            yield "  --native: the process is on another host; these are only its Python stacks"
         text = await written(self.seen, self.name, pid, self.client)
         for line in shortened(text):
             yield f"    {line}"
         if not text:
             yield (
-                "    its stacks did not come: a call into a library keeps the "
+                "    its stacks did not arrive: a call into a library keeps the "
                 "interpreter's lock, or the system does"
             )
-            yield "    not let the process run; `stack --native`, on its host, looks from outside"
+            yield "    not let the process run; `stack --native` on its host needs neither"
 
 
 def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
     for name in actors:
         now = state["actors"].get(name)
         if now is None:
-            yield f"{name}: not there yet"
+            yield f"{name}: not started yet"
             continue
         said = doing(now)
         inbox = f"; {now['inbox']} in its inbox" if now["inbox"] else ""
@@ -167,7 +167,8 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
 
 
 def _greetings(directory: Path, damaged: LeftOut) -> dict[str, dict[str, Any]]:
-    """By process; from the journal, which also tells of a run whose `up` is stuck. Damaged."""
+    """The greeting of each process, from the journal, which is readable even if `up` is stuck.
+    Raises Damaged if the journal cannot be read."""
     told = [
         event for event in journal_reading.events(directory, damaged) if event["event"] == "process"
     ]

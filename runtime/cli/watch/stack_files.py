@@ -1,5 +1,5 @@
-"""The Python stacks of a process: it is told to write them by a signal, which needs no event loop,
-and appends them to a file of the run directory. Of a process that is stopped the system says so."""
+"""The Python stacks of a process. A signal, which needs no event loop, makes the process append
+them to a file of the run directory. The system reports whether a process is stopped."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from runtime.cluster.operators.operator_messages import STACKS
 from runtime.errors import ConfigError
 from runtime.machine.stacks import INTO_FILE, stacks_of
 
-HERE_SECONDS = 2.0  # until they are written; until they have been copied from another host
-FAR_SECONDS = 8.0
+HERE_SECONDS = 2.0  # until the stacks are written on this host
+FAR_SECONDS = 8.0  # until they are copied from another host
 LOOK_SECONDS = 0.05
 NATIVE_SECONDS = 20.0
 STATES = {
     "T": "stopped",
     "t": "stopped by a debugger",
-    "Z": ("over: its parent has not asked how it ended"),
+    "Z": ("over: its parent has not read its exit status yet"),
 }
 
 
 def is_called(pid: int, process: str) -> bool:
-    """Is there a process of this number here that calls itself so? Two hosts may have one name, and
-    a signal that a stranger does not expect ends it."""
+    """Return whether a process with this pid and this name exists here. Two hosts may share a name,
+    and a signal would end a foreign process that does not expect it."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == process[:15]
     except OSError:
@@ -40,7 +40,7 @@ def is_called(pid: int, process: str) -> bool:
 
 
 def stands_still(pid: int) -> str:
-    """Why a process of this host can write nothing, in words; "" if it can."""
+    """The reason why a process of this host cannot write, in words. "" if it can."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -50,7 +50,7 @@ def stands_still(pid: int) -> str:
 
 
 async def written(seen: ObservedRun, process: str, pid: int | None, client: Client | None) -> str:
-    """The stacks of a process of this host (by its pid) or of another one; "" if none came in
+    """The stacks of a process of this host (by its pid), or of another host. "" if none arrive in
     time."""
     path = stacks_of(seen.directory, process)
     await seen.refresh(STACKS)
@@ -63,7 +63,7 @@ async def written(seen: ObservedRun, process: str, pid: int | None, client: Clie
     size = before
     with suppress(TimeoutError):
         async with asyncio.timeout(FAR_SECONDS if pid is None else HERE_SECONDS):
-            while True:  # they are written in one go: what has not grown for a moment is whole
+            while True:  # written in one go, so a file that has stopped growing is whole
                 await asyncio.sleep(LOOK_SECONDS)
                 await seen.refresh(STACKS)
                 size, last = _size(path), size
@@ -77,7 +77,7 @@ async def written(seen: ObservedRun, process: str, pid: int | None, client: Clie
 
 
 def shortened(text: str) -> Iterator[str]:
-    """The lines, with files as they are imported."""
+    """The lines, with files named as they are imported."""
     places = sorted({f'File "{place}/' for place in sys.path if place}, key=len, reverse=True)
     for line in text.splitlines():
         place = next(filter(line.lstrip().startswith, places), "")
@@ -85,7 +85,7 @@ def shortened(text: str) -> Iterator[str]:
 
 
 async def native(pid: int) -> list[str]:
-    """The same with the frames of libraries and kernels. ConfigError if the tool for it is not
+    """The stacks with the frames of libraries and kernels. Raises ConfigError if py-spy is not
     installed."""
     tool = shutil.which(
         "py-spy",
@@ -103,7 +103,7 @@ async def native(pid: int) -> list[str]:
     if done.returncode:
         why = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         return [
-            f"py-spy cannot look into it: {why[0]}",
+            f"py-spy cannot look into the process: {why[0]}",
             "it needs the right to trace: root, or kernel.yama.ptrace_scope = 0",
         ]
     return done.stdout.splitlines()

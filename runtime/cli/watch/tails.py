@@ -1,8 +1,8 @@
-"""The logs of a run as lines with the names of their processes, in the order of the times that they
-begin with.
+"""The logs of a run as lines with the names of their processes, ordered by the times at the
+beginning of the lines.
 
-A line without a time belongs to the one above it. Logs are read as streams: of any size, and while
-they grow.
+A line without a time belongs to the line above it. Logs are read as streams: they may have any
+size, and may grow meanwhile.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[,.]\d+")
 
 
 class Tail:
-    """One log, read from its beginning and, each time again, from where it was read to. `damaged`
-    hears once why it cannot be read."""
+    """One log. Each read continues where the last one ended. Calls `damaged` once, with the reason,
+    if the log cannot be read."""
 
     def __init__(self, path: Path, damaged: Callable[[str], None]) -> None:
         self.name = path.stem
@@ -33,11 +33,11 @@ class Tail:
         return f"<tail: {self._lines!r}>"
 
     def lines(self, *, last: bool = False) -> Iterator[tuple[str, str, str]]:
-        """(time, name, line) of what is new; `last`: also a line that has no end."""
+        """(time, name, line) of each new line. With `last` also of an incomplete last line."""
         try:
             for raw in self._lines.rest() if last else self._lines.whole():
                 yield self._told(raw)
-        except Missing:  # it is not there yet, or not any more
+        except Missing:  # the log does not exist yet, or was deleted
             pass
         except Damaged as error:
             if not self._complained:
@@ -52,8 +52,8 @@ class Tail:
 
 
 class Tails:
-    """Those of all processes of a run directory, or of one of them. `damaged` hears of each that
-    cannot be read."""
+    """The logs of all processes of a run directory, or of one of them. Calls `damaged` for each log
+    that cannot be read."""
 
     def __init__(
         self, directory: Path, process: str | None, damaged: Callable[[str], None]
@@ -76,7 +76,7 @@ class Tails:
         return sorted(path.stem for path in self._folder.glob("*.log"))
 
     def lines(self, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """(name, line) of what is new."""
+        """(name, line) of each new line."""
         for path in sorted(self._folder.glob("*.log")):
             if self._process is None or path.stem == self._process:
                 self._tails.setdefault(path.stem, Tail(path, self._damaged))

@@ -1,4 +1,4 @@
-"""`top`: who computes, who waits for whom, and what is the bottleneck."""
+"""`top`: show each actor's work and waits, second by second, and the bottleneck."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from runtime.records.journal_reading import is_number
 from runtime.records.run_files import Damaged, LeftOut
 
 STAMPS = ("t", "unix_seconds", "actor", "event")
-WIDE = 1000  # columns: a file or pipe has all
-REFRESH_SECONDS = 1.0  # between two looks: what shares and rates are of
-# the latest of each event, a row for each actor
+WIDE = 1000  # cells; a file or pipe gets all columns
+REFRESH_SECONDS = 1.0  # between two looks; shares and rates refer to this time
+# event name -> fields of the latest; a row for each actor
 Shown = tuple[dict[str, dict[str, Any]], list[Row]]
 
 
@@ -34,15 +34,15 @@ def top(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Show what every actor of a live run computes, waits for and is sent, each second anew; `q`
-    ends it.
+    """Show what every actor of a live run computes, waits for and receives, refreshed each second;
+    `q` ends it.
 
     Parameters
     ----------
     run
-        A run directory or its name; without it the only live run.
+        A run directory or its name; by default the only live run.
     once
-        Show one second, all actors, and end; so it is where stdout is no terminal.
+        Show one second with all actors, and end. This is the default if stdout is not a terminal.
     as_json
         Write one second as an object, for scripts.
     """
@@ -90,7 +90,7 @@ async def _shown(run: Path | None, connection: Connection, once: bool, as_json: 
 async def _live(
     looking: Looking, name: str, latest: dict[str, dict[str, Any]], console: Any
 ) -> None:
-    """Until a key or Ctrl-C ends it, or the run is over."""
+    """Show the view until a key or Ctrl-C ends it, or the run is over."""
     from rich.live import Live
 
     from runtime.cli.watch.quit_keys import pressed
@@ -107,7 +107,7 @@ async def _live(
 async def _looks(
     looking: Looking, events: dict[str, dict[str, Any]], ended: asyncio.Event
 ) -> AsyncGenerator[Shown, None]:
-    """One after another, until the end is wanted or the run is over."""
+    """Yield one look after another, until the user ends the view or the run is over."""
     homes = looking.client.placement.process_of()
     before: Look = await looking.look(REFRESH_SECONDS)
     hearing = asyncio.create_task(_hear(looking, events))
@@ -145,7 +145,7 @@ def _predicted(events: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 
 def _latest(directory: Path, warn: Callable[[str], None]) -> dict[str, dict[str, Any]]:
-    """The fields of the last of each event so far."""
+    """Event name -> fields of its latest event so far."""
     found: dict[str, dict[str, Any]] = {}
     damaged = LeftOut(directory / journal_reading.FILE)
     try:

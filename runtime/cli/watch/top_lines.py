@@ -1,4 +1,4 @@
-"""What `top` shows, as lines. Plain decisions."""
+"""The view of `top` as lines. Pure functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def sheet(
     width: int,
     height: int,
 ) -> list[str]:
-    """`events`: the latest of each name. `height` 0: all rows."""
+    """The lines of the view, each at most `width` cells. `events` holds the fields of the latest
+    event of each name. `height` 0 means all rows."""
     head = [
         title,
         describe(dict(events.get("progress", {}))),
@@ -48,7 +49,7 @@ def sheet(
 
 
 def _chosen(rows: Sequence[Row], most: int) -> list[Row]:
-    """The busiest, and those whose inboxes are longest."""
+    """The rows of the busiest actors and of those with the longest inboxes."""
     ranked = sorted(
         rows,
         key=lambda row: (-(row.computing or 0.0) - row.inbox - (row.computing is None), row.actor),

@@ -1,4 +1,4 @@
-"""`trace`: what the actors of a live run do and when, as a file that Perfetto opens."""
+"""`trace`: record the work of a live run's actors over time, as a file that Perfetto opens."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def trace(
     iterations: Annotated[int, Parameter(alias="-n", validator=validators.Number(gte=0))] = 0,
     connection: Connection = HERE,
 ) -> int:
-    """Trace a live run, or end that and write trace.json into its run directory: open it at
+    """Trace a live run, or end the trace and write trace.json into the run directory; open it at
     ui.perfetto.dev.
 
-    A trace that a death has cut is made whole by `trace stop`, too.
+    `trace stop` also completes a trace that was cut by a death.
 
     Parameters
     ----------
     action
         "start" or "stop".
     run
-        A run directory or its name; without it the only live run, else the newest.
+        A run directory or its name; by default the only live run, else the newest.
     iterations
-        Trace so many, and end then; without it until `trace stop` or the end of the run.
+        End the trace after so many; by default at `trace stop` or the end of the run.
     """
     return asyncio.run(_done(action, run, connection, iterations))
 

@@ -88,7 +88,7 @@ def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the
     assert capsys.readouterr().err == "nowhere.toml: no such file\n"
     assert main([]) == 0
     assert (
-        "│ up           Start the roles, train, and show what happens. "
+        "│ up           Start the roles, train, and show the events of the run. "
     ) in capsys.readouterr().out
 
 

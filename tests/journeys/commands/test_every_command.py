@@ -58,7 +58,7 @@ ROWS = (
     ),
     # test_launchers: one joins
     ("join 127.0.0.1:1 guest", 2, r"^standard input: .*expected the line that `up` shows"),
-    ("scale --workers 1 --groups 1", 0, r"goes on at iteration \d+, "),
+    ("scale --workers 1 --groups 1", 0, r"continues at iteration \d+, "),
     ("down", 0, r" has ended; last checkpoint: runs/\S+/checkpoint-\d+\.safetensors\n$"),
 )
 

@@ -83,7 +83,7 @@ def test_a_host_that_is_more_than_a_name_of_a_node_is_refused_in_a_script_for_sl
     config = of_script("launch()", tables, Path())
     with pytest.raises(
         ConfigError,
-        match=(r"is no name of a node of Slurm, expected a name " r"of up to 64 letters"),
+        match=(r"is not a name of a Slurm node, expected a name " r"of up to 64 letters"),
     ):
         script(config, Path("cluster.toml"), ())
 

@@ -93,7 +93,9 @@ async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_h
     made.send_signal(signal.SIGCONT)
     _, errors = await asyncio.to_thread(made.communicate)
     assert (made.returncode, errors.count(b"\n")) == (1, 1)
-    assert b"broke; " in errors or b"was gone before the rest of its files was read here" in errors
+    assert (
+        b"broke; " in errors or b"was gone before the rest of its files was copied here" in errors
+    )
 
 
 @pytest.mark.slow  # 6 s each

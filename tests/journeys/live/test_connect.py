@@ -185,17 +185,13 @@ async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
         await run.ask("one", Add(number=1), Total)
         address = OperatorKey.read(run.directory / FILE).address
         code, out = await said(capsys, "status", "--connect", address, "--key", old)
-        assert (
-            code == 1
-            and (f"{address} lets nobody in with this key") in out
-            and out.count("\n") == 1
-        )
+        assert code == 1 and (f"{address} does not admit this key") in out and out.count("\n") == 1
         code, out = await said(
             capsys, "status", "--connect", address, "--key", run.directory / FILE
         )
         assert code == 0 and out.startswith(run.directory.name)
         code, out = await said(capsys, "status", run.directory, "--connect", address)
-        assert code == 2 and "found a run beside --connect" in out
+        assert code == 2 and "found a run in addition to --connect" in out
         await run.end_now()
 
 

@@ -95,7 +95,9 @@ def test_presets_without_times_and_a_chart_of_presets_are_refused(
     line = "--presets: there are no predictions: give --profile FILE or --machine NAME\n"
     assert told(capsys, cluster, "--presets", code=2) == line
     words = ("--machine", "c4.4xlarge", "--presets", "--chart", "c.svg")
-    line = "--chart c.svg: says nothing with --presets: it is drawn over the groups of one preset\n"
+    line = (
+        "--chart c.svg: has no effect with --presets: it is drawn over the groups of one preset\n"
+    )
     assert told(capsys, cluster, *words, code=2) == line
 
 

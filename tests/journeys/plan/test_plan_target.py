@@ -205,9 +205,9 @@ def test_a_run_that_learnt_something_else_is_refused_by_name(
     [
         (
             "--target accuracy=0.9",
-            ("--target accuracy=0.9: says nothing without --learnt RUN, a run that reached it"),
+            ("--target accuracy=0.9: has no effect without --learnt RUN, a run that reached it"),
         ),
-        ("--learnt .", "--learnt: says nothing without --target, such as --target accuracy=0.985"),
+        ("--learnt .", "--learnt: has no effect without --target, such as --target accuracy=0.985"),
         (
             "--learnt . --target accuracy",
             ("--target accuracy: expected NAME=NUMBER, such as accuracy=0.985 or loss=0.3"),
@@ -226,7 +226,7 @@ def test_a_run_that_learnt_something_else_is_refused_by_name(
         ),
         (
             "--learnt {run} --target accuracy=1.0 --chart c.svg",
-            "--chart c.svg: of no number of groups is it known how long accuracy 1 takes",
+            "--chart c.svg: the time to accuracy 1 is not known for any number of groups",
         ),
     ],
 )

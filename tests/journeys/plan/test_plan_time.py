@@ -285,8 +285,8 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
             "net or preset; "
             "`python -m runtime time --profile FILE` writes one for this plan",
         ),
-        (["--machines", "m.toml"], "--machines m.toml: says nothing without --machine NAME"),
-        (["--measured", "."], "--measured: says nothing without --profile FILE or --machine NAME"),
+        (["--machines", "m.toml"], "--machines m.toml: has no effect without --machine NAME"),
+        (["--measured", "."], "--measured: has no effect without --profile FILE or --machine NAME"),
         (
             ["--machine", "c4.4xlarge", "--measured", "."],
             "--measured .: no run directory: it has no config.toml and events.jsonl",
@@ -298,7 +298,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         (
             ["--chart", "c.svg", "--profile", "zero.json"],
             (
-                "--chart c.svg: an iteration is predicted to take no time at all: the profile "
+                "--chart c.svg: an iteration is predicted to take 0 s: the profile "
                 "has no times but 0"
             ),
         ),

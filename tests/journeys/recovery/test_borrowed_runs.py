@@ -104,9 +104,9 @@ async def test_a_report_imports_a_program_that_its_reader_names_for_runs_of_that
     text = await asyncio.to_thread(told, run.directory, "--program=other")
     assert (
         "its program borrowed is not imported for a report, since a run directory may "
-        "come from somebody"
+        "come from another person"
     ) in text
     assert not was_imported(marker)
     text = await asyncio.to_thread(told, run.directory, "--program=borrowed")
-    assert "its program borrowed does not say what was planned to be sent" in text
+    assert "its program borrowed does not report the planned traffic" in text
     assert was_imported(marker)

@@ -285,5 +285,5 @@ def test_a_reader_of_stdout_that_goes_does_not_end_the_training(tmp_path: Path) 
         told = process.stderr.read()
         assert process.wait(60) == 0, told
     assert told == (
-        "stdout: the reader of its pipe has gone: what happens is told in events.jsonl only\n"
+        "stdout: the reader of its pipe has gone: further events are written to events.jsonl only\n"
     )

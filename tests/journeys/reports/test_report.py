@@ -114,7 +114,7 @@ def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(
     assert done.stdout == "report     r.html\n"
     text = (trained / "r.html").read_text()
     first, second = sorted((trained / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
-    assert f"<dt>goes on from</dt><dd>{first.name}</dd>" in text
+    assert f"<dt>continues</dt><dd>{first.name}</dd>" in text
     (chart, *_) = re.findall(r"data-chart='([^']*)'", text)
     curve = json.loads(chart)["curves"][0]
     losses = {

@@ -143,7 +143,7 @@ def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began
     assert over_time["xs"] == [1, 2, 3, pytest.approx(1.5 + 5.5)]
     text = report(second)
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
-    assert "<dt>goes on from</dt><dd>first</dd>" in text
+    assert "<dt>continues</dt><dd>first</dd>" in text
 
 
 def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_curves(
@@ -165,7 +165,7 @@ def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_cu
     assert "4,321" in text
     assert "workers 3" in (text := report(second))
     assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50, 60]
-    assert "<dt>goes on from</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), (
+    assert "<dt>continues</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), (
         "before it says where"
     )
 
@@ -178,7 +178,7 @@ def test_a_run_whose_forerunner_is_gone_says_so(tmp_path: Path) -> None:
     text = report(
         run(tmp_path / "a", [(0.2, "coordinator", "resumed", gone), progress(1.0, 40, 0.5)])
     )
-    assert "it goes on from gone, which is not there any more: its curves begin here" in text
+    assert "it continues gone, whose directory is gone: its curves begin here" in text
 
 
 def test_iterations_that_were_undone_are_not_in_the_curves(tmp_path: Path) -> None:

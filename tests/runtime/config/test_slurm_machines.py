@@ -148,6 +148,6 @@ def test_a_script_asks_for_the_nodes_and_is_not_written_over_another(tmp_path: P
     refused = up(tmp_path, "--sbatch", "job.sh")
     assert (refused.returncode, refused.stderr) == (
         2,
-        ("job.sh: is there already: remove it, or name another file\n"),
+        ("job.sh: exists already: remove it, or name another file\n"),
     )
     assert (tmp_path / "job.sh").read_text() == "edited"

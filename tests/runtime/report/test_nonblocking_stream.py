@@ -50,7 +50,7 @@ def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_
         shown.write(LINE)
     missed = shown.settle(0.01)
     assert 0 < missed < MANY
-    lines = read_all(reading, "nobody read them\n").splitlines()
+    lines = read_all(reading, "they were not read in time\n").splitlines()
     left_out = int(lines.pop().split()[1])
     assert lines == [LINE.rstrip()] * (MANY - left_out)
     assert shown.settle() == 0

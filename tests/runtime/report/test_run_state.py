@@ -176,9 +176,9 @@ def test_the_bottleneck_is_who_is_busy_or_who_all_wait_for_in_the_end() -> None:
         Row("a", "p", computing=0.0, waits={"b": 0.9}),
         Row("b", "p", computing=0.0, waits={"a": 0.9}),
     ]
-    assert "nobody computes half of the time" in bottleneck(circle)
+    assert "no actor computes half of the time" in bottleneck(circle)
     assert bottleneck([Row("a", "p", computing=0.3)]) == (
-        "nobody holds up the others: a computes most, 30% of the time"
+        "no actor holds up others: a computes most, 30% of the time"
     )
     assert bottleneck([Row("a", "p1", state="no answer for 3 s")]).startswith(
         "process p1 does not answer"

@@ -124,7 +124,7 @@ def test_messages_that_came_before_they_were_sent_by_the_clocks_have_no_arrow_an
     merged = merge(tmp_path)
     assert (merged.spans, merged.flows, merged.backward) == (6, 2, 1)
     assert str(merged).endswith(
-        "; 1 more have no arrow: by the clocks of their hosts they came before they were sent"
+        "; 1 more have no arrow: by the clocks of their hosts they arrived before they were sent"
     )
     check(json.loads((tmp_path / FILE).read_text()))
 
