@@ -1,4 +1,4 @@
-"""Where images and labels come from.
+"""Data sources: where a net's images and labels come from, and how they are read.
 
 source         What a data source is, and the simplest one, `MemorySource`
 formats        Opens a data source from its configuration

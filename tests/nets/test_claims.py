@@ -231,8 +231,8 @@ def test_records_of_a_database_that_overlap_are_refused(tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r"db: damaged LMDB file: its records have \d+ bytes together, more "
-            r"than the file of \d+"
+            r"db: damaged LMDB file: its records have \d+ bytes in total, but "
+            r"the file has \d+"
         ),
     ):
         open_mdb(tmp_path / "db")
