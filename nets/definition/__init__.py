@@ -1,4 +1,4 @@
-"""A net as its author wrote it.
+"""Descriptions of nets and solvers as their authors wrote them, read and checked.
 
 prototxt       Reads text-format messages and remembers on which line each field stood
 spec           A net as its author wrote it

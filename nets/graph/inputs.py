@@ -38,7 +38,7 @@ def check_inputs(net: Net, batches: Batches) -> None:
         )
     given = batches.shapes
     if len(given) < len(net.inputs):
-        found = f"found {len(given)} arrays a sample ({batches.source.name})"
+        found = f"found {len(given)} arrays per sample ({batches.source.name})"
         raise NetError(
             f"{net.spec.path.name}: {found}, expected {len(net.inputs)}: {', '.join(net.inputs)}"
         )

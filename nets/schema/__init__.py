@@ -1,4 +1,4 @@
-"""Caffe's file formats as protobuf messages: `caffe.proto` and what is generated from it.
+"""Caffe's file formats as protobuf messages: `caffe.proto` and the code generated from it.
 
 caffe_pb2    Generated protocol buffer code
 fields       What becomes of every field of `caffe.proto` that a net or a solver may hold
