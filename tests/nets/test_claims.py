@@ -19,7 +19,7 @@ from nets.files.weights import read_each
 from nets.schema import caffe_pb2 as caffe
 
 h5py = pytest.importorskip("h5py")
-TOGETHER = r"claim \d+ bytes together, too large for a file of \d+ bytes"
+TOGETHER = r"claim \d+ bytes in total, too large for a file of \d+ bytes"
 
 
 @pytest.fixture
