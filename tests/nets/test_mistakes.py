@@ -242,9 +242,9 @@ IN_MEANING = [
     (
         DENSE % "num_output: 1"
         + ('layer { name: "x" type: "SoftmaxWithLoss" bottom: "i" bottom: "i" top: "x" }'),
-        "net.prototxt:4: layer 'x': key 'bottom': labels 'i' depend on parameters, and no "
+        "net.prototxt:4: layer 'x': key 'bottom': labels 'i' depend on parameters, but no "
         "gradient reaches labels; "
-        "set propagate_down: false for them if that is meant",
+        "set propagate_down: false for them if this is intended",
     ),
     (
         'layer { name: "x" type: "Python" bottom: "data" top: "x" }',
