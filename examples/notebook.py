@@ -17,8 +17,8 @@ async def main() -> None:
     strategy = {"preset": "async", "workers": 2, "live": True}
     topology = roles.training({"max_iter": 5000, "momentum": 0.6, "strategy": strategy})
 
-    # Start the run. It has the processes, logs and checkpoints of `up`. In a notebook: `await
-    # run.start()`.
+    # Start the run. It has the processes, logs and checkpoints of `up`. In a notebook:
+    # `await run.start()`.
     run = runtime.launch(topology, name="notebook", liveness={"missed": 6})
     together = False
     async with run:

@@ -58,7 +58,7 @@ class Augment:
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise DataError(
-                f"scale: found {list(self.scale)}, expected two rising shares, at most 1"
+                f"scale: found {list(self.scale)}, expected two rising numbers > 0, at most 1"
             )
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise DataError(f"ratio: found {list(self.ratio)}, expected two rising numbers > 0")

@@ -117,7 +117,8 @@ class Hdf5Source(Source):
                     )
         if len({shape[:1] for shape in shapes}) > 1 or not all(shapes):
             raise DataError(
-                f"{path.name}: found shapes {shapes}, expected as many rows in each of {self._tops}"
+                f"{path.name}: found shapes {shapes}, expected the same "
+                f"number of rows in each of {self._tops}"
             )
         return shapes
 

@@ -32,7 +32,7 @@ def read(
     if len(pixels) != len(numbers):
         raise DataError(
             f"{images} has {len(pixels)} images but {labels} has {len(numbers)} "
-            "labels, expected as many"
+            "labels, expected the same number"
         )
     if not pixels.size:
         raise DataError(

@@ -32,7 +32,7 @@ class JoinedSource(Source):
                     f"layer '{name}': found {_counted(source)}, but layer "
                     f"'{next(iter(parts))}' has {_counted(first)}"
                 )
-                problems.append(f"{found}: the rows of all data layers stay in step")
+                problems.append(f"{found}, expected the same for all data layers")
             if count > len(source.shapes):
                 found = (
                     f"layer '{name}': found {len(source.shapes)} arrays per sample ({source.name})"

@@ -132,8 +132,8 @@ def _check_batches(layers: Sequence[LayerSpec]) -> None:
         first, _, expected = declared[0]
         if size != expected:
             text = (
-                f"found {size}, but layer '{first.proto.name}' has {expected}: the rows of "
-                "all data layers stay in step"
+                f"found {size}, but layer '{first.proto.name}' has {expected}: all data "
+                "layers must have the same number of rows"
             )
             raise PrototxtError(layer.where.problem(key, text))
 

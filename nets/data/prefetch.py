@@ -76,7 +76,7 @@ class Prefetcher:
         try:
             return future.result()
         except CancelledError:
-            raise DataError("prefetch: closed while a share was being waited for") from None
+            raise DataError("prefetch: closed while waiting for a share") from None
 
     def forget(self) -> None:
         """Drop every share that was requested and not fetched, after a change of plan. A share that

@@ -5,7 +5,7 @@ emulated_net  A net that computes nothing
 wiring        The wiring of a net: blob names resolved to values
 borders       The borders of a part of a net
 stages        The stages of a net: consecutive layers of which at most one has parameters
-sharing       Parameters that several layers share by name (Caffe's `param { name
+sharing       Parameters that several layers share by name, their owners and the checks
 gradients     The gradients of one pass
 scores        The losses and accuracies of a pass, as Python's numbers
 net_memory    The memory plan of a net

@@ -1,7 +1,7 @@
 """A net that computes nothing. It has the shapes, stages and parameters of the real net, so that
 messages have their true size.
 
-The emulated device decides how long a pass takes.
+The caller decides how long a pass takes.
 """
 
 from __future__ import annotations

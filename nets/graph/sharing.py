@@ -1,5 +1,5 @@
-"""Parameters that several layers share by name (Caffe's `param { name: "w" }`): their owners, and
-the checks.
+"""Parameters that several layers share by name, their owners and the checks. In Caffe, a layer
+names a parameter with `param { name: "w" }`.
 
 The first layer that names a parameter owns it. Only the owner has values, a history and an update.
 """
@@ -72,7 +72,8 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
     if not same:
         text = f"'{name}' has shape {other.shape} here, but {spec.shape} in layer '{owner.name}'"
         raise borrower.error(
-            "param.name", (f"{text}, expected {'as many numbers' if loose else 'one shape'}")
+            "param.name",
+            (f"{text}, expected {'the same number of values' if loose else 'one shape'}"),
         )
     for key in ("lr_mult", "decay_mult"):
         told = [layers[i].proto.param[at].HasField(key) for i, at in (mine, theirs)]

@@ -224,7 +224,7 @@ class Eltwise(Layer):
             raise self.error("bottom", f"found shapes {shapes}, expected one shape")
         if self.coeffs and self.operation != "SUM":
             raise self.error(
-                "eltwise_param.coeff", (f"given with {self.operation}, expected them with SUM only")
+                "eltwise_param.coeff", (f"given with {self.operation}, expected only with SUM")
             )
         if self.coeffs and len(self.coeffs) != len(shapes):
             raise self.error(

@@ -52,8 +52,8 @@ class DummyData(Layer):
             raise self.error(
                 "dummy_data_param",
                 (
-                    f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}, expected as "
-                    "many of each"
+                    f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}, expected "
+                    "the same number of each"
                 ),
             )
         shapes = [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(

@@ -1,4 +1,4 @@
-"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC), with output sizes rounded up."""
+"""Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC)."""
 
 from collections.abc import Sequence
 

@@ -127,7 +127,9 @@ class Crop(Layer):
         shape = shapes[0]
         like = shapes[1]
         if len(shape) != len(like):
-            raise self.error("bottom", f"found shapes {shape} and {like}, expected as many axes")
+            raise self.error(
+                "bottom", f"found shapes {shape} and {like}, expected the same number of axes"
+            )
         start = axis_of(self, "crop_param.axis", p.axis, shape)
         offsets = [int(offset) for offset in p.offset] or [0]
         axes = len(shape) - start

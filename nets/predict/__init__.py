@@ -2,7 +2,8 @@
 
 predictor    A trained net, ready for images: a plain object with ordinary calls
 deployment   The facts for using a weights file
-given        The deployment of a weights file
+given        The deployment of a weights file, made of the facts in the file and the facts that a
+             user gives, which complete or replace them
 deployed     A net for prediction
 ranking      Rankings of class scores
 image_files  Image files: found by name, decoded as the net's data were, and resized as Caffe's

@@ -1,4 +1,5 @@
-"""The deployment of a weights file: the facts in the file, completed and replaced by the user's."""
+"""The deployment of a weights file, made of the facts in the file and the facts that a user
+gives, which complete or replace them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The passes of one of n servers that divide the FC phase of a net by output units (One weird
-trick, section 4; Omnivore D.4.2).
+"""The passes of one of n servers that divide the FC phase of a net by output units.
+
+Sources: One weird trick, section 4; Omnivore D.4.2.
 
 Shard j has rows [low, high) of every InnerProduct's weight and bias. It computes its columns of
 each InnerProduct and gets the columns of the other shards. Every shard computes all other layers

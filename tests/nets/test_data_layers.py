@@ -70,8 +70,8 @@ def test_sources_of_other_lengths_and_too_few_arrays_are_refused_by_the_names_of
         JoinedSource({"a": (numbered(50), 1), "b": (numbered(49), 3)})
     assert caught.value.problems == [
         (
-            "layer 'b': found 49 samples, but layer 'a' has 50 samples: the rows of all data "
-            "layers stay in step"
+            "layer 'b': found 49 samples, but layer 'a' has 50 samples, expected the same "
+            "for all data layers"
         ),
         "layer 'b': found 2 arrays per sample (numbered), expected 3, one for each top",
     ]
@@ -186,6 +186,8 @@ def test_data_layers_of_other_batches_are_refused(tmp_path: Path) -> None:
     layers = layers_of(tmp_path, TWO.replace("batch_size: 4 } }\n", "batch_size: 5 } }\n", 1))
     with pytest.raises(
         NetError,
-        match=("found 4, but layer 'images' has 5: the rows of all data layers stay in step"),
+        match=(
+            "found 4, but layer 'images' has 5: all data layers must have the same number of rows"
+        ),
     ):
         open_data(DIGITS, tmp_path, layers, tmp_path)

@@ -246,7 +246,7 @@ def test_what_is_not_used_is_told_by_every_command_with_file_and_line(
     told = [record.getMessage() for record in caplog.records]
     assert told == [
         "cluster.toml:3: train.solver: solver.prototxt:5: key 'snapshot_prefix': not used: "
-        "checkpoints lie in the run's folder",
+        "checkpoints are in the run directory",
         "cluster.toml:2: train.net: lenet.prototxt:10: layer 'images': key "
         "'data_param.source': not used: "
         "[train.data] in cluster.toml gives the source of the data, unless its format is 'net'",
