@@ -25,7 +25,7 @@ class Gradients:
         self.sums: dict[int, Array] = {}
         self._of: dict[int, Array] = {}
         self._seeds: dict[int, Array] = {}
-        self._borrowed: dict[Slot, Array] = {}  # from borrowers, until the owner's turn
+        self._borrowed: dict[Slot, Array] = {}  # from borrowers, kept for the owner
 
     def begin(self) -> None:
         """Forget the gradients of the pass before."""

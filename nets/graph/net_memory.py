@@ -118,8 +118,8 @@ class Planner:
     sums: dict[int, Region] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     written: dict[int, frozenset[int]] = field(default_factory=dict)
-    _tops: dict[int, Region | None] = field(default_factory=dict)  # by value
-    _saved: dict[int, list[Region]] = field(default_factory=dict)  # by node
+    _tops: dict[int, Region | None] = field(default_factory=dict)  # tops, by value
+    _saved: dict[int, list[Region]] = field(default_factory=dict)  # saved, by node
     # by value: the gradients that the value has got
     _given: dict[int, list[Region | None]] = field(default_factory=dict)
 

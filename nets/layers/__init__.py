@@ -18,7 +18,7 @@ normalise    Normalisation across or within channels, over a batch or over an im
              `BatchNorm`, `MVN`)
 affine       Multiplication by factors and addition of biases along some axes (Caffe's `Scale`,
              `Bias`)
-combine      Several blobs to one and one to several, as views where possible (Caffe's `Concat`,
+combine      Layers that join blobs or split one, as views where possible (Caffe's `Concat`,
              `Slice`, `Eltwise`, ...)
 shape        Layers that give the same numbers another shape (Caffe's `Flatten`, `Reshape`, `Crop`,
              `Tile`), as views where possible

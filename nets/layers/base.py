@@ -351,7 +351,7 @@ class Layer:
         from the layers above."""
         if (found := grads[0]) is None:
             return 0.0
-        # see Gradients.seed
+        # a loss's own weight stays on the host, see Gradients.seed
         return float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))
 
     def _check_weights(self) -> None:

@@ -1,4 +1,4 @@
-"""Several blobs to one and one to several, as views where possible (Caffe's `Concat`, `Slice`,
+"""Layers that join blobs or split one, as views where possible (Caffe's `Concat`, `Slice`,
 `Eltwise`, ...)."""
 
 import itertools

@@ -74,7 +74,7 @@ class ShardedNet(Shard):
         ]
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
         self._gathered: dict[int, Array] = {}
-        self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
+        self._parts: dict[Slot, Array] = {}  # parts of this pass's gradients
 
     def initial_blobs(self) -> dict[str, Blobs]:
         """Return the first parameters (see Shard). Emulated nets return only their shapes, because
