@@ -1,5 +1,7 @@
-"""A strategy of your own: one group whose gradients are added up along a chain. `python
-examples/chain.py`"""
+"""A strategy of your own: one group that adds up its gradients along a chain.
+
+python examples/chain.py
+"""
 
 import roles
 import runtime
@@ -14,12 +16,13 @@ from runtime import ActorSpec, Topology
 
 
 def chain(request: Request) -> Topology:
-    """The sum of each worker's gradients and those before it; the conv model ends the chain."""
+    """Return a topology whose reducers form a chain. Each adds one worker's gradients to the sum of
+    those before it, and the last one sends the sum to the conv model."""
     job = request.job
     shape = request.image_shape
     workers = [f"conv-{rank}" for rank in range(request.workers)]
     sums = [f"sum-{rank}" for rank in range(1, request.workers)]
-    way = [*(Parent(name, 0, 2) for name in sums), Parent(CONV_MODEL, 0, 1)]  # of the sum so far
+    way = [*(Parent(name, 0, 2) for name in sums), Parent(CONV_MODEL, 0, 1)]  # where each sum goes
     model = ModelOptions(job=job, image_shape=shape, coordinator=COORDINATOR)
     actors = [
         coordinator(request, [workers], updates=1, servers=[CONV_MODEL, FC_SERVER]),

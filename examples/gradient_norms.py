@@ -1,5 +1,5 @@
-"""A role of your own: it sits on every way of gradients to a model server and reports their norms
-while they pass.
+"""A role of your own: a monitor on the path of the gradients to each model server. It reports their
+norms as they pass.
 
 `python examples/gradient_norms.py`, or `program = "examples.gradient_norms"` in a cluster.toml with
 a [train] section.
@@ -14,7 +14,7 @@ import numpy as np
 
 import roles
 import runtime
-from roles import Options, preload  # noqa: F401  # what else a program may have: as the built-in one
+from roles import Options, preload  # noqa: F401  # more parts of a program, from the built-in one
 from roles.base.role import RoleOptions
 from roles.messages import LayerGradient
 from roles.servers.conv_model import ModelOptions
@@ -23,22 +23,22 @@ from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
 
 @message
 class Watch(Message):
-    """Report every so many iterations from now on."""
+    """A request: from now on, report the norms of every `every`-th iteration."""
 
     every: int
 
 
 @message
 class Watched(Message):
-    """The answer: how many gradients passed so far."""
+    """The answer: the number of gradients that have passed so far."""
 
     gradients: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class NormOptions(RoleOptions):
-    """Passes gradients on to `parent`, and reports the norm of every `every`-th iteration's, layer
-    by layer."""
+    """Passes gradients on to `parent`. In every `every`-th iteration it reports the norm of each
+    layer's gradient."""
 
     parent: str
     every: int
@@ -69,14 +69,14 @@ def norm_of(gradient: LayerGradient) -> float:
 
 
 def monitored(topology: Topology, every: int = 20) -> Topology:
-    """The same topology with a monitor on each way of gradients to a model server, in that server's
-    process."""
+    """Return the topology with a monitor on each path of gradients to a model server. The monitor
+    runs in that server's process."""
     servers = {actor.name for actor in topology.actors if isinstance(actor.options, ModelOptions)}
     actors = []
     links = list(topology.links)
 
     def through(sender: str, parent: str) -> str:
-        """Who gets the sender's gradients instead of `parent`."""
+        """Return the receiver of the sender's gradients in place of `parent`."""
         if parent not in servers:
             return parent
         name = f"norms-{sender}"
@@ -100,7 +100,7 @@ def plan(config: object, options: Options) -> Topology:
 
 
 async def main() -> None:
-    rates = {"base_lr": 0.01, "momentum": 0.6}  # two groups have momentum of their own
+    rates = {"base_lr": 0.01, "momentum": 0.6}  # two asynchronous groups add implicit momentum
     topology = monitored(
         roles.training({"max_iter": 60, **rates, "strategy": {"preset": "async", "workers": 2}})
     )

@@ -1,6 +1,7 @@
-"""A net written in Python instead of prototxt, and trained: LeNet on the digits that ship.
+"""A net written in Python instead of prototxt, and its training: LeNet on the digits in the
+package.
 
-python -m examples.net_in_python
+    python -m examples.net_in_python
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import runtime
 from nets import NetBuilder
 
 XAVIER = {"type": "xavier"}
-LEARN = [{"lr_mult": 1}, {"lr_mult": 2}]  # of weights and of biases
+LEARN = [{"lr_mult": 1}, {"lr_mult": 2}]  # multipliers of weights and of biases
 
 
 def lenet() -> NetBuilder:
-    """The zoo's LeNet, field for field."""
+    """Return the zoo's LeNet, with the same value in every field."""
     net = NetBuilder("LeNet")
     for phase, batch in (("TRAIN", 64), ("TEST", 100)):
         data, label = net.Data(
@@ -39,7 +40,7 @@ def lenet() -> NetBuilder:
 
 
 def main() -> None:
-    """Train it with two workers."""
+    """Train the net with two workers."""
     topology = roles.training(
         {"net": lenet(), "max_iter": 100, "strategy": {"preset": "sync", "workers": 2}}
     )

@@ -21,7 +21,7 @@ class CountWords(Message):
 
 @message
 class Words(Message):
-    counts: Json  # word -> how often
+    counts: Json  # word -> number of occurrences
 
 
 class Mapper(Actor):
@@ -31,7 +31,8 @@ class Mapper(Actor):
 
 
 class Reader(Actor):
-    """Fans the lines out to the mappers and adds up what comes back; the run ends with it."""
+    """Sends the lines to the mappers and adds up their answers. The run ends when this actor
+    ends."""
 
     def __init__(self, *, files: list[str], mappers: list[str]) -> None:
         self._files = files

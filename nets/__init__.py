@@ -1,23 +1,22 @@
-"""Nets as data: prototxt in, shapes and parameters out, layers that call `ops`, data sources,
-weights as files.
+"""Nets as data: prototxt in, shapes and parameters out. Layers that call `ops`, data sources,
+weights in files.
 
-definition/  A net as its author wrote it
-graph/       A net that runs
+definition/  Descriptions of nets and solvers as their authors wrote them, read and checked
+graph/       Nets that run: their wiring, stages and memory plan, forward and backward
 layers/      The layer kinds, one file per family
-sharding/    The FC phase of a net, shared out over several servers by output units
-data/        Where images and labels come from
-files/       Weights, histories and means as files
-predict/     A trained net in use: images in, classes out
-onnx/        A trained net as an ONNX file, for other runtimes
-tools/       What people do with nets and data beside training
+sharding/    The FC phase of a net, divided among several servers by output units
+data/        Data sources: where a net's images and labels come from, and how they are read
+files/       Files of weights, solver histories and mean images, Caffe's and ours
+predict/     Prediction with a trained net
+onnx/        Export of a trained net to an ONNX file, for other runtimes
+tools/       Tools for nets and data that do not train: conversion, sizes, timing
 schema/      Caffe's file formats as protobuf messages
 zoo/         nets and solvers that ship
-errors       What can be wrong with a net, its data or its checkpoint, told to the person who can
-             mend it
-regular      The one door to files that a person names
-reasons      Why the system refused something, in words for people
+errors       Errors in a net, its data or its checkpoint, with texts for the user who can correct it
+regular      The opening of files that a user names: only regular files are opened
+reasons      The reasons why the system refused something, in words for users
 
-Nothing here knows of messages, sockets or machines.
+No code here knows messages, sockets or machines.
 """
 
 from nets.definition.builder import NetBuilder

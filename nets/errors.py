@@ -1,4 +1,4 @@
-"""What can be wrong with a net, its data or its checkpoint, told to the person who can mend it.
+"""Errors in a net, its data or its checkpoint, with texts for the user who can correct it.
 
 Also the helper that finds the nearest name. Bad input never ends in a traceback.
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 
 class NetError(ValueError):
-    """One or more mistakes in what the user gave; `str()` is one mistake a line."""
+    """One or more mistakes in the user's input. `str()` has one mistake per line."""
 
     problems: list[str]
 
@@ -24,19 +24,19 @@ class NetError(ValueError):
 
 
 class PrototxtError(NetError):
-    """A net or solver definition cannot be read or makes no sense: mend the prototxt."""
+    """A net or solver definition cannot be read or makes no sense: correct the prototxt."""
 
 
 class DataError(NetError):
-    """A data source cannot be read: mend its configuration or its files."""
+    """A data source cannot be read: correct its configuration or its files."""
 
 
 class CheckpointError(NetError):
-    """A checkpoint file is damaged, foreign or of another version."""
+    """A checkpoint file is damaged, not a checkpoint, or of another version."""
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """Return " (did you mean 'x'?)" for the nearest of `choices`, or "" when nothing is near."""
+    """Return " (did you mean 'x'?)" for the nearest of `choices`, or "" if no choice is near."""
     by_lower = {choice.lower(): choice for choice in choices}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" (did you mean '{by_lower[near[0]]}'?)" if near else ""

@@ -1,6 +1,7 @@
-"""Why the system refused something, in words for people: the one place that reads an OSError.
+"""The reasons why the system refused something, in words for users. Only this module of `nets`
+reads an OSError.
 
-`runtime.reasons` says the same of the files of runtime.
+`runtime.reasons` gives the same texts for the files of runtime.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import resource
 
 
 def reason_of(number: int) -> str:
-    """What an error number of the system says, and what to do where it is not the file that is
-    wrong."""
+    """Return the system's text for an error number. If the file is not the cause, the text includes
+    the remedy."""
     if number == errno.EMFILE:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return (
@@ -28,7 +29,7 @@ def reason_of(number: int) -> str:
 
 
 def reason(error: OSError) -> str:
-    """Why: the words that the error brings, those of its number, or whatever it says."""
+    """Return the reason of an error: the error's own words, or the words for its number."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return reason_of(error.errno)
     return error.strerror or str(error)

@@ -1,8 +1,8 @@
-"""The one door to files that a person names: only a regular file is opened (`runtime.regular` is
-the same for the runtime).
+"""The opening of files that a user names: only regular files are opened. `runtime.regular` does the
+same for the runtime.
 
-open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be
-none at all.
+open() of a named pipe waits until a process writes into it, a device has no end, and a name may be
+impossible.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ KINDS = {
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a regular file. OSError, in words, if it is anything else; FileNotFoundError if
-    there is none."""
+    """Return the size of a regular file in bytes. Raises OSError, with the reason in words, if it
+    is not a regular file, and FileNotFoundError if it does not exist."""
     try:
         found = path.stat()
-    except ValueError:  # a NUL, or what cannot be encoded
+    except ValueError:  # a NUL character, or a character that cannot be encoded
         raise OSError(errno.EINVAL, "not a file name") from None
     _check(found)
     return found.st_size
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file, open for reading. OSError, in words, if it is no regular file."""
+    """Open a file for reading. Raises OSError, with the reason in words, if it is not a regular
+    file."""
     try:
-        _check(path.stat())  # before it is opened: opening a device may do something
+        _check(path.stat())  # before opening, because opening a device may have an effect
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         if path.is_symlink():
             raise OSError(errno.EINVAL, "it is a link to nothing, expected a file") from None
         raise
-    except ValueError:  # a NUL, or what cannot be encoded
+    except ValueError:  # a NUL character, or a character that cannot be encoded
         raise OSError(errno.EINVAL, "not a file name") from None
     try:
         _check(os.fstat(descriptor))  # another file may have taken the name meanwhile
@@ -55,18 +56,18 @@ def opened(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes;
-    then nothing was read."""
+    """Return the bytes of a whole file. Raises OSError, with the reason in words and before
+    reading, if it is not a regular file or has more than `limit` bytes."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
-        return file.read(size)  # what /proc shows has a size of 0, and may wait when it is read
+        return file.read(size)  # files in /proc have a size of 0, and reading them may block
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
-    """The whole file, which should be `what` in UTF-8. DataError, in words, if it is none or cannot
-    be read."""
+    """Return the text of a whole file in UTF-8. Raises DataError, with the reason in words, if it
+    is not UTF-8 or cannot be read. `what` is its expected content, for the error text."""
     try:
         return read_bytes(path, limit).decode("utf-8")
     except OSError as error:
@@ -78,7 +79,7 @@ def read_text(path: Path, limit: int, what: str) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Is it a regular file? A name that no file can have is none."""
+    """Whether the path is a regular file. An impossible file name is not."""
     try:
         size_of(path)
     except OSError:
@@ -87,8 +88,8 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Is it a folder? A name that no folder can have, or that this user may not look at, is
-    none."""
+    """Whether the path is a folder. An impossible name is not, nor is a folder that this user may
+    not look at."""
     try:
         return path.is_dir()
     except OSError:

@@ -14,8 +14,8 @@ from runtime.errors import ConvoyError, LaunchError
 
 
 def reason_of(number: int) -> str:
-    """What an error number of the system says, and what to do where it is not the file that is
-    wrong."""
+    """Return the system's text for an error number. If the file is not the cause, the text includes
+    the remedy."""
     if number == errno.EMFILE:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return (
@@ -31,7 +31,7 @@ def reason_of(number: int) -> str:
 
 
 def reason(error: OSError) -> str:
-    """Why: the words that the error brings, those of its number, or whatever it says."""
+    """Return the reason of an error: the error's own words, or the words for its number."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return reason_of(error.errno)
     return error.strerror or str(error)

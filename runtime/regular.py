@@ -22,15 +22,16 @@ KINDS = {
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file, open for reading. OSError, in words, if it is no regular file."""
+    """Open a file for reading. Raises OSError, with the reason in words, if it is not a regular
+    file."""
     try:
-        _check(path.stat())  # before it is opened: opening a device may do something
+        _check(path.stat())  # before opening, because opening a device may have an effect
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         if path.is_symlink():
             raise OSError(errno.EINVAL, "it is a link to nothing, expected a file") from None
         raise
-    except ValueError:  # a NUL, or what cannot be encoded
+    except ValueError:  # a NUL character, or a character that cannot be encoded
         raise OSError(errno.EINVAL, "not a file name") from None
     try:
         _check(os.fstat(descriptor))  # another file may have taken the name meanwhile
@@ -41,8 +42,8 @@ def opened(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes;
-    then nothing was read."""
+    """Return the bytes of a whole file. Raises OSError, with the reason in words and before
+    reading, if it is not a regular file or has more than `limit` bytes."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:

@@ -1,36 +1,38 @@
-"""Where images and labels come from.
+"""Data sources: where a net's images and labels come from, and how they are read.
 
-source         What a data source is, and the simplest one, `MemorySource`
-formats        Opens a data source from its configuration
+source         The interface of data sources, and the simplest source, `MemorySource`, which holds
+               all samples in memory
+formats        The formats of data sources
 held_sets      Data sets in memory
 digits         The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28
-idx            IDX files, MNIST's format
-cifar10        CIFAR-10's binary version
-zipped         Data files, plain or gzipped: one way to open them, their errors translated
+idx            IDX files, the format of MNIST
+cifar10        CIFAR-10's binary format
+zipped         Opening of data files, plain or gzipped, with errors translated to DataError
 lmdb_source    Caffe's LMDB data sets: Datum records, read by index from a mapped file
-mdb            Reads the file of an LMDB database (`data.mdb`) without the LMDB library
-datum          One Datum (an image and its label, as Caffe's databases hold them) and its array,
-               both ways
-images         Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder
-               per class
-decode         Image files to arrays as Caffe (through OpenCV) has them
-hdf5_list      Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top
+mdb            Reader of an LMDB database file (`data.mdb`) that works without the LMDB library
+datum          Conversion between a Datum (an image and its label, as Caffe's databases store them)
+               and an array
+images         Image files, named by a list ("path label" per line, Caffe's ImageData) or in one
+               folder per class
+decode         Decoding of image files to arrays, as Caffe has them through OpenCV
+hdf5_list      Caffe's HDF5Data source
 text           Characters of a text for Caffe's recurrent layers
-synthetic      Made-up images that can be learnt
-blank          Images that are not there: any number, any shape, all zero, no memory
-joined         Several sources side by side, as Caffe's nets read them
+synthetic      Synthetic images that a net can learn
+blank          A source of zeros in any number and any shape, which takes no memory
+joined         Several sources joined to one, as Caffe's nets read them
 of_net         The data of a net in one phase
 transform      Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale
-augment        Changes of training images by chance, besides Caffe's crops and mirrors
-draws          Random numbers that belong to (seed, position of a sample in the run, lane), whoever
-               draws them
-examined       A look at a source before training
-data_identity  Is it the same data on another machine?
-batches        Which samples stand where in a run, epoch after epoch
-declared       What a net's own data layers say about reading
-prefetch       Reads and transforms the next samples in a thread, so that the compute thread does
-               not wait for it
-writers        LMDB databases out: Datum records under the keys Caffe's tools use
+augment        Random changes of training images, in addition to Caffe's crops and mirrors
+draws          Random numbers that depend only on (seed, position of a sample in the run, lane), so
+               that every process draws the same ones
+examined       A check of a source before training
+data_identity  A short description of a data source, with a checksum of a quick sample of it
+batches        The order of samples in a run, epoch after epoch, and the samples of batch number
+               `ticket`
+declared       The settings of a net's own data layers for reading
+prefetch       A thread that reads and transforms the next samples, so that the compute thread does
+               not wait for them
+writers        Writer of LMDB databases: Datum records under the keys that Caffe's tools use
 """
 
 from nets.data.augment import Augment

@@ -1,9 +1,9 @@
-"""Changes of training images by chance, besides Caffe's crops and mirrors: colours, light, size and
-aspect ratio.
+"""Random changes of training images, in addition to Caffe's crops and mirrors: colours, light, size
+and aspect ratio.
 
-What is drawn depends only on (seed, position of the sample in the run), as for crops: any split of
-a batch sees the same images. Formulas are those of torchvision's ColorJitter and RandomResizedCrop,
-and of AlexNet's colour noise.
+As for crops, the random numbers depend only on (seed, position of the sample in the run). The split
+of a batch over workers therefore does not change the images. The formulas are those of
+torchvision's ColorJitter and RandomResizedCrop, and of AlexNet's colour noise.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from nets.data.decode import resized
 from nets.data.draws import normal, uniform
 from nets.errors import DataError
 
-GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green, blue (ITU-R BT.601)
-# Principal components of the colours of ImageNet's pixels, red, green, blue from 0 to 1 (Krizhevsky
-# et al. 2012), a column each, and the standard deviations along them: the numbers that AlexNet's
-# successors published
+GREY = np.array([0.299, 0.587, 0.114], np.float32)  # weights of red, green, blue (ITU-R BT.601)
+# Principal components of the colours of ImageNet's pixels, with red, green, blue from 0 to 1
+# (Krizhevsky et al. 2012), one per column, and the standard deviations along them. These are the
+# numbers that AlexNet's successors published.
 COMPONENTS = np.array(
     [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float64
 )
 DEVIATIONS = np.array([0.2175, 0.0188, 0.0045])
-TRIES = 10  # boxes that are drawn before one in the middle is taken
-JITTER = 10  # first lanes of random numbers
+TRIES = 10  # boxes to draw before the box in the middle is used
+JITTER = 10  # the first lane of random numbers for each purpose
 ORDER = 14
 LIGHT = 18
 PLACE = 26
@@ -37,11 +37,15 @@ BOX = 30
 
 @dataclass(frozen=True)
 class Augment:
-    """`brightness`, `contrast` and `saturation`: factors are drawn from max(0, 1 - it) to 1 + it,
-    and applied in an order that is drawn, too. `lighting`: standard deviation of the noise along
-    each component of colours. `scale`: the share of an image's area, (least, largest), that is cut
-    out with a ratio of width to height in `ratio`, and resized; None: nothing is. `order` of
-    planes: "bgr", "rgb"; "": as the data source says. DataError for what cannot be."""
+    """The settings of random changes. DataError is raised for values that are not allowed.
+
+    `brightness`, `contrast` and `saturation`: factors are drawn from max(0, 1 - value) to 1 + value
+    and applied in random order. `lighting`: the standard deviation of the noise along each
+    principal component of the colours. `scale`: a part of each image is cut out and resized. Its
+    share of the area is drawn from (least, largest), its ratio of width to height from `ratio`.
+    With None, images are not cut. `order`: the order of the colour planes, "bgr" or "rgb"; with "",
+    the data source's order.
+    """
 
     brightness: float = 0.0
     contrast: float = 0.0
@@ -54,7 +58,7 @@ class Augment:
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise DataError(
-                f"scale: found {list(self.scale)}, expected two rising shares, at most 1"
+                f"scale: found {list(self.scale)}, expected two rising numbers > 0, at most 1"
             )
         if not 0 < self.ratio[0] <= self.ratio[1]:
             raise DataError(f"ratio: found {list(self.ratio)}, expected two rising numbers > 0")
@@ -67,7 +71,7 @@ class Augment:
         return any((self.brightness, self.contrast, self.saturation, self.lighting))
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """DataError unless images of `shape` (C, H, W) can be changed so."""
+        """Raise DataError unless images of `shape` (C, H, W) can be changed in this way."""
         if len(shape) != 3:
             raise DataError(f"augment: found samples of shape {shape}, expected images (C, H, W)")
         for name in ("saturation", "lighting"):
@@ -84,7 +88,7 @@ class Augment:
         seed: int,
         size: tuple[int, int],
     ) -> NDArray[Any]:
-        """The part of each image that is drawn, resized to `size`; of one dtype with the images."""
+        """Cut a random part out of each image and resize it to `size`. The dtype stays the same."""
         assert self.scale is not None
         boxes = self.boxes(images_NCHW.shape[2:], positions_N, seed)
         parts = zip(images_NCHW, boxes, strict=True)
@@ -95,12 +99,12 @@ class Augment:
     def boxes(
         self, sides: tuple[int, ...], positions_N: NDArray[np.int64], seed: int
     ) -> NDArray[np.int64]:
-        """(N, 4): top, left, height and width of what is cut out of images with these sides (H,
-        W)."""
+        """Return the box to cut out of each image of sides (H, W), (N, 4): top, left, height and
+        width."""
         high, wide = sides
         least, most = self.scale or (1.0, 1.0)
         sizes = np.zeros((len(positions_N), 2), np.int64)
-        for attempt in reversed(range(TRIES)):  # the first that fits counts
+        for attempt in reversed(range(TRIES)):  # the first box that fits is used
             area = (
                 high
                 * wide
@@ -120,7 +124,7 @@ class Augment:
         return np.concatenate([corners, sizes], 1)
 
     def _middle(self, high: int, wide: int) -> tuple[int, int]:
-        """(height, width) of the largest part whose ratio is allowed."""
+        """Return (height, width) of the largest part whose ratio is allowed."""
         low, top = self.ratio
         if wide / high < low:
             return max(1, min(high, round(wide / low))), wide
@@ -134,8 +138,8 @@ class Augment:
         *,
         clip: bool,
     ) -> None:
-        """Change the colours of images from 0 to 255, in place. `clip`: they stay in that range but
-        for `lighting`."""
+        """Change the colours of images with values from 0 to 255, in place. With `clip` the values
+        stay in that range, except for the noise of `lighting`."""
         if not self._recolors:
             return
         amounts = (self.brightness, self.contrast, self.saturation)
@@ -160,7 +164,7 @@ class Augment:
         return (low + (1 + amount - low) * uniform(seed, positions, JITTER + at)).astype(np.float32)
 
     def _light(self, positions: NDArray[np.int64], seed: int) -> NDArray[np.float32]:
-        """(N, 3): what is added to each plane."""
+        """Return the noise to add to each plane, (N, 3)."""
         drawn = (
             np.stack([normal(seed, positions, LIGHT + 2 * at) for at in range(3)], 1)
             * self.lighting
@@ -170,7 +174,8 @@ class Augment:
 
 
 def _towards(at: int, image_CHW: NDArray[np.float32], weights: NDArray[np.float32]) -> Any:
-    """What an image is mixed with: black; its mean grey; itself in grey."""
+    """Return the image to mix with: black for brightness, the mean grey for contrast, the grey
+    image for saturation."""
     if at == 0:
         return np.float32(0)
     grey_HW = np.tensordot(weights, image_CHW, 1) if len(image_CHW) == 3 else image_CHW[0]
@@ -178,6 +183,6 @@ def _towards(at: int, image_CHW: NDArray[np.float32], weights: NDArray[np.float3
 
 
 def _blend(image_CHW: NDArray[np.float32], other: Any, factor: np.float32) -> None:
-    """factor * image + (1 - factor) * other, in place."""
+    """Compute factor * image + (1 - factor) * other, in place."""
     image_CHW *= factor
     image_CHW += (1 - factor) * other

@@ -1,7 +1,6 @@
-"""Which samples stand where in a run, epoch after epoch; and which of them form batch number
-`ticket`.
+"""The order of samples in a run, epoch after epoch, and the samples of batch number `ticket`.
 
-Reading changes no state: any row can be read at any time, by anyone, in any order.
+Reading changes no state: any thread may read any rows at any time, in any order.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from nets.errors import DataError
 
 
 class Batches:
-    """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch.
-    The first sample is drawn from the first `rand_skip`, if that is given.
+    """Global batches of `batch` rows. An epoch has `len(source)` samples and may end inside a
+    batch. If `rand_skip` is given, the first sample is drawn from the first `rand_skip` ones.
 
-    `transform`: of the source's first array, or one for each of `source.firsts`. `count`: how many
-    of the source's arrays are read (default: all); a net without labels reads the first only.
+    `transform` applies to the source's first array; a sequence has one for each of `source.firsts`.
+    `count` is the number of the source's arrays to read (default: all). A net without labels reads
+    only the first array.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Batches:
         if rand_skip > len(source):
             raise DataError(
                 f"rand_skip: found {rand_skip}, expected at most {len(source)}, "
-                "the samples there are"
+                "the number of samples"
             )
         skipped = int(generator(seed, "rand_skip").integers(rand_skip)) if rand_skip else 0
         self._first = skipped - skipped % source.unit
@@ -70,8 +70,8 @@ class Batches:
         )
 
     def indices(self, low: int, high: int) -> NDArray[np.int64]:
-        """Return the source indices of samples [low, high), counted from the run's first. DataError
-        if there are no such."""
+        """Return the source indices of samples [low, high), counted from the run's first sample.
+        Raises DataError for an impossible range."""
         epochs, places = np.divmod(self._positions(low, high) + self._first, len(self.source))
         if not self.shuffle:
             return np.asarray(places, np.int64)
@@ -82,8 +82,8 @@ class Batches:
         return result
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Return rows [low, high) of batch `ticket`, the batches before it being as large, as
-        `samples` does."""
+        """Return rows [low, high) of batch `ticket`, in the form of `samples`. All batches have the
+        same size."""
         if ticket < 0 or not 0 <= low <= high <= self.batch:
             raise DataError(
                 f"rows: found batch {ticket}, rows [{low}, {high}), expected a "
@@ -92,9 +92,10 @@ class Batches:
         return self.samples(ticket * self.batch + low, ticket * self.batch + high)
 
     def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Return samples [low, high), counted from the run's first, float32, one array per top of
-        the net's data layers: images (n, C, H, W), transformed, and labels (n,), or what else the
-        source gives.
+        """Return samples [low, high), counted from the run's first sample: one float32 array per
+        top of the net's data layers.
+
+        These are images (n, C, H, W), transformed, and labels (n,), or other arrays of the source.
         """
         arrays = self.source.read(self.indices(low, high))
         positions = self._positions(low, high)
@@ -107,7 +108,7 @@ class Batches:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Those of one sample of each array that `read` returns."""
+        """The shape of one sample in each array that `read` returns."""
         return [
             self.transforms[at].shape(shape) if at in self.transforms else shape
             for at, shape in enumerate(self.source.shapes[: self._count])
@@ -119,9 +120,9 @@ class Batches:
         return np.arange(low, high, dtype=np.int64)
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
-        """The permutation of an epoch; the last two stay in memory, for batches that span an
-        epoch's end."""
-        kept = self._orders  # replaced, never changed: another thread may be reading it
+        """Return the permutation of an epoch. The last two stay in memory, for batches that contain
+        an epoch's end."""
+        kept = self._orders  # never changed in place: another thread may be reading it
         if epoch not in kept:
             unit = self.source.unit
             units = generator(self.seed, "epoch", epoch).permutation(len(self.source) // unit)

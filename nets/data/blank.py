@@ -1,5 +1,5 @@
-"""Images that are not there: any number, any shape, all zero, no memory. For measuring what is no
-learning."""
+"""A source of zeros in any number and any shape, which takes no memory. It serves measurements that
+need no learning."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from nets.data.source import Source
 from nets.errors import DataError
 
-MAX_SIZE = 1 << 27  # a shuffled epoch holds 8 bytes for each
-MAX_PIXELS = 3 << 25  # of one image: as large as one that is decoded (`decode`)
+MAX_SIZE = 1 << 27  # a shuffled epoch takes 8 bytes per sample
+MAX_PIXELS = 3 << 25  # of one image, as for decoded images (`decode`)
 
 
 class BlankSource(Source):
-    """`size` samples of zeros, arrays of these shapes: images (C, H, W), all of class 0, or what
-    else a net reads."""
+    """`size` samples of zeros with these shapes, one array per shape: images (C, H, W) of class 0,
+    or other arrays that a net reads."""
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], size: int) -> None:
         super().__init__("blank", cast(tuple[int, int, int], shapes[0]))
@@ -31,7 +31,6 @@ class BlankSource(Source):
         return self._size
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """See Source.read."""
         kinds = [np.uint8 if shape else np.int64 for shape in self.shapes]
         return tuple(
             np.zeros((len(indices), *shape), kind)
@@ -46,10 +45,10 @@ def open_blank(
     shapes: Sequence[Sequence[int]] = (),
     size: int = 1 << 20,
 ) -> BlankSource:
-    """The source of `size` images of `shape` (C, H, W) and their labels, or of samples of `shapes`,
-    an array each."""
+    """Open a source of `size` images of `shape` (C, H, W) with labels, or of samples with one array
+    for each of `shapes`."""
     if bool(shape) == bool(shapes):
-        raise DataError("blank: shape: expected it, or else shapes")
+        raise DataError("blank: shape: expected either shape or shapes")
     if shape and (len(shape) != 3 or min(shape) < 1):
         raise DataError(
             f"blank: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)"

@@ -1,5 +1,5 @@
-"""CIFAR-10's binary version: records of one label byte and 3072 bytes, the red, green and blue
-plane of 32 x 32."""
+"""CIFAR-10's binary format: records of one label byte and 3072 bytes, which are the red, green and
+blue planes of 32 x 32 pixels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ from nets.errors import DataError
 SHAPE = (3, 32, 32)
 RECORD = 3073
 CLASSES = 10
-# as published
+# the class names as published
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-MAX_BYTES = RECORD * 60_000  # six times a published file: a gzip bomb stops here
+MAX_BYTES = RECORD * 60_000  # six times a published file; the limit stops a gzip bomb
 
 
 def read(*, base_dir: Path, files: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64], int]:
-    """Return images (N, 3, 32, 32) uint8 (RGB), labels (N,), 10 classes, of all `files` in order,
-    plain or gzipped."""
+    """Return images (N, 3, 32, 32) uint8 (RGB), labels (N,), and 10, the number of classes. The
+    `files`, plain or gzipped, are read in order."""
     if not files:
         raise DataError("cifar10: files: found none, expected at least one")
     records = np.concatenate([_records(base_dir / file) for file in files])
@@ -33,7 +33,7 @@ def _records(path: Path) -> NDArray[np.uint8]:
     if not data or len(data) % RECORD:
         raise DataError(
             f"{path.name}: found {len(data)} bytes, expected a multiple of "
-            f"{RECORD}, one record an image"
+            f"{RECORD}, one record per image"
         )
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
     wrong = np.flatnonzero(records[:, 0] >= CLASSES)

@@ -1,5 +1,5 @@
-"""Is it the same data on another machine? A source in a few words, with a checksum of what is
-quickly read of it."""
+"""A short description of a data source, with a checksum of a quick sample of it. It shows whether
+another machine has the same data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import numpy as np
 
 from nets.data.source import Source
 
-MOST_NUMBERS = 1 << 20  # of the first array: all of 16 000 digits, 5 photographs of 256 x 256
-LEAST = 3  # samples, however large: the first, the last, one between
+MOST_NUMBERS = 1 << 20  # numbers of the first array: 16 000 digits or 5 photographs of 256 x 256
+LEAST = 3  # samples, even if they are large: the first, the last, one between
 
 
 def identity(source: Source) -> str:
-    """Such as "1438 samples (1, 8, 8), checksum 5e1f...": equal for equal data, wherever it lies.
-    The checksum is of all samples if they are few, else of some, evenly spread from the first to
-    the last, and of what the source holds of the others. DataError for a damaged one."""
+    """Return a text such as "1438 samples (1, 8, 8), checksum 5e1f...". Equal data give equal
+    texts on any machine.
+
+    If the samples are few, the checksum covers all of them. Otherwise it covers some samples,
+    evenly spread from the first to the last, and the facts that the source has about the others in
+    memory. Raises DataError for a damaged sample.
+    """
     most = min(len(source), max(LEAST, MOST_NUMBERS // max(1, math.prod(source.shape))))
     chosen = np.linspace(0, len(source) - 1, most).astype(np.int64)
     digest = hashlib.blake2b(digest_size=8)

@@ -1,6 +1,7 @@
-"""One Datum (an image and its label, as Caffe's databases hold them) and its array, both ways.
+"""Conversion between a Datum (an image and its label, as Caffe's databases store them) and an
+array.
 
-Encoded images go through `decode`.
+`decode` decodes encoded images.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nets.schema import caffe_pb2 as caffe
 
 
 def parse(record: bytes, where: str) -> caffe.Datum:
-    """Return the Datum in `record`; DataError names `where`."""
+    """Return the Datum in `record`. Raises DataError, which names `where`, for a damaged record."""
     try:
         return caffe.Datum.FromString(record)
     except DecodeError:
@@ -25,11 +26,11 @@ def parse(record: bytes, where: str) -> caffe.Datum:
 
 
 def to_image(datum: caffe.Datum, where: str, color: str = "stored") -> NDArray[Any]:
-    """Return (C, H, W): uint8, or float32 for `float_data`; an encoded image is decoded to BGR or
-    grey.
+    """Return the image (C, H, W): uint8, or float32 for `float_data`. An encoded image is decoded
+    to BGR or grey.
 
-    `color`: "stored" leaves the number of channels, "color" makes three, "gray" one (Caffe's
-    force_color, force_gray).
+    `color`: "stored" keeps the number of channels, "color" makes three, "gray" makes one (Caffe's
+    force_color and force_gray).
     """
     if datum.encoded:
         return decode.image(datum.data, where, color)
@@ -45,7 +46,7 @@ def to_image(datum: caffe.Datum, where: str, color: str = "stored") -> NDArray[A
 
 
 def from_image(image_CHW: NDArray[Any], label: int) -> caffe.Datum:
-    """Return a Datum of a (C, H, W) image: bytes for uint8, otherwise floats."""
+    """Return the Datum of a (C, H, W) image: bytes for uint8, floats otherwise."""
     channels, height, width = image_CHW.shape
     datum = caffe.Datum(channels=channels, height=height, width=width, label=label)
     if image_CHW.dtype == np.uint8:

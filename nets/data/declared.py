@@ -1,5 +1,5 @@
-"""What a net's own data layers say about reading: how many images a batch has, in which order, from
-where on."""
+"""The settings of a net's own data layers for reading: the size of a batch, the order of the
+images, the first image."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _GROUPS = ("data_param", "image_data_param", "hdf5_data_param", "memory_data_par
 
 @dataclass(frozen=True)
 class Declared:
-    """Of the first data or input layer of a phase. `shuffle`: a new order in every epoch;
-    `rand_skip`: the first sample is drawn from so many."""
+    """The settings of the first data or input layer of a phase.
+
+    With `shuffle`, every epoch has a new order. The first sample is drawn from the first
+    `rand_skip` ones.
+    """
 
     batch: int
     shuffle: bool = False
@@ -22,7 +25,8 @@ class Declared:
 
 
 def declared(spec: NetSpec, phase: str) -> Declared | None:
-    """What the first data or input layer of `phase` says; None if there is none."""
+    """Return the settings of the first data or input layer of `phase`, None if there is no such
+    layer."""
     for layer in spec.for_phase(phase).layers:
         for group in _GROUPS:
             if layer.proto.HasField(group):
@@ -36,8 +40,8 @@ def declared(spec: NetSpec, phase: str) -> Declared | None:
 
 
 def batch_of_net(spec: NetSpec, phase: str) -> int:
-    """The batch size that the first data or input layer of `phase` declares; PrototxtError if none
-    does."""
+    """Return the batch size that the first data or input layer of `phase` declares. Raises
+    PrototxtError if the phase has no such layer."""
     found = declared(spec, phase)
     if found is None:
         raise PrototxtError(

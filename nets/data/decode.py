@@ -1,7 +1,7 @@
-"""Image files to arrays as Caffe (through OpenCV) has them: planes in the order blue, green, red;
-colour and resizing.
+"""Decoding of image files to arrays, as Caffe has them through OpenCV: planes in the order blue,
+green, red. Also colour conversion and resizing.
 
-Cropping is part of `transform`.
+Cropping is in `transform`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nets.errors import DataError
 from nets.files.extras import need
 
 COLORS = ("stored", "color", "gray")
-# The formats that are read, by Pillow's names, and how their files end. Each is a raster that
-# Pillow or its C libraries decode in this process. Pillow's other formats do more: EPS starts
-# Ghostscript, a whole programming language, on the file; WMF is drawn by Windows; FLI, ICNS, PSD,
-# SPIDER and more are parsers that no data set needs.
+# The formats that can be read, by Pillow's names, and the suffixes of their files. Each is a raster
+# that Pillow or its C libraries decode in this process. Pillow's other formats do more: EPS starts
+# Ghostscript, a whole programming language, on the file; Windows draws WMF; FLI, ICNS, PSD, SPIDER
+# and others are parsers that no data set needs.
 FORMATS = {
     "BMP": (".bmp",),
     "GIF": (".gif",),
@@ -29,16 +29,16 @@ FORMATS = {
     "TIFF": (".tif", ".tiff"),
     "WEBP": (".webp",),
 }
-# 34 million, up to 600 MB while it is decoded: more is an accident or an attack
+# 34 million, which take up to 600 MB during decoding: more is an accident or an attack
 MAX_PIXELS = 1 << 25
 _GREY_OF_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, as OpenCV and JPEG
 
 
 def image(data: bytes, where: str, color: str = "color") -> NDArray[np.uint8]:
-    """Return the encoded image as (3, H, W) BGR or (1, H, W) grey bytes; DataError when it cannot
-    be decoded.
+    """Return the encoded image as bytes, (3, H, W) BGR or (1, H, W) grey. Raises DataError if it
+    cannot be decoded.
 
-    JPEG is decoded by simplejpeg, every other one of FORMATS by Pillow.
+    simplejpeg decodes JPEG, Pillow the other FORMATS.
     """
     pixels_HWC = (
         _jpeg(data, where, color) if data[:2] == b"\xff\xd8" else _other(data, where, color)
@@ -47,7 +47,7 @@ def image(data: bytes, where: str, color: str = "color") -> NDArray[np.uint8]:
 
 
 def recolored(image_CHW: NDArray[Any], where: str, color: str) -> NDArray[Any]:
-    """Return the image with three channels ("color"), one ("gray"), or as it is ("stored")."""
+    """Return the image with three channels ("color"), one ("gray"), or unchanged ("stored")."""
     channels = len(image_CHW)
     if color == "stored" or channels == (3 if color == "color" else 1):
         return image_CHW
@@ -60,9 +60,9 @@ def recolored(image_CHW: NDArray[Any], where: str, color: str) -> NDArray[Any]:
 
 
 def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Return the image at (height, width), bilinear between the four nearest pixel centres
-    (OpenCV's INTER_LINEAR: no averaging when it shrinks); bytes are rounded.
-    """
+    """Return the image at (height, width), interpolated bilinearly between the four nearest pixel
+    centres. This is OpenCV's INTER_LINEAR, which does not average when it shrinks. Bytes are
+    rounded."""
     if image_CHW.shape[1:] == (height, width):
         return image_CHW
     top, bottom, down = _neighbours(image_CHW.shape[1], height)
@@ -76,8 +76,8 @@ def resized(image_CHW: NDArray[Any], height: int, width: int) -> NDArray[Any]:
 def _neighbours(
     old: int, new: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """For each new pixel: the old ones before and after its centre, and how far it is between
-    them."""
+    """Return, for each new pixel, the old pixels before and after its centre, and the centre's
+    distance from the first of them."""
     places = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     low = places.astype(np.int64)
     return low, np.minimum(low + 1, old - 1), (places - low).astype(np.float32)
@@ -110,11 +110,11 @@ def _other(data: bytes, where: str, color: str) -> NDArray[np.uint8]:
         raise
     except pillow.UnidentifiedImageError:
         text = (
-            f"expected one of the formats {', '.join(FORMATS)}, whatever the file's name; "
+            f"expected one of the formats {', '.join(FORMATS)}; the file's name does not matter; "
             "convert it to one of them"
         )
         raise DataError(f"{where}: damaged or not an image: {text}") from None
-    except Exception as error:  # noqa: BLE001 (Pillow's formats raise whatever their parsers meet)
+    except Exception as error:  # noqa: BLE001 (Pillow's parsers may raise any exception)
         raise DataError(f"{where}: damaged or not an image: {error}") from None
     return pixels[:, :, None] if grey else pixels[:, :, ::-1]
 

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from nets.errors import DataError
 
 FILE = Path(__file__).with_name("digits.csv.gz")
-SIZE = 28  # as in MNIST: a glyph of 20 x 20 in the middle of 28 x 28
+SIZE = 28  # as in MNIST, whose glyphs of 20 x 20 lie in the middle of 28 x 28
 GLYPH = 20
 HIGHEST = 16  # the largest pixel value in the file
 
 
 def read(*, base_dir: Path, split: str = "train") -> tuple[NDArray[Any], NDArray[np.int64], int]:
-    """Return images (N, 1, 28, 28) uint8, labels (N,), 10 classes; N is 1438 for "train", 359 for
-    "test".
+    """Return images (N, 1, 28, 28) uint8, labels (N,), and 10, the number of classes. N is 1438 for
+    "train" and 359 for "test".
 
-    Every fifth image (index % 5 == 4) is for testing. The arrays are read-only: all who ask in a
-    process get the same.
+    Every fifth image (index % 5 == 4) is for testing. The arrays are read-only, because all callers
+    in a process get the same ones.
     """
     if split not in ("train", "test"):
         raise DataError(f"digits: split: found '{split}', expected 'train' or 'test'")
@@ -31,7 +31,8 @@ def read(*, base_dir: Path, split: str = "train") -> tuple[NDArray[Any], NDArray
 
 @cache
 def _split(split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Reading takes 10 ms, and a plan asks several times."""
+    """Return one split. The result is cached: reading takes 10 ms, and a plan reads several
+    times."""
     rows = _rows()
     chosen = rows[(np.arange(len(rows)) % 5 == 4) == (split == "test")]
     pixels = chosen[:, :64].reshape(-1, 8, 8).astype(np.float64) * (255 / HIGHEST)
@@ -50,8 +51,8 @@ def _rows() -> NDArray[np.int64]:
 
 
 def enlarge(images_NHW: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Resize (N, H, H) to (N, size, size) bilinearly; pixel centres keep their relative place,
-    edges are held."""
+    """Resize (N, H, H) to (N, size, size) bilinearly. Pixel centres keep their relative places, and
+    edge pixels are repeated."""
     old = images_NHW.shape[1]
     weights = np.zeros((size, old))
     places = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)

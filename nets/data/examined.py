@@ -1,5 +1,5 @@
-"""A look at a source before training: some samples are read as training will read them, so that
-damage is found early; and do its classes come one after the other?"""
+"""A check of a source before training: some samples are read as training will read them, so that
+damage is found early. Also a check whether the samples are ordered by class."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from nets.data.source import Source
 
-MOST_NUMBERS = 1 << 24  # of the first array: 21 000 digits, 85 photographs of 256 x 256
-LEAST = 3  # samples, however large
+MOST_NUMBERS = 1 << 24  # numbers of the first array: 21 000 digits, 85 photographs of 256 x 256
+LEAST = 3  # samples, even if they are large
 
 
 def examined(source: Source) -> tuple[NDArray[Any], ...]:
-    """Samples of a source, evenly spread and in order: all if they are few, or at hand. DataError
-    for a damaged one.
+    """Return samples of a source, evenly spread and in order: all, if they are few or in memory.
+    Raises DataError for a damaged sample.
 
-    Of a source in memory nothing is copied.
+    A source in memory does not copy its samples.
     """
     most = max(LEAST, MOST_NUMBERS // max(1, math.prod(source.shape)))
     count = min(len(source), most)
@@ -27,7 +27,7 @@ def examined(source: Source) -> tuple[NDArray[Any], ...]:
 
 
 def in_classes(labels: NDArray[Any]) -> int:
-    """How many classes there are, if each comes in a piece, or nearly; else 0."""
+    """Return the number of classes if each class comes in one piece, or nearly; otherwise 0."""
     if labels.ndim != 1 or not len(labels):
         return 0
     classes = len(np.unique(labels))

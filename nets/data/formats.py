@@ -1,4 +1,4 @@
-"""Opens a data source from its configuration: the table of formats, the checks of their options."""
+"""The formats of data sources: opens a source from its configuration and checks its options."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from nets.errors import DataError, did_you_mean
 
 @dataclass(frozen=True)
 class Format:
-    """How a format is opened and which options it takes, each with its type; `needed` have no
-    default.
+    """A format: the function that opens it, and the type of each option. The `needed` options have
+    no default.
 
-    `open` returns a Source, or where it is `in_memory` the arguments of a MemorySource, whose
-    planes have this `order` and whose classes are called by these `names`.
+    `open` returns a Source. With `in_memory` it returns the arguments of a MemorySource instead;
+    its planes have this `order` and its classes these `names`.
     """
 
     open: Callable[..., Any]
@@ -61,10 +61,10 @@ _WORDS: Mapping[type, str] = {
 
 
 def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
-    """Open the source `config` describes: `format` and that format's options; paths are relative to
-    `base_dir`.
+    """Open the source that `config` describes: `format`, and the options of that format. Paths are
+    relative to `base_dir`.
 
-    DataError lists every mistake of the configuration, or says what is wrong with the file.
+    Raises DataError with every mistake in the configuration, or with the fault of the file.
     """
     kind = config.get("format")
     if kind not in FORMATS:

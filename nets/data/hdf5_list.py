@@ -1,4 +1,4 @@
-"""Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top."""
+"""Caffe's HDF5Data source: a text file that lists HDF5 files, each with one dataset per top."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nets.errors import DataError
 from nets.files import hdf5
 from nets.regular import read_text
 
-MAX_LIST = 1 << 20  # bytes of a list
-LOOKED_AT = 256  # rows: h5py takes 0.1 ms for each
-MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe too holds a whole file
+MAX_LIST = 1 << 20  # bytes of a list file
+LOOKED_AT = 256  # rows; h5py takes 0.1 ms for each
+MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe also holds a whole file
 
 
 def open_list(
     *, base_dir: Path, source: str, tops: Sequence[str] = ("data", "label")
 ) -> Hdf5Source:
-    """Open the list file (or one .h5 file) `source`; paths in it are relative to its folder; `tops`
-    name datasets."""
+    """Open the list file (or one .h5 file) `source`. Paths in the list are relative to its folder.
+    `tops` are the names of datasets."""
     path = base_dir / source
     if path.suffix in (".h5", ".hdf5"):
         return Hdf5Source([path], tops)
@@ -34,7 +34,7 @@ def open_list(
 
 
 class Hdf5Source(Source):
-    """Rows of all files in order; the file read last stays in memory, as float32."""
+    """The rows of all files, in order. The file that was read last stays in memory, as float32."""
 
     def __init__(self, paths: Sequence[Path], tops: Sequence[str]) -> None:
         if not tops:
@@ -45,7 +45,7 @@ class Hdf5Source(Source):
         for path, mine in zip(self._paths, shapes, strict=True):
             if [shape[1:] for shape in mine] != [shape[1:] for shape in shapes[0]]:
                 raise DataError(
-                    f"{path.name}: found shapes {mine}, expected {shapes[0]} but "
+                    f"{path.name}: found shapes {mine}, expected {shapes[0]} except "
                     "for the number of rows"
                 )
         self._ends = np.cumsum([mine[0][0] for mine in shapes])
@@ -56,7 +56,7 @@ class Hdf5Source(Source):
                 f"{self._paths[0].name}: found shape {shapes[0][0]}, expected "
                 "rows of two axes or more"
             )
-        # Caffe's HDF5Data takes samples with any number of axes; elsewhere they are images
+        # Caffe's HDF5Data takes samples with any number of axes; other sources have images
         super().__init__("hdf5", cast(tuple[int, int, int], sample))
         self.shapes = tuple(() if shape[1:] == (1,) else shape[1:] for shape in shapes[0])
 
@@ -64,20 +64,20 @@ class Hdf5Source(Source):
         return int(self._ends[-1])
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
-        """Return the rows of every top, float32, in the datasets' own shapes; a label (N, 1)
-        becomes (N,)."""
+        """Return the rows of every top as float32, in the shapes of the datasets. Labels (N, 1)
+        become (N,)."""
         return self._gathered(
             indices, lambda file, rows: [array[rows] for array in self._load(file)]
         )
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
-        """The same, and no whole file is held: all samples, or some hundreds of these, for each is
-        read by itself."""
+        """Return all samples, or some hundreds of the given ones, without holding a whole file:
+        each row is read singly."""
         few = indices if len(indices) == len(self) else indices[:: -(-len(indices) // LOOKED_AT)]
         return self._gathered(few, self._rows)
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """As `look`: no whole file is held."""
+        """Yield the bytes of the rows that `look` returns, without holding a whole file."""
         yield from (array.tobytes() for array in self.look(indices))
 
     def _gathered(
@@ -117,12 +117,13 @@ class Hdf5Source(Source):
                     )
         if len({shape[:1] for shape in shapes}) > 1 or not all(shapes):
             raise DataError(
-                f"{path.name}: found shapes {shapes}, expected as many rows in each of {self._tops}"
+                f"{path.name}: found shapes {shapes}, expected the same "
+                f"number of rows in each of {self._tops}"
             )
         return shapes
 
     def _load(self, file: int) -> tuple[NDArray[np.float32], ...]:
-        # one tuple, replaced at once: another thread sees the old file or the new one
+        # one tuple, replaced in one step: another thread sees either the old file or the new one
         kept = self._kept
         if kept[0] != file:
             path = self._paths[file]

@@ -1,4 +1,4 @@
-"""Data sets in memory: a process holds each once, however many of its actors read it."""
+"""Data sets in memory. A process holds each set once, even if several of its actors read it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from weakref import WeakValueDictionary
 from nets.data.source import MemorySource
 
 _held: WeakValueDictionary[Hashable, MemorySource] = WeakValueDictionary()
-_turn = threading.Lock()  # who asks while another reads the same waits for it
+_turn = threading.Lock()  # a second caller waits until the first has read the set
 
 
 def once(
     kind: str, options: Mapping[str, Any], base_dir: Path, read: Callable[[], MemorySource]
 ) -> MemorySource:
-    """What somebody in this process holds of the same format, options and files, else what `read`
-    returns. Nobody can write over its arrays."""
+    """Return the source that this process already holds for the same format, options and files, or
+    else the result of `read`. Its arrays become read-only."""
     said = tuple(sorted((name, repr(value)) for name, value in options.items()))
     key = kind, said, str(base_dir.absolute()), tuple(_files(options, base_dir))
     with _turn:
@@ -30,7 +30,7 @@ def once(
 
 
 def _files(options: Mapping[str, Any], base_dir: Path) -> Iterator[tuple[str, int, int, int]]:
-    """Those that options name: which, and what changes with what they hold."""
+    """Yield, for each file in the options, its name and the facts that change with its contents."""
     for value in options.values():
         for name in (
             (value,)

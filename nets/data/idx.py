@@ -1,7 +1,8 @@
-"""IDX files, MNIST's format: images (N, H, W) or (N, C, H, W) and labels (N,) of bytes, plain or
-gzipped.
+"""IDX files, the format of MNIST: images (N, H, W) or (N, C, H, W) and labels (N,) of bytes, plain
+or gzipped.
 
-Header and length are checked; memory grows with what is read, not with what a header promises.
+Header and length are checked. Memory grows with the bytes read, not with the size that a header
+gives.
 """
 
 import math
@@ -17,21 +18,21 @@ from nets.errors import DataError
 
 UNSIGNED_BYTE = 0x08
 CHUNK = 1 << 20  # bytes read at a time
-# EMNIST has 547 million; larger sets fit lmdb or hdf5, which are not held in memory
+# EMNIST has 547 million; larger sets can use lmdb or hdf5, which do not hold all data in memory
 MAX_BYTES = 640 << 20
 
 
 def read(
     *, base_dir: Path, images: str, labels: str
 ) -> tuple[NDArray[Any], NDArray[np.int64], int]:
-    """Return images (N, C, H, W) uint8, labels (N,) and the number of classes (largest label +
+    """Return images (N, C, H, W) uint8, labels (N,), and the number of classes (largest label +
     1)."""
     pixels = read_idx(base_dir / images, axes=(3, 4))
     numbers = read_idx(base_dir / labels, axes=(1,))
     if len(pixels) != len(numbers):
         raise DataError(
             f"{images} has {len(pixels)} images but {labels} has {len(numbers)} "
-            "labels, expected as many"
+            "labels, expected the same number"
         )
     if not pixels.size:
         raise DataError(
@@ -42,8 +43,8 @@ def read(
 
 
 def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return the array in `path`, which must have one of `axes` axes; DataError names file, found
-    and expected."""
+    """Return the array in `path`. Raises DataError if its number of axes is not in `axes`, or if
+    the file is damaged."""
     with opened(path) as (file, size):
         return _read(file, size, path.name, axes)
 
@@ -56,14 +57,14 @@ def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -
         raise DataError(f"{name}: found magic number {found}, expected {expected}")
     shape = struct.unpack(f">{magic[3]}I", _header(file, name, 4 * magic[3], "sizes"))
     count = math.prod(shape)
-    if math.prod(size or 1 for size in shape) > MAX_BYTES:  # numpy has a limit for empty arrays too
+    if math.prod(size or 1 for size in shape) > MAX_BYTES:  # numpy limits empty arrays, too
         raise DataError(
             f"{name}: found shape {shape}, expected at most {MAX_BYTES} bytes, "
             "which are held in memory"
         )
     rest = None if size is None else size - 4 - 4 * magic[3]
     if rest is None:
-        data = np.empty(count, np.uint8)  # takes memory as it is filled
+        data = np.empty(count, np.uint8)  # the memory is taken when it is filled
         rest = _fill(file, data)
     else:
         data = np.frombuffer(file.read(count) if rest == count else b"", np.uint8)
@@ -74,7 +75,7 @@ def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -
 
 
 def _fill(file: IO[bytes], data: NDArray[np.uint8]) -> int:
-    """Read into `data`; return how many bytes there were, one more than it takes if there were
+    """Read into `data` and return the number of bytes that were read, plus one if the file has
     more."""
     done = 0
     while done < len(data) and (chunk := file.read(min(CHUNK, len(data) - done))):

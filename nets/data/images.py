@@ -1,4 +1,4 @@
-"""Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder per
+"""Image files, named by a list ("path label" per line, Caffe's ImageData) or in one folder per
 class."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nets.regular import read_bytes, read_text
 
 SUFFIXES = tuple(sorted(suffix for suffixes in decode.FORMATS.values() for suffix in suffixes))
 MAX_FILE = 1 << 28  # bytes of one encoded image
-MAX_LIST = 1 << 28  # of a list: some million images
+MAX_LIST = 1 << 28  # bytes of a list: some million images
 
 
 def open_images(
@@ -30,9 +30,10 @@ def open_images(
     new_width: int = 0,
     color: str = "color",
 ) -> ImageSource:
-    """Open the list file `source`, whose paths begin at `root_folder` (default: the list's folder),
-    or the folder `source` with a folder of images per class, labelled 0, 1, ... in the order of
-    their names.
+    """Open the list file `source`, or the folder `source` with one folder of images per class.
+
+    Paths in a list begin at `root_folder` (default: the list's folder). Folders get the labels 0,
+    1, ... in the order of their names.
     """
     path = base_dir / source
     size = check_size("images", new_height, new_width, color)
@@ -51,8 +52,8 @@ def open_images(
 
 
 def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int] | None:
-    """Return (height, width), or None when both are 0; DataError when only one is given or `color`
-    is unknown."""
+    """Return (height, width), or None if both are 0. Raises DataError if only one is given or
+    `color` is unknown."""
     problems = []
     if color not in decode.COLORS:
         near = did_you_mean(color, decode.COLORS)
@@ -74,7 +75,7 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 
 
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
-    """Return the paths and labels of a list; the label is what follows a line's last space."""
+    """Return the paths and labels of a list. The label is the text after a line's last space."""
     lines = read_text(path, MAX_LIST, "a list of images").split("\n")
     paths = []
     labels = []
@@ -101,8 +102,8 @@ def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
 
 
 def read_folders(path: Path) -> tuple[list[Path], list[int]]:
-    """Return the images below `path`, one folder per class, and their labels, in the order of
-    names."""
+    """Return the images below `path`, which has one folder per class, and their labels, in the
+    order of names."""
     classes = class_folders(path)
     found = [
         (file, label)
@@ -111,19 +112,19 @@ def read_folders(path: Path) -> tuple[list[Path], list[int]]:
         if file.suffix.lower() in SUFFIXES
     ]
     if not found:
-        there = f"{len(classes)} folders without an image" if classes else "no folder in it"
+        there = f"{len(classes)} folders without an image" if classes else "no folders"
         raise DataError(f"{path.name}: found {there}, expected a folder of images per class")
     return [file for file, _ in found], [label for _, label in found]
 
 
 def class_folders(path: Path) -> list[Path]:
-    """The folders of a folder per class, in the order of their labels."""
+    """Return the class folders in `path`, in the order of their labels."""
     return sorted(folder for folder in path.iterdir() if folder.is_dir())
 
 
 class ImageSource(Source):
-    """Images decoded when they are read, in OpenCV's channel order (BGR); classes are 0 to the
-    largest label."""
+    """Images that are decoded when they are read, in OpenCV's channel order (BGR). Classes are 0 to
+    the largest label."""
 
     def __init__(
         self,
@@ -152,13 +153,13 @@ class ImageSource(Source):
         ), self._labels[indices]
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """The names and labels of all, the files of these."""
+        """Yield the names and labels of all images, then the files of the given ones."""
         yield "\n".join(path.name for path in self._paths).encode()
         yield self._labels.tobytes()
         yield from (read_file(self._paths[index]) for index in indices)
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
-        """These images, and all labels."""
+        """Return the given images and all labels."""
         return self.read(indices)[0], self._labels
 
     def _one(self, index: int) -> Any:
@@ -168,8 +169,8 @@ class ImageSource(Source):
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of an image file; DataError when it cannot be read or is larger than any
-    image."""
+    """Return the bytes of an image file. Raises DataError if it cannot be read or is larger than
+    any image."""
     try:
         return read_bytes(path, MAX_FILE)
     except FileNotFoundError:

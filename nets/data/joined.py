@@ -1,5 +1,5 @@
-"""Several sources side by side, as Caffe's nets read them: every data layer its own, and all of
-them in step."""
+"""Several sources joined to one, as Caffe's nets read them: every data layer reads its own source,
+and all advance together."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from nets.errors import DataError
 
 
 class JoinedSource(Source):
-    """Sample n is sample n of every source. `parts`: data layer -> its source, and how many of the
-    source's arrays are tops of the layer. DataError for sources of other lengths, and for one that
-    gives too few arrays.
+    """A source whose sample n joins sample n of every part.
+
+    `parts` maps each data layer to its source and the number of the source's arrays that are tops
+    of the layer. Raises DataError for sources of different lengths, and for a source that gives too
+    few arrays.
     """
 
     def __init__(self, parts: Mapping[str, tuple[Source, int]]) -> None:
@@ -30,10 +32,10 @@ class JoinedSource(Source):
                     f"layer '{name}': found {_counted(source)}, but layer "
                     f"'{next(iter(parts))}' has {_counted(first)}"
                 )
-                problems.append(f"{found}: the rows of all data layers stay in step")
+                problems.append(f"{found}, expected the same for all data layers")
             if count > len(source.shapes):
                 found = (
-                    f"layer '{name}': found {len(source.shapes)} arrays a sample ({source.name})"
+                    f"layer '{name}': found {len(source.shapes)} arrays per sample ({source.name})"
                 )
                 problems.append(f"{found}, expected {count}, one for each top")
         if problems:
@@ -55,13 +57,13 @@ class JoinedSource(Source):
         return len(self._parts[0][0])
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """The arrays of all layers' tops, in the order of the layers."""
+        """Return the arrays of all layers' tops, in the order of the layers."""
         return tuple(
             array for source, count in self._parts for array in source.read(indices)[:count]
         )
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """Of every source."""
+        """Yield the stored bytes of every source."""
         for source, _ in self._parts:
             yield from source.stored(indices)
 

@@ -1,6 +1,6 @@
 """Caffe's LMDB data sets: Datum records, read by index from a mapped file.
 
-The file's pages are read by `mdb`, the record's fields by `datum`; `writers` writes databases.
+`mdb` reads the pages of the file, `datum` the fields of a record. `writers` writes databases.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from nets.errors import DataError
 def open_lmdb(
     *, base_dir: Path, source: str, new_height: int = 0, new_width: int = 0, color: str = "stored"
 ) -> LmdbSource:
-    """Open the database in the folder `source`; options as LmdbSource."""
+    """Open the database in the folder `source`, with the options of LmdbSource."""
     return LmdbSource(base_dir / source, check_size("lmdb", new_height, new_width, color), color)
 
 
 class LmdbSource(Source):
-    """The records of a database in key order; encoded images are decoded, in OpenCV's channel order
+    """The records of a database in key order. Encoded images are decoded, in OpenCV's channel order
     (BGR).
 
-    `size`: (height, width) to resize to, or None; `color`: "stored", "color" or "gray".
+    `size`: (height, width) to resize to, or None. `color`: "stored", "color" or "gray".
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LmdbSource(Source):
         return len(self._database)
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
-        """Return images (n, C, H, W) uint8, or float32 for float data, and labels (n,)."""
+        """Return images (n, C, H, W), uint8 or float32 as stored, and labels (n,)."""
         names = [f"{self._database.name}: record {index}" for index in indices]
         labels = np.empty(len(indices), np.int64)
 
@@ -59,7 +59,7 @@ class LmdbSource(Source):
         return stacked(images(), names, self.shape), labels
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """These records, the sizes of all."""
+        """Yield the sizes of all records, then the given records."""
         yield self._database.sizes.tobytes()
         for index in indices:
             yield bytes(self._database.record(int(index)))

@@ -1,12 +1,13 @@
-"""Reads the file of an LMDB database (`data.mdb`) without the LMDB library: finds every record, in
-key order.
+"""Reader of an LMDB database file (`data.mdb`) that works without the LMDB library. It finds every
+record, in key order.
 
-Every number of the B+tree's pages is checked against the file before it is used, so a damaged file
-is an error and never a crash. No lock is taken: the file must not change meanwhile.
+Every number in the B+tree's pages is checked against the file before it is used. A damaged file
+therefore raises an error and never causes a crash. The reader takes no lock, so the file must not
+change meanwhile.
 
-Layout: LMDB 0.9, 64-bit little-endian: pages of `psize` bytes; pages 0 and 1 hold the two meta
-records, of which the one with the higher transaction number counts; a page is a header of 16 bytes,
-2-byte offsets of its nodes, the nodes.
+Layout of LMDB 0.9 (64-bit, little-endian): The file has pages of `psize` bytes. Pages 0 and 1 have
+the two meta records; the record with the higher transaction number is valid. A page has a header of
+16 bytes, then 2-byte offsets of its nodes, then the nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nets.regular import size_of
 
 MAGIC = 0xBEEFC0DE
 VERSION = 1
-HEADER = 16  # bytes of a page's header; of a meta record
+HEADER = 16  # bytes of a page's header; META is the bytes of a meta record
 META = 136
 BRANCH = 0x01
 LEAF = 0x02
@@ -36,7 +37,7 @@ BIG = 0x01
 SUB = 0x02
 DUPLICATES = 0x04
 NO_PAGE = 2**64 - 1
-# size low, size high, flags, key length; in a branch the first three are the child
+# size low, size high, flags, key length; in a branch, the first three are the child's page number
 _NODE = struct.Struct("<HHHH")
 
 
@@ -59,7 +60,8 @@ class Mdb:
 
 
 def open_mdb(path: Path) -> Mdb:
-    """Open `path`, the database's folder or its file; DataError when it is missing or damaged."""
+    """Open `path`, the database's folder or its file. Raises DataError if it is missing or
+    damaged."""
     file = path / "data.mdb" if path.is_dir() else path
     try:
         if (size := size_of(file)) < 2 * HEADER + META:
@@ -74,8 +76,8 @@ def open_mdb(path: Path) -> Mdb:
 
 
 class _Walk:
-    """One pass over the tree, left to right; every page at most once, so that it ends whatever the
-    file says."""
+    """One walk over the tree, from left to right. It visits every page at most once, so it always
+    ends, even for a damaged file."""
 
     def __init__(self, data: mmap.mmap, name: str) -> None:
         self.data = data
@@ -100,7 +102,7 @@ class _Walk:
         pairs = np.array(found, np.int64).reshape(-1, 2)
         if (claimed := int(pairs[:, 1].sum())) > len(self.data):
             raise self._damaged(
-                f"its records have {claimed} bytes together, more than the file of {len(self.data)}"
+                f"its records have {claimed} bytes in total, but the file has {len(self.data)}"
             )
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
@@ -134,7 +136,7 @@ class _Walk:
         return best[0], best[1], psize
 
     def _page(self, number: int) -> tuple[int, list[int]]:
-        """Return a page's flags and where its nodes begin in the file."""
+        """Return a page's flags and the places of its nodes in the file."""
         if not 2 <= number < self.pages:
             raise self._damaged(f"found page {number}, expected 2 to {self.pages - 1}")
         if self.seen[number]:
@@ -161,7 +163,7 @@ class _Walk:
         return int(low | high << 16 | top << 32)
 
     def _value(self, node: int) -> tuple[int, int]:
-        """Return where the value of a leaf's node lies in the file and its size."""
+        """Return the place of a leaf node's value in the file and the value's size."""
         low, high, flags, key_size = _NODE.unpack_from(self.data, node)
         start = node + _NODE.size + key_size
         size = low | high << 16

@@ -1,9 +1,10 @@
-"""The data of a net in one phase: which source each of its data layers reads, from the
-configuration or from the net.
+"""The data of a net in one phase: the source of each data layer, given by the configuration or by
+the net.
 
-A configuration is one source, `{format = "lmdb", ...}`, whose arrays are the tops of all data
-layers in their order; or a table of such by the names of data layers; or `{format = "net"}`. A
-layer that the table leaves out reads what its own `source` names, as in Caffe.
+A configuration has one of three forms. One source, `{format = "lmdb", ...}`: its arrays are the
+tops of all data layers, in their order. A table of sources by the names of data layers: a layer
+that is not in the table reads its own `source`, as in Caffe. Or `{format = "net"}`: every layer
+reads its own `source`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nets.data.source import Source
 from nets.definition.spec import LayerSpec
 from nets.errors import DataError, NetError, PrototxtError, did_you_mean
 
-NET = "net"  # the format that says: what the net's own data layers name
+NET = "net"  # the format for the sources that the net's own data layers name
 _BLOCKS = {"Data": "data_param", "ImageData": "image_data_param", "HDF5Data": "hdf5_data_param"}
 _DECLARING = (*_BLOCKS.values(), "memory_data_param")
 
@@ -26,16 +27,16 @@ Config = Mapping[str, Any]
 
 
 def is_one(config: Config) -> bool:
-    """Whether a configuration is one source for all data layers; the net need not be known to open
-    that."""
+    """Whether the configuration is one source for all data layers. Such a source can be opened
+    without the net."""
     tables = bool(config) and all(isinstance(value, Mapping) for value in config.values())
     return config.get("format") != NET and not tables
 
 
 def open_data(config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_dir: Path) -> Source:
-    """Open what the data `layers` of a phase read. Paths are relative to `base_dir`; those in the
-    net are looked for there, from `net_dir`, and beside the net. NetError lists every mistake.
-    """
+    """Open the source of the data `layers` of a phase. Paths in the configuration are relative to
+    `base_dir`. A path in the net is searched from `base_dir`, from `net_dir`, and by its name in
+    `net_dir`. Raises NetError with every mistake."""
     _check_batches(layers)
     if is_one(config):
         return open_source(config, base_dir)
@@ -77,12 +78,13 @@ def open_data(config: Config, base_dir: Path, layers: Sequence[LayerSpec], net_d
 
 
 def _with_tops(config: Config, layer: LayerSpec) -> Config:
-    """Datasets of an HDF5 file are called as the layer's tops, if nothing else is said."""
+    """Add the layer's tops as the names of datasets to the configuration of an HDF5 file, unless it
+    has `tops`."""
     return {"tops": list(layer.proto.top), **config} if config.get("format") == "hdf5" else config
 
 
 def _own(layer: LayerSpec, places: Sequence[Path]) -> Config:
-    """The configuration of what the layer's own fields name."""
+    """Return the configuration of the source that the layer's own fields name."""
     proto = layer.proto
     where = layer.where
     block = _BLOCKS.get(proto.type, "")
@@ -91,9 +93,7 @@ def _own(layer: LayerSpec, places: Sequence[Path]) -> Config:
         raise PrototxtError(where.problem(f"{block}.source" if block else "", _nothing(proto.name)))
     path = _existing(settings.source, places)
     if path is None:
-        text = (
-            f"found '{settings.source}', but there is no such file beside cluster.toml or the net"
-        )
+        text = f"found '{settings.source}', but no such file exists next to cluster.toml or the net"
         raise PrototxtError(where.problem(f"{block}.source", f"{text}; {_nothing(proto.name)}"))
     if proto.type == "HDF5Data":
         return {"format": "hdf5", "source": str(path), "tops": list(proto.top)}
@@ -104,7 +104,7 @@ def _own(layer: LayerSpec, places: Sequence[Path]) -> Config:
         return {"format": "images", "source": str(path), "color": color, **size, **root}
     if not (path / "data.mdb").is_file():
         text = (
-            f"found '{settings.source}', which holds no data.mdb: only LMDB is read, "
+            f"found '{settings.source}', a folder without data.mdb: only LMDB can be read, "
             "convert it with Caffe's tools"
         )
         raise PrototxtError(where.problem("data_param.source", text))
@@ -114,7 +114,7 @@ def _own(layer: LayerSpec, places: Sequence[Path]) -> Config:
 
 
 def _nothing(name: str) -> str:
-    return f"say what the layer reads: {name} = {{ format = ... }}"
+    return f"name the layer's source in the configuration: {name} = {{ format = ... }}"
 
 
 def _existing(name: str, places: Sequence[Path]) -> Path | None:
@@ -126,14 +126,14 @@ def _existing(name: str, places: Sequence[Path]) -> Path | None:
 
 
 def _check_batches(layers: Sequence[LayerSpec]) -> None:
-    """All data layers give as many rows."""
+    """Raise an error unless all data layers declare the same number of rows."""
     declared = list(_declared(layers))
     for layer, key, size in declared[1:]:
         first, _, expected = declared[0]
         if size != expected:
             text = (
-                f"found {size}, but layer '{first.proto.name}' has {expected}: the rows of "
-                "all data layers stay in step"
+                f"found {size}, but layer '{first.proto.name}' has {expected}: all data "
+                "layers must have the same number of rows"
             )
             raise PrototxtError(layer.where.problem(key, text))
 

@@ -1,8 +1,8 @@
-"""Reads and transforms the next samples in a thread, so that the compute thread does not wait for
-it.
+"""A thread that reads and transforms the next samples, so that the compute thread does not wait for
+them.
 
-One thread, and a bounded number of shares that were asked for and not fetched. The caller knows
-which share comes next.
+There is one thread, and a bounded number of shares that were requested and not yet fetched. The
+caller knows which share comes next.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from nets.errors import DataError
 
 Share = tuple[int, int]  # samples [low, high), see Batches.samples
 Arrays = tuple[NDArray[Any], ...]
-# brings an array to where whoever reads wants it; in the thread, too
+# brings an array to the memory where its reader needs it; also called in the thread
 Place = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 class Prefetcher:
-    """`request` a share early, `get` it later. At most `depth` shares are held; a share not asked
-    for early is read when it is fetched. `place` puts what was read where it is wanted. All methods
-    may be called from any thread; a context manager closes it.
+    """Reads shares of data early: `request` a share, and `get` it later.
+
+    At most `depth` shares are held. A share that was not requested is read when it is fetched.
+    `place` moves the arrays to where they are needed. All methods may be called from any thread. A
+    `with` block closes the prefetcher.
     """
 
     def __init__(self, batches: Batches, depth: int = 2, place: Place | None = None) -> None:
@@ -48,8 +50,8 @@ class Prefetcher:
         )
 
     def request(self, low: int, high: int) -> bool:
-        """Begin to read samples [low, high); False, and nothing happens, if `depth` shares are
-        held."""
+        """Begin to read samples [low, high) and return True. If `depth` shares are already held, do
+        nothing and return False."""
         share = (low, high)
         with self._lock:
             self._check_open()
@@ -61,10 +63,9 @@ class Prefetcher:
             return True
 
     def get(self, low: int, high: int) -> Arrays:
-        """Return what `Batches.samples` returns for the share, waiting if need be; its errors are
-        raised here.
+        """Return the share as `Batches.samples` returns it. Wait if it is not yet read.
 
-        DataError when the prefetcher is closed while waiting.
+        Raises the errors of reading, and DataError if the prefetcher is closed meanwhile.
         """
         share = (low, high)
         with self._lock:
@@ -75,19 +76,18 @@ class Prefetcher:
         try:
             return future.result()
         except CancelledError:
-            raise DataError("prefetch: closed while a share was being waited for") from None
+            raise DataError("prefetch: closed while waiting for a share") from None
 
     def forget(self) -> None:
-        """Drop every share that was asked for and not fetched, for a change of plan; what is being
-        read is dropped once it is read.
-        """
+        """Drop every share that was requested and not fetched, after a change of plan. A share that
+        is being read is dropped when it is complete."""
         with self._lock:
             for future in self._held.values():
                 future.cancel()
             self._held.clear()
 
     def close(self) -> None:
-        """Drop everything and wait for the thread to end; may be called twice."""
+        """Drop all shares and wait until the thread ends. May be called twice."""
         with self._lock:
             self._closed = True
         self.forget()

@@ -1,4 +1,5 @@
-"""What a data source is, and the simplest one, `MemorySource`: everything in memory."""
+"""The interface of data sources, and the simplest source, `MemorySource`, which holds all samples
+in memory."""
 
 from __future__ import annotations
 
@@ -19,17 +20,21 @@ class Source(ABC):
     """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be
     larger than memory.
 
-    `by_class`: its samples come one class after the other, so they are shuffled unless one says
-    otherwise. `order` ("bgr", "rgb") and `class_names`, in the order of labels, are what the format
-    knows of them. `shape`: (C, H, W) of every sample's first array; `shapes`: of one sample of all
-    arrays that `read` returns; `firsts`: which of them are the first of a source, for a source may
-    be several side by side (`joined`). `num_classes`: None when unknown. `unit`: so many
-    consecutive samples belong together and are shuffled as one (1 for images). `read` may be called
-    from any thread.
+    by_class      its samples come one class after the other, so they are shuffled by default
+    order         order of the colour planes ("bgr" or "rgb"), as far as the format gives it
+    class_names   names in the order of labels, as far as the format gives them
+    shape         (C, H, W) of every sample's first array
+    shapes        the shape of one sample in each array that `read` returns
+    firsts        indices of the arrays that are the first of a source: a source may join several
+                  (`joined`)
+    num_classes   None if unknown
+    unit          so many consecutive samples belong together and are shuffled as one (1 for images)
+
+    `read` may be called from any thread.
     """
 
     by_class = False
-    order = "bgr"  # of the planes of colour images
+    order = "bgr"  # order of the planes of colour images
     class_names: tuple[str, ...] = ()
 
     def __init__(
@@ -57,19 +62,18 @@ class Source(ABC):
     @abstractmethod
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or
-        float32 and labels (n,), or whatever the net's data layers want, in their order. DataError
-        for a damaged sample.
-        """
+        float32 and labels (n,), or other arrays for the net's data layers, in their order. Raises
+        DataError for a damaged sample."""
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """The same arrays of these samples, in their order, before training begins; of more samples
-        where that costs nothing. The arrays may be the source's own."""
+        """Return the arrays of these samples, in their order, for a check before training. A source
+        may return more samples where that costs nothing, and its own arrays."""
         return self.read(indices)
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """What tells these samples from others: their arrays, or their files as they are, which any
-        version of a decoder leaves alone; and what the source knows of all samples without reading
-        them."""
+        """Yield bytes that distinguish these samples from others: their arrays, or their files
+        without decoding, because decoders differ between versions. Also the facts about all samples
+        that the source knows without reading them."""
         for array in self.read(indices):
             yield np.ascontiguousarray(array).tobytes()
 
@@ -93,11 +97,11 @@ class MemorySource(Source):
         return self.images[indices], self.labels[indices]
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
-        """All there is."""
+        """Return all images and labels."""
         return self.images, self.labels
 
     def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
-        """These images, all labels."""
+        """Yield the given images and all labels."""
         yield self.images[indices].tobytes()
         yield self.labels.tobytes()
 
@@ -105,8 +109,9 @@ class MemorySource(Source):
 def stacked(
     images: Iterable[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]
 ) -> NDArray[Any]:
-    """Return images of one shape as (n, C, H, W); DataError names the first that differs from
-    `shape`. No further image is then decoded: each may be large, and a batch has many."""
+    """Return images of one shape as (n, C, H, W). Raises DataError with the name of the first image
+    whose shape is not `shape`. Later images are then not decoded: each may be large, and a batch
+    has many."""
     kept: list[NDArray[Any]] = []
     for image, name in zip(images, names, strict=True):
         if image.shape != shape:

@@ -1,4 +1,4 @@
-"""Made-up images that can be learnt: one fixed random pattern per class, plus noise."""
+"""Synthetic images that a net can learn: one fixed random pattern per class, plus noise."""
 
 import math
 from pathlib import Path
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from nets.definition.params import generator
 from nets.errors import DataError
 
-MAX_VALUES = 1 << 27  # 512 MiB; 130 000 images of LeNet's size, a thousand of CaffeNet's
-NOISE = 0.5  # standard deviation, against 1 of the patterns: learnable, not trivial
+MAX_VALUES = 1 << 27  # 512 MiB: 130 000 images of LeNet's size, or a thousand of CaffeNet's
+NOISE = 0.5  # standard deviation; the patterns have 1: learnable, not trivial
 
 
 def make(
@@ -20,8 +20,8 @@ def make(
 ) -> tuple[NDArray[Any], NDArray[np.int64], int]:  # fmt: skip
     """Return images (size, *shape) float32, labels i % classes, and `classes`.
 
-    `seed` decides the patterns, `sample` the noise: a test set has the same seed and another
-    sample.
+    `seed` decides the patterns and `sample` the noise: a test set has the same seed and another
+    `sample`.
     """
     if len(shape) != 3 or min(shape) < 1:
         raise DataError(
@@ -35,7 +35,7 @@ def make(
     ):
         if value < least:
             raise DataError(f"synthetic: {name}: found {value}, expected an integer >= {least}")
-    met = min(classes, size)  # of the classes, by the images there are
+    met = min(classes, size)  # the number of classes that have an image
     values = (size + met) * math.prod(shape)
     if values > MAX_VALUES:
         text = (

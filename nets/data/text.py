@@ -1,9 +1,9 @@
-"""Characters of a text for Caffe's recurrent layers: time first, `streams` texts side by side.
+"""Characters of a text for Caffe's recurrent layers: time first, `streams` texts in parallel.
 
 A sample is one time step: data (streams,), cont (streams,), target (streams,). A batch of T samples
-is then what Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence of `length`
-steps, so sequences are independent. A batch may be cut between two of them, and shuffling moves
-them whole.
+then has the shape that Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence
+of `length` steps, so sequences are independent. A batch may be cut between two sequences. Shuffling
+keeps each sequence whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nets.data.source import Source
 from nets.errors import DataError
 from nets.regular import read_text
 
-MAX_BYTES = 1 << 28  # two and a half times enwik8; in memory a character takes 16
+MAX_BYTES = 1 << 28  # two and a half times enwik8; a character takes 16 bytes in memory
 
 
 def open_text(
@@ -31,9 +31,11 @@ def open_text(
     alphabet: str = "",
     part: Sequence[str] = (),
 ) -> TextSource:
-    """Open the UTF-8 text `source`; `alphabet`: its characters in the order of their numbers
-    (default: all that occur, sorted); `part`: first and last share of the text as decimals, such as
-    ["0", "0.9"].
+    """Open the UTF-8 text `source`.
+
+    `alphabet`: the characters in the order of their numbers (default: all characters of the text,
+    sorted). `part`: where the part to read begins and ends, as decimal fractions of the text, such
+    as ["0", "0.9"].
     """
     path = base_dir / source
     for name, value in (("streams", streams), ("length", length)):
@@ -49,7 +51,7 @@ def open_text(
 
 
 class TextSource(Source):
-    """Steps of `streams` equally long pieces of a text; the steps left over at the end are not
+    """The steps of `streams` equally long pieces of a text. The steps left over at the end are not
     used."""
 
     def __init__(
@@ -79,8 +81,8 @@ class TextSource(Source):
         return len(self.data)
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """Return data, cont and target, each (n, streams) float32: numbers of characters; cont is 0
-        or 1."""
+        """Return data, cont and target, each (n, streams) float32. Data and target are numbers of
+        characters; cont is 0 or 1."""
         steps = np.asarray(indices)
         cont = np.broadcast_to((steps % self.unit != 0)[:, None], (len(steps), self.streams))
         return tuple(
@@ -88,7 +90,7 @@ class TextSource(Source):
         )
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
-        """All there is, but for cont."""
+        """Return all data and targets, and 1 for cont."""
         return self.data, np.ones((1, 1)), self.target
 
 
@@ -99,7 +101,7 @@ def _part(part: Sequence[str]) -> tuple[float, float]:
         first = 1.0
         last = 0.0
     if not 0 <= first < last <= 1:
-        raise DataError(f"text: part: found {list(part)}, expected two rising shares from 0 to 1")
+        raise DataError(f"text: part: found {list(part)}, expected two rising numbers from 0 to 1")
     return first, last
 
 

@@ -1,7 +1,7 @@
 """Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale.
 
-Where crops and mirrorings fall depends only on (seed, position of the sample in the run), so any
-split of a batch sees the same images.
+Crops and mirrorings depend only on (seed, position of the sample in the run). The split of a batch
+over workers therefore does not change the images.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ _KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a
 
 @dataclass(frozen=True)
 class Transform:
-    """What is done to each image; `mean` has one value, or one per channel, or none; `mean_image`
-    is (C, H, W) of the uncropped images; `channels` is what force_color (3) or force_gray (1)
-    demand of the source, or None; `size` what new_height and new_width demand. `phase` is the
-    layer's own, which counts instead of the net's. `augment`: what is done besides in training,
-    before all else.
+    """The changes of each image.
+
+    mean         no value, one, or one per channel
+    mean_image   (C, H, W) of the uncropped images
+    channels     the channels that force_color (3) or force_gray (1) requires of the source, or None
+    size         the size that new_height and new_width require, or None
+    phase        the layer's own phase, which replaces the net's, or ""
+    augment      random changes in training, before all others
     """
 
     scale: float = 1.0
@@ -53,20 +56,21 @@ class Transform:
         where: Where = _NOWHERE,
         directory: Path | None = None,
     ) -> Transform:
-        """Read a transform_param; `mean_file` is looked for here, from `directory`, and beside it,
-        in this order.
+        """Read a transform_param. `mean_file` is searched from the working directory, from
+        `directory`, and by its name in `directory`, in this order.
 
-        PrototxtError for contradictions and for a mean_file that does not exist or is damaged.
+        Raises PrototxtError for contradictions, and for a mean_file that does not exist or is
+        damaged.
         """
         if p.mean_file and p.mean_value:
             raise where.error(
                 "transform_param.mean_file",
-                ("given besides 'mean_value', expected only one of the two"),
+                ("given together with 'mean_value', expected only one of the two"),
             )
         if p.force_color and p.force_gray:
             raise where.error(
                 "transform_param.force_gray",
-                ("given besides 'force_color', expected only one of the two"),
+                ("given together with 'force_color', expected only one of the two"),
             )
         mean_image = _read_mean(p.mean_file, where, directory or Path()) if p.mean_file else None
         channels = 3 if p.force_color else 1 if p.force_gray else None
@@ -75,14 +79,15 @@ class Transform:
 
     @classmethod
     def of_net(cls, spec: NetSpec, phase: str) -> Transform:
-        """Read the transform_param of the first data layer in `phase`; without one, images stay as
-        they are."""
+        """Read the transform_param of the first data layer in `phase`. Without one, images stay
+        unchanged."""
         layer = first_transforming(spec.for_phase(phase).layers)
         return cls() if layer is None else cls.of_layer(layer, spec.path.parent)
 
     @classmethod
     def of_layer(cls, layer: LayerSpec, directory: Path) -> Transform:
-        """Read a data layer's transform_param, if its type has one; `directory` is the net's."""
+        """Read a data layer's transform_param, if its type has one. `directory` is the net's
+        folder."""
         if layer.proto.type not in _KINDS:
             return cls()
         return replace(
@@ -90,7 +95,7 @@ class Transform:
         )
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """What becomes of a sample of `shape`."""
+        """Return the shape of a transformed sample of `shape`."""
         return (shape[0], self.crop, self.crop) if self.crop else shape
 
     def check(self, shape: tuple[int, ...]) -> None:
@@ -127,8 +132,8 @@ class Transform:
     def __call__(
         self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
     ) -> NDArray[np.float32]:
-        """Return new float32 images; crops and mirrorings are random in training, else centred and
-        not mirrored.
+        """Return new float32 images. Crops and mirrorings are random in training; otherwise crops
+        are centred and images are not mirrored.
 
         `positions_N`: the global position of each sample, counted over the whole run.
         """
@@ -138,7 +143,7 @@ class Transform:
         if augment:
             augment.recolor(result, positions_N, seed, clip=images_NCHW.dtype == np.uint8)
         if self.mean_image is not None:
-            # the mean of each pixel's own place, so it is cropped like the image and subtracted
+            # each pixel has its own mean, so the means are cropped like the image and subtracted
             # before mirroring
             means = np.broadcast_to(self.mean_image, (len(result), *self.mean_image.shape))
             result -= self._cropped(means, positions_N, seed, train)
@@ -174,8 +179,8 @@ class Transform:
 
 
 def _demands(layer: LayerSpec) -> dict[str, Any]:
-    """What a data layer wants of its source besides its transform_param: channels, size; and its
-    own phase."""
+    """Return the channels and the size that a data layer requires of its source outside its
+    transform_param, and the layer's own phase."""
     proto = layer.proto
     found = dict[str, Any]()
     images = proto.image_data_param
@@ -197,12 +202,13 @@ def _demands(layer: LayerSpec) -> dict[str, Any]:
 
 
 def first_transforming(layers: Sequence[LayerSpec]) -> LayerSpec | None:
-    """The first of these layers whose type has a transform_param."""
+    """Return the first of these layers whose type has a transform_param."""
     return next((layer for layer in layers if layer.proto.type in _KINDS), None)
 
 
 def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:
-    """The mean image `name`: a path from here, from the net's folder, or beside the net."""
+    """Read the mean image `name`, a path from the working directory or from the net's folder, or a
+    file in that folder."""
     named = Path(name)
     for candidate in (named, directory / named, directory / named.name):
         if is_file(candidate):
@@ -210,5 +216,5 @@ def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:
                 return read_mean(candidate)
             except DataError as error:
                 raise where.error("transform_param.mean_file", str(error)) from None
-    text = f"found '{name}', but there is no such file here or beside the net"
+    text = f"found '{name}', but no such file exists here or next to the net"
     raise where.error("transform_param.mean_file", text)

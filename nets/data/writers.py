@@ -1,6 +1,7 @@
-"""LMDB databases out: Datum records under the keys Caffe's tools use.
+"""Writer of LMDB databases: Datum records under the keys that Caffe's tools use.
 
-They are written in transactions of bounded size, to a folder that appears when it is complete.
+Records are written in transactions of bounded size. The database's folder gets its name when it is
+complete.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from nets.errors import DataError
 from nets.files.extras import need
 from nets.schema import caffe_pb2 as caffe
 
-COMMIT = 1000  # records a transaction, as Caffe's convert_imageset
+COMMIT = 1000  # records per transaction, as in Caffe's convert_imageset
 MAP_SIZE = 1 << 40  # address space, not memory or disk: Caffe's choice
 Record = tuple[bytes, bytes]  # key, Datum
 
 
 def write_lmdb(path: Path, records: Iterable[Record]) -> int:
-    """Write a new database folder `path` and return how many records it holds.
+    """Write a new database folder `path` and return the number of its records.
 
-    DataError when `path` exists or a key comes twice. While it is written the folder is called
-    `.NAME.tmp`.
+    Raises DataError if `path` exists or a key comes twice. The folder is called `.NAME.tmp` until
+    it is complete.
     """
     lmdb = need("lmdb", f"{path.name}: writing LMDB")
     if path.exists():
@@ -50,13 +51,14 @@ def write_lmdb(path: Path, records: Iterable[Record]) -> int:
 
 
 def records_of(images: Iterable[tuple[NDArray[Any], int]]) -> Iterator[Record]:
-    """Yield a record per (image (C, H, W), label), under the keys 00000000, 00000001, ..."""
+    """Yield one record per (image (C, H, W), label), under the keys 00000000, 00000001, ..."""
     for index, (image, label) in enumerate(images):
         yield b"%08d" % index, datum.from_image(image, label).SerializeToString()
 
 
 def records_of_source(source: Source, chunk: int = 256) -> Iterator[Record]:
-    """Yield a record per sample of a source of labelled images, reading `chunk` at a time."""
+    """Yield one record per sample of a source of labelled images, reading `chunk` samples at a
+    time."""
 
     def pairs() -> Iterator[tuple[NDArray[Any], int]]:
         for start in range(0, len(source), chunk):
@@ -73,8 +75,9 @@ def records_of_files(
     color: str = "color",
     encoded: bool = False,
 ) -> Iterator[Record]:
-    """Yield a record per image file, under keys as convert_imageset's (number and name); `encoded`
-    keeps the file's bytes, which `size` and `color` then do not change.
+    """Yield one record per image file. Keys have number and name, as convert_imageset's.
+
+    With `encoded` the record has the bytes of the file, unchanged by `size` and `color`.
     """
     for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
         data = read_file(path)

@@ -1,5 +1,5 @@
-"""Data files, plain or gzipped: one way to open them, their errors translated. Who reads sets a
-limit to what it takes: a gzipped file of a megabyte may hold a gigabyte."""
+"""Opening of data files, plain or gzipped, with errors translated to DataError. The caller must
+limit how much it reads: a gzipped file of a megabyte may hold a gigabyte."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nets.regular import size_of
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], int | None]]:
-    """Give the file, unzipped while it is read, and its bytes; None: it is zipped. DataError for
-    whatever is wrong with it, also while it is read."""
+    """Open the file for reading, unzipped, and give its size in bytes (None if it is gzipped).
+    Raises DataError for every fault of the file, also inside the `with` block."""
     try:
         size = size_of(path)
         with path.open("rb") as plain:
-            # what /proc shows has a size of 0, and may wait
+            # files in /proc have a size of 0, and reading them may block
             zipped = size > 0 and plain.read(2) == b"\x1f\x8b"
             plain.seek(0)
             if not zipped:

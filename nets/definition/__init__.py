@@ -1,16 +1,16 @@
-"""A net as its author wrote it.
+"""Descriptions of nets and solvers as their authors wrote them, read and checked.
 
-prototxt       Reads text-format messages and remembers on which line each field stood
+prototxt       A reader of text-format messages that remembers the line of each field
 spec           A net as its author wrote it
 builder        Nets written in Python instead of prototxt, as with pycaffe's NetSpec
-ignored        What of a net or solver is not honoured
-upgrade        Brings nets of older Caffe formats to the present one, without a change of meaning
-upgrade_v0     Brings layers of Caffe's first format (V0) to today's
+ignored        The fields of a net or solver that are not honoured, as problems and warnings with
+               file, line and key
+upgrade        Upgrades nets of older Caffe formats to today's format without changing their meaning
+upgrade_v0     Upgrades layers of Caffe's first format (V0) to today's format
 params         The learnable arrays of a net before training
-solver         How a net is trained
-update_rules   How a parameter changes
+solver         The settings of a net's training
+update_rules   The update rules of parameters
 policies       Learning rates over time
-solver_checks  What is wrong with a solver, and what in it is read and not used
-scaling        What to do with the learning rate and the weight decay when the batch grows by a
-               factor k
+solver_checks  Checks of a solver
+scaling        Rules for the learning rate and the weight decay when the batch grows by a factor k
 """

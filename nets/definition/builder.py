@@ -6,13 +6,13 @@
     net.SoftmaxWithLoss("loss", scores, label)
 
 The method is the layer's type. Its first argument is the layer's name, the others are the blobs
-that it reads; it returns the blob that it makes, or a tuple of several. A keyword is a field of
-Caffe's LayerParameter (`include`, `param`, `transform_param`, ...) or of the layer's own options
-(`num_output` of `convolution_param`). Messages are dicts, repeated fields lists or single values,
-enum values names.
+that it reads. It returns its top, or a tuple if it has several. A keyword is a field of Caffe's
+LayerParameter (`include`, `param`, `transform_param`, ...) or of the layer's own options
+(`num_output` of `convolution_param`). Messages are dicts, repeated fields are lists or single
+values, and enum values are given by name.
 
-A mistake is a PrototxtError that names the script and the line of the call; so is what is found
-later, when the net is made or planned in this process.
+A mistake raises PrototxtError with the script and the line of the call. Mistakes that are found
+later, when the net is made or planned in this process, also have this place.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from nets.schema.fields import blocks_of
 from nets.schema.layer_types import LAYER_TYPES
 
 FIELDS = caffe.LayerParameter.DESCRIPTOR.fields_by_name
-SETS = ("name", "type", "bottom", "top")  # by the arguments that are no keywords
+SETS = ("name", "type", "bottom", "top")  # set by the positional arguments and `tops`
 Blobs = str | tuple[str, ...]
 
 
 class NetBuilder:
-    """A net that is being written; `str()` is its prototxt. `roles.training({"net": net})` trains
-    it, and `load_net(str(net))` reads it."""
+    """A net under construction. `str()` is its prototxt. `roles.training({"net": net})` trains it,
+    and `load_net(str(net))` reads it."""
 
     def __init__(self, name: str = "") -> None:
         self._proto = caffe.NetParameter(name=name)
@@ -51,19 +51,19 @@ class NetBuilder:
         return f"<NetBuilder {self._proto.name!r}, {len(self._proto.layer)} layers>"
 
     def __str__(self) -> str:
-        # what the net names is looked for beside the script
+        # files that the net names are searched next to the script
         beside = self._script.resolve().with_suffix(".prototxt")
         text = f"{WRITTEN}{beside}\n{text_format.MessageToString(self._proto)}"
         keep(text, self.spec())
         return text
 
     def __getattr__(self, kind: str) -> Callable[..., Blobs]:
-        """The method that adds a layer of this type of Caffe's; AttributeError names the
-        nearest."""
+        """Return the method that adds a layer of this Caffe type. Raises AttributeError with the
+        nearest type for an unknown one."""
         if kind not in LAYER_TYPES:
-            more = "; a type of another package is added by layer(type, name, ...)"
+            more = "; add a type of another package with layer(type, name, ...)"
             raise AttributeError(
-                f"'{kind}' is no layer type of Caffe{did_you_mean(kind, LAYER_TYPES)}{more}"
+                f"'{kind}' is not a layer type of Caffe{did_you_mean(kind, LAYER_TYPES)}{more}"
             )
 
         def add(name: str, *bottoms: str, **fields: Any) -> Blobs:
@@ -80,11 +80,11 @@ class NetBuilder:
         in_place: bool = False,
         **fields: Any,
     ) -> Blobs:
-        """Add a layer of this type, also of one that another package brings. Returns its top, or a
-        tuple of several.
+        """Add a layer of this type, which may come from another package. Returns its top, or a
+        tuple if it has several.
 
-        `tops`: their names; without it there is one, called as the layer. `in_place`: the top is
-        the bottom.
+        `tops`: the names of the tops. Without it there is one top, named like the layer.
+        `in_place`: the top is the bottom.
         """
         script, line = _caller()
         node = Node(line)
@@ -116,11 +116,12 @@ class NetBuilder:
         return tops_made[0] if len(tops_made) == 1 else tops_made
 
     def spec(self) -> NetSpec:
-        """The net, checked as `load_net` checks a file. PrototxtError lists every mistake."""
+        """Return the net, checked as `load_net` checks a file. Raises PrototxtError with every
+        mistake."""
         return net_from_proto(self.proto(), self._root, self._script)
 
     def proto(self) -> caffe.NetParameter:
-        """A copy of the net as Caffe's message."""
+        """Return a copy of the net as Caffe's message."""
         copy = caffe.NetParameter()
         copy.CopyFrom(self._proto)
         return copy
@@ -130,7 +131,7 @@ class NetBuilder:
     ) -> list[str]:
         if key in SETS:
             return [
-                where.problem(key, ("is said by the arguments before the keywords, or by `tops`"))
+                where.problem(key, ("is set by the arguments before the keywords, or by `tops`"))
             ]
         if key in FIELDS:
             return _fill(made, key, value, where, key)
@@ -147,8 +148,8 @@ class NetBuilder:
 
 
 def _fill(message: Any, name: str, value: Any, where: Where, path: str) -> list[str]:
-    """Set a field of a message from plain data; a line per mistake. `path`: what the field is
-    called for people."""
+    """Set a field of a message from plain data. Returns one line per mistake. `path` is the field's
+    name in these lines."""
     known = message.DESCRIPTOR.fields_by_name.get(name)
     if known is None:
         near = did_you_mean(name, message.DESCRIPTOR.fields_by_name)
@@ -176,7 +177,7 @@ def _one(
     known: FieldDescriptor, value: Any, where: Where, path: str, put: Callable[[Any], None],
     message: Callable[[], Any] | None,
 ) -> list[str]:  # fmt: skip
-    """One value: a message is filled, a scalar is put where it belongs."""
+    """Set one value: fill a message, or store a scalar with `put`."""
     if known.message_type is not None:
         if not isinstance(value, Mapping):
             return [
@@ -202,7 +203,7 @@ def _one(
             near = did_you_mean(plain, known.enum_type.values_by_name)
             return [where.problem(path, f"found {plain!r}, expected {expected(known)}{near}")]
         plain = known.enum_type.values_by_name[plain].number
-    # protobuf mixes them
+    # protobuf accepts booleans as numbers and numbers as booleans
     of_its_kind = isinstance(plain, bool) is (known.cpp_type == FieldDescriptor.CPPTYPE_BOOL)
     with suppress(TypeError, ValueError):
         if of_its_kind:
@@ -212,7 +213,7 @@ def _one(
 
 
 def _names(block: str) -> list[str]:
-    """The fields of one of LayerParameter's messages."""
+    """Return the names of the fields of one of LayerParameter's messages."""
     return list(getattr(caffe.LayerParameter(), block).DESCRIPTOR.fields_by_name)
 
 
@@ -225,7 +226,7 @@ def _text(where: Where, key: str, value: object) -> str:
 
 
 def _caller() -> tuple[Path, int]:
-    """The file and the line that called into this module."""
+    """Return the file and the line that called into this module."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename == __file__ and frame.f_back is not None:
         frame = frame.f_back

@@ -1,6 +1,7 @@
-"""What of a net or solver is not honoured: problems and warnings, each with file, line and key.
+"""The fields of a net or solver that are not honoured, as problems and warnings with file, line and
+key.
 
-`schema.fields` says which fields these are and why.
+`schema.fields` lists these fields and the reasons.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nets.schema.layer_types import LAYER_TYPES
 
 @dataclass(frozen=True)
 class Note:
-    """One field that is not honoured: where it stands, its dotted key, and why."""
+    """One field that is not honoured: its place, its dotted key, and the reason."""
 
     where: Where
     key: str
@@ -27,18 +28,18 @@ class Note:
 
 
 def refusals(message: Message, where: Where) -> list[str]:
-    """A problem for each field below `message` that is refused."""
+    """Return a problem for each refused field below `message`."""
     return [where.problem(key, f"not supported: {why}") for key, why in _of(message, "refused")]
 
 
 def unused(message: Message, where: Where) -> list[Note]:
-    """A note for each field below `message` that is read and not used."""
+    """Return a note for each field below `message` that is read but not used."""
     return [Note(where, key, why) for key, why in _of(message, "warned")]
 
 
 def misplaced(layer: caffe.LayerParameter, where: Where) -> list[Note]:
-    """A note for each block of options that layers of this type do not read. Types of other
-    packages may read any."""
+    """Return a note for each block of options that layers of this type do not read. Layer types of
+    other packages may read any block."""
     if layer.type not in LAYER_TYPES:
         return []
     read = blocks_of(layer.type)
@@ -51,7 +52,8 @@ def misplaced(layer: caffe.LayerParameter, where: Where) -> list[Note]:
 
 
 def warnings(notes: Iterable[Note]) -> tuple[str, ...]:
-    """The notes as lines for people: one for each reason, at the first place it stands."""
+    """Return the notes as lines for people: one line per reason, at the first place of that
+    reason."""
     by_reason: dict[str, list[Note]] = {}
     for note in notes:
         by_reason.setdefault(note.why, []).append(note)
@@ -69,7 +71,8 @@ def _line(why: str, notes: list[Note]) -> str:
 
 
 def _of(message: Message, fate: str, path: str = "") -> Iterator[tuple[str, str]]:
-    """(dotted key, why) of every field that is set and has this fate, "warned" or "refused"."""
+    """Yield (dotted key, reason) of every field that is set and has this fate, "warned" or
+    "refused"."""
     kind = message.DESCRIPTOR.name
     for field, value in message.ListFields():
         key = f"{path}{field.name}"
@@ -86,12 +89,13 @@ def _of(message: Message, fate: str, path: str = "") -> Iterator[tuple[str, str]
 
 
 def _says_something(kind: str, field: Any, value: Any) -> bool:
-    """Whether it is another value than the one a file need not say."""
+    """Whether the value differs from the field's default, which a file may leave out."""
     if field.is_repeated or field.message_type is not None or not field.has_default_value:
         return True
     return f"{kind}.{field.name}" in ALWAYS_TOLD or bool(value != field.default_value)
 
 
 def _is_net(field: Any) -> bool:
-    """Nets inside solvers and layers inside nets are judged by themselves."""
+    """Whether the field is a net or a layer. Nets inside solvers and layers inside nets are checked
+    separately."""
     return field.message_type.name in ("NetParameter", "LayerParameter")

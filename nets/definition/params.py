@@ -1,8 +1,8 @@
 """The learnable arrays of a net before training: their names, shapes, multipliers and first values
 (Caffe's fillers).
 
-First values depend only on (seed, layer name, blob index), so any part of a net on any machine
-starts from the same.
+First values depend only on (seed, layer name, blob index), so they are the same in any part of a
+net and on any machine.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FloatArray = NDArray[np.float64]
 class ParamSpec:
     """One parameter array: `index` counts the layer's blobs from 0, `name` is "weight", "bias", ...
 
-    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the
-    fraction of its old value that remains at an update: w' = keep * w + g. Its "gradient" g is what
-    one pass adds, weighted by the pass's share of the whole batch: summing over workers and
-    applying by a parameter server are those of gradients.
+    `keep` is None for a parameter that the solver learns. A running statistic (BatchNorm's) has
+    `keep`, the fraction of its old value that remains at an update: w' = keep * w + g. Its
+    "gradient" g is the term that one pass adds, weighted by the pass's share of the whole batch.
+    Workers sum these terms, and a parameter server applies them, as if they were gradients.
     """
 
     layer: str
@@ -43,7 +43,7 @@ class ParamSpec:
     keep: float | None = None
 
     def initial(self, seed: int, dtype: Any = np.float32) -> NDArray[Any]:
-        """Return the first values, an array of `shape`; the same for the same (seed, layer,
+        """Return the first values, an array of `shape`. They depend only on (seed, layer,
         index)."""
         fill = FILLERS[self.filler.type]
         return np.asarray(
@@ -52,7 +52,7 @@ class ParamSpec:
 
 
 def generator(seed: int, *key: str | int) -> np.random.Generator:
-    """Return the random generator that belongs to (seed, *key) and to nothing else."""
+    """Return the random generator for (seed, *key). Every other key has another generator."""
     text = "/".join([str(seed), *(str(part) for part in key)])
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
@@ -61,7 +61,7 @@ def generator(seed: int, *key: str | int) -> np.random.Generator:
 def check_filler(
     filler: caffe.FillerParameter, shape: tuple[int, ...], where: Where, key: str
 ) -> None:
-    """Raise NetError when `filler` is unknown or cannot fill `shape`."""
+    """Raise NetError if `filler` is unknown or cannot fill `shape`."""
     if filler.type not in FILLERS:
         expected = f"expected one of {', '.join(FILLERS)}{did_you_mean(filler.type, FILLERS)}"
         raise NetError(where.problem(f"{key}.type", f"found '{filler.type}', {expected}"))
@@ -82,8 +82,8 @@ def check_filler(
 
 
 def fan(shape: tuple[int, ...], filler: caffe.FillerParameter) -> float:
-    """Return Caffe's divisor: size per output (FAN_IN), per input channel (FAN_OUT), or their
-    mean."""
+    """Return Caffe's divisor: the size per output (FAN_IN), per input channel (FAN_OUT), or the
+    mean of both."""
     count = math.prod(shape)
     fan_in = count / shape[0]
     fan_out = count / shape[1] if len(shape) > 1 else count
@@ -107,7 +107,8 @@ def _uniform(
 def _gaussian(
     shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
 ) -> FloatArray:
-    """N(mean, std); with sparse >= 0 each weight survives with probability sparse / shape[0]."""
+    """Draw from N(mean, std). With sparse >= 0, each weight is kept with probability sparse /
+    shape[0] and is 0 otherwise."""
     values = rng.normal(f.mean, f.std, shape)
     if f.sparse >= 0:
         values *= rng.random(shape) < f.sparse / shape[0]
@@ -128,7 +129,7 @@ def _msra(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Gener
 def _positive_unitball(
     shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
 ) -> FloatArray:
-    """Uniform in [0, 1), then every output's weights divided by their sum."""
+    """Draw from [0, 1) and divide the weights of every output by their sum."""
     rows = rng.random(shape).reshape(shape[0], -1)
     shares: FloatArray = rows / rows.sum(axis=1, keepdims=True)
     return shares.reshape(shape)
@@ -137,7 +138,7 @@ def _positive_unitball(
 def _bilinear(
     shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
 ) -> FloatArray:
-    """The interpolation kernel that makes a Deconvolution enlarge by ceil(width / 2)."""
+    """Return the interpolation kernel with which a Deconvolution enlarges by ceil(width / 2)."""
     factor = math.ceil(shape[3] / 2)
     centre = (shape[3] - 1) / (2.0 * factor)
     ramp: FloatArray = 1.0 - np.abs(np.arange(shape[3]) / factor - centre)

@@ -1,5 +1,5 @@
-"""Learning rates over time: Caffe's rate policies, the keys that each of them takes, and what they
-refuse."""
+"""Learning rates over time: Caffe's rate policies, the keys that each of them uses, and the values
+that each refuses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from nets.errors import did_you_mean
 from nets.schema import caffe_pb2 as caffe
 
-Mistake = tuple[str, str]  # key, what is wrong with it
+Mistake = tuple[str, str]  # key, description of its fault
 
 
 @dataclass(frozen=True)
 class Policy:
-    """`rate(solver, iteration)`, iterations from 0; the `keys` it takes; what becomes of the rate
-    `without` one."""
+    """A rate policy: `rate(solver, iteration)`, with iterations from 0, and the `keys` that it
+    uses. `without(solver, key)` describes the rate when a key is missing."""
 
     rate: Callable[[caffe.SolverParameter, int], float]
     keys: tuple[str, ...] = ()
@@ -61,7 +61,8 @@ KEYS = tuple(dict.fromkeys(key for policy in POLICIES.values() for key in policy
 
 
 def mistakes(p: caffe.SolverParameter) -> Iterator[Mistake]:
-    """What Caffe's own checks refuse, besides rates that no run could mean."""
+    """Yield the mistakes that Caffe's own checks refuse, and rates that make no sense in any
+    run."""
     if not p.HasField("base_lr") or not 0 <= p.base_lr < math.inf:
         yield "base_lr", f"{given(p, 'base_lr')}, expected a number >= 0"
     if p.lr_policy not in POLICIES:
@@ -81,8 +82,8 @@ def mistakes(p: caffe.SolverParameter) -> Iterator[Mistake]:
 
 
 def unwanted(p: caffe.SolverParameter) -> Iterator[Mistake]:
-    """Keys that the policy lacks, so that the rate surely is not what was meant, and keys that it
-    does not take."""
+    """Yield the keys that the policy needs and the solver lacks, so that the rate is probably not
+    intended, and the keys that the policy does not use."""
     policy = POLICIES[p.lr_policy]
     said = {field.name for field, _ in p.ListFields()}
     for key in KEYS:
@@ -99,7 +100,7 @@ def unwanted(p: caffe.SolverParameter) -> Iterator[Mistake]:
 
 
 def given(p: caffe.SolverParameter, key: str) -> str:
-    """The value of a key in words."""
+    """Return the value of a key in words."""
     value = getattr(p, key)
     shown = f"'{value}'" if isinstance(value, str) else f"{value:g}"
     return f"found {shown}" if p.HasField(key) else "missing"

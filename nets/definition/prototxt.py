@@ -1,7 +1,7 @@
-"""Reads text-format messages and remembers on which line each field stood.
+"""A reader of text-format messages that remembers the line of each field.
 
-One walk over the text finds every misspelt field, wrong value and wrong name. The tree of lines
-(`Node`) lets later checks say where.
+One walk over the text finds every misspelt field, wrong value and wrong name. Later checks find the
+line of a mistake in the tree of lines (`Node`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from nets.errors import PrototxtError, did_you_mean
 
 M = TypeVar("M", bound=Message)
-MAX_DEPTH = 32  # blocks in blocks; Caffe's schema needs 7
+MAX_DEPTH = 32  # nested blocks; Caffe's schema needs 7
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
@@ -32,8 +32,8 @@ class Node:
     fields: dict[str, list[Node]] = field(default_factory=dict)
 
     def find(self, *path: str | int) -> Node:
-        """Return the node at `path` (names, each perhaps followed by an index) or its nearest
-        ancestor."""
+        """Return the node at `path`, or its nearest ancestor. `path` has names; an index may follow
+        each name."""
         node = self
         steps = list(path)
         while steps:
@@ -56,7 +56,7 @@ class Where:
     label: str = ""
 
     def problem(self, key: str, text: str) -> str:
-        """Return "file:line: label: key 'x': text"; `key` may be dotted ("pooling_param.stride") or
+        """Return "file:line: label: key 'x': text". `key` may be dotted ("pooling_param.stride") or
         empty."""
         at = (
             f"{self.file}:{self.node.find(*key.split('.')).line}"
@@ -67,13 +67,13 @@ class Where:
         return ": ".join(part for part in parts if part)
 
     def error(self, key: str, text: str) -> PrototxtError:
-        """Return the error whose single problem is `problem(key, text)`."""
+        """Return the error whose only problem is `problem(key, text)`."""
         return PrototxtError(self.problem(key, text))
 
 
 def parse(text: str, message: M, file: str) -> tuple[M, Node]:
-    """Fill `message` from `text`; PrototxtError has one line per mistake, each beginning with
-    file:line."""
+    """Fill `message` from `text`. Raises PrototxtError with one line per mistake, each beginning
+    with file:line."""
     walker = _Walker(text, file)
     root = walker.walk(cast(Descriptor, message.DESCRIPTOR))
     if walker.problems:
@@ -92,20 +92,21 @@ def parse(text: str, message: M, file: str) -> tuple[M, Node]:
 
 
 def _reason(error: text_format.ParseError) -> str:
-    """Return the parser's sentence without its "line:column : 'text of the line': " prefix, on one
-    line."""
+    """Return the parser's sentence on one line, without its prefix "line:column : 'text of the
+    line': "."""
     return " ".join(str(error).split(" : ", 1)[-1].rsplit("': ", 1)[-1].split())
 
 
 class _Lost(Exception):
-    """The syntax is broken, so the rest cannot be read. The problem has been noted."""
+    """Raised when the syntax is broken, so that the rest cannot be read. The problem is already
+    noted."""
 
 
 class _Walker:
-    """Reads text by its descriptor; a bad field is noted and skipped, bad syntax ends the walk."""
+    """Reads text by its descriptor. It notes and skips a bad field, and stops at bad syntax."""
 
     def __init__(self, text: str, file: str) -> None:
-        self.line = 1  # of the present token
+        self.line = 1  # the line of the present token
         self.tokens = text_format.Tokenizer(self._lines(text))
         self.file = file
         self.problems: list[str] = []
@@ -118,7 +119,8 @@ class _Walker:
         return root
 
     def _lines(self, text: str) -> Iterator[str]:
-        """The tokenizer's lines, counted: asking it costs as much as the line is long."""
+        """Yield the tokenizer's lines and count them: asking the tokenizer costs time in proportion
+        to the length of the line."""
         for self.line, line in enumerate(text.split("\n"), 1):
             yield line
 
@@ -126,8 +128,8 @@ class _Walker:
         self.problems.append(f"{self.file}:{line}: {text}")
 
     def _message(self, node: Node, descriptor: Descriptor | None, end: str) -> None:
-        """Read fields up to `end` ("" = end of file); no `descriptor`: what is below an unknown
-        key."""
+        """Read fields up to `end` ("" for the end of the file). Without `descriptor`, the block
+        belongs to an unknown key."""
         opened = node.line
         while not (end and self.tokens.TryConsume(end)):
             if self.tokens.AtEnd():
@@ -207,7 +209,7 @@ class _Walker:
         return str(self.tokens.token) or "the end of the file"
 
     def _skip_scalar(self) -> None:
-        """Skip one value whose mistake has been noted."""
+        """Skip one value whose mistake is already noted."""
         if self.tokens.token in ("", "}", ">", "{"):
             raise _Lost
         self.tokens.NextToken()
@@ -216,7 +218,7 @@ class _Walker:
 
 
 def _consume_enum(tokens: Any, known: FieldDescriptor) -> None:
-    """Accept a value's name or its number; ParseError leaves the token where it is."""
+    """Consume a value's name or number. Raises ParseError and leaves the token if it is neither."""
     assert known.enum_type is not None
     token = tokens.token
     by_number = {str(number) for number in known.enum_type.values_by_number}
@@ -226,7 +228,8 @@ def _consume_enum(tokens: Any, known: FieldDescriptor) -> None:
 
 
 def _consume_integer(tokens: Any, lowest: int, end: int) -> None:
-    """Accept an integer in [lowest, end); ParseError leaves the token where it is."""
+    """Consume an integer in [lowest, end). Raises ParseError and leaves the token if it is not
+    one."""
     token = tokens.token
     if (
         not _INTEGER.fullmatch(token)
@@ -270,7 +273,7 @@ _WORDS: dict[int, str] = {
 
 
 def expected(known: FieldDescriptor) -> str:
-    """Say in words what a field takes, enum values by name."""
+    """Describe in words the values that a field takes; enum values by name."""
     if known.message_type is not None:
         return "a block '{ ... }'"
     if known.enum_type is not None:

@@ -1,7 +1,8 @@
-"""How a net is trained: the solver prototxt, checked, and the learning rate at each iteration.
+"""The settings of a net's training: the checked solver prototxt, and the learning rate at each
+iteration.
 
-Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types and the
-update of a parameter in `rules`.
+`solver_checks` finds the mistakes of a solver. The rate policies are in `policies`, the solver
+types and the update of a parameter in `update_rules`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nets.schema import caffe_pb2 as caffe
 
 @dataclass(frozen=True)
 class SolverSpec(Updates):
-    """A checked solver; iterations count from 0, rates and decay are Caffe's `base_lr` and
+    """A checked solver. Iterations count from 0. Rates and decay are Caffe's `base_lr` and
     `weight_decay`."""
 
     proto: caffe.SolverParameter
@@ -42,18 +43,20 @@ class SolverSpec(Updates):
 
     @property
     def type(self) -> str:
-        """The solver's type, a key of `rules.RULES`, whichever way it is written."""
+        """The solver's type, a key of `update_rules.RULES`. The file may give it in the old way,
+        too."""
         return solver_type(self.proto)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the file says and nothing here does, and rates that surely are not what was meant: a
-        line each."""
+        """One line for each setting in the file that has no effect, and for each rate that is
+        probably not intended."""
         return told(self.proto, self.where)
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """Files of first weights as written; of a layer in several of them the last one counts."""
+        """The files of first weights, as written. For a layer in several files the last one
+        counts."""
         return tuple(
             name.strip()
             for names in self.proto.weights
@@ -63,19 +66,19 @@ class SolverSpec(Updates):
 
     @property
     def average_loss(self) -> int | None:
-        """Over how many iterations the loss that is told is averaged, or None where the file does
-        not say."""
+        """The number of iterations over which the reported loss is averaged, or None if the file
+        does not give it."""
         return int(self.proto.average_loss) if self.proto.HasField("average_loss") else None
 
     @property
     def test_iters(self) -> tuple[int, ...]:
-        """How many batches each test net runs, 0 for all there are: one number per test net, of
-        which there is one where the file says nothing."""
+        """The number of batches that each test net runs, 0 for all batches. A file that gives none
+        has one test net."""
         return tuple(int(count) for count in self.proto.test_iter) or (0,)
 
     def state(self, phase: str, test: int = 0) -> tuple[int | None, tuple[str, ...]]:
-        """(level, stages) that train_state, or the test_state of test net number `test`, asks of
-        the net in `phase`."""
+        """Return the (level, stages) that the solver requests for the net in `phase`: from
+        train_state, or from the test_state of test net number `test`."""
         states = (
             [self.proto.train_state]
             if phase == "TRAIN"
@@ -87,7 +90,7 @@ class SolverSpec(Updates):
 
     @property
     def random_seed(self) -> int | None:
-        """The seed, or None where Caffe would take one from the clock (-1 or absent)."""
+        """The seed, or None if Caffe would take one from the clock (-1 or absent)."""
         return int(self.proto.random_seed) if self.proto.random_seed >= 0 else None
 
     def rate(self, iteration: int) -> float:
@@ -96,8 +99,8 @@ class SolverSpec(Updates):
         return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
 
     def override(self, values: Mapping[str, float]) -> SolverSpec:
-        """The same solver with other values (max_iter, base_lr, momentum); PrototxtError if they
-        make no sense."""
+        """Return the same solver with other values (max_iter, base_lr, momentum). Raises
+        PrototxtError if they make no sense."""
         proto = caffe.SolverParameter()
         proto.CopyFrom(self.proto)
         for key, value in values.items():
@@ -105,9 +108,12 @@ class SolverSpec(Updates):
         return _checked(SolverSpec(proto, self.path, self.where))
 
     def load_net(self, test: int | None = None) -> NetSpec:
-        """Read the training net, or test net number `test`: inline, or a path from here, from the
-        solver's folder, or beside it. Test nets that have files of their own come first, as in
-        Caffe."""
+        """Read the training net, or test net number `test`.
+
+        A net is part of the solver, or a path from the working directory or from the solver's
+        folder, or the name of a file in that folder. Test nets with their own files come first, as
+        in Caffe.
+        """
         own = [("test_net_param", at) for at in range(len(self.proto.test_net_param))]
         own += [("test_net", at) for at in range(len(self.proto.test_net))]
         if test is not None and test < len(own):
@@ -120,17 +126,18 @@ class SolverSpec(Updates):
 
     @property
     def tests_other_nets(self) -> bool:
-        """Whether some test nets have files, or texts, of their own."""
+        """Whether some test nets have their own files or texts."""
         return bool(self.proto.test_net or self.proto.test_net_param)
 
     @property
     def names_a_net(self) -> bool:
-        """Whether the file says what is trained."""
+        """Whether the file names the net to train."""
         return any(self.proto.HasField(key) for key in TRAIN_NETS)
 
     @property
     def _generic(self) -> list[str]:
-        """The key of the net that is for training and tests, if there is one."""
+        """The key of the net that serves training and tests, as a list. It is empty if there is
+        none."""
         return [key for key in ("net_param", "net") if self.proto.HasField(key)]
 
     def _read(self, key: str, at: int = 0) -> NetSpec:
@@ -145,14 +152,15 @@ class SolverSpec(Updates):
         return load_net(path)
 
     def missing(self, key: str, name: str, at: int = 0) -> str:
-        """The problem of a file that `key` names and that is nowhere."""
+        """Return the problem text for a file that `key` names and that does not exist."""
         place = Where(self.where.file, self.where.node.find(key, at))
-        text = f"key '{key}': found '{name}', but there is no such file here or beside the solver"
+        text = f"key '{key}': found '{name}', but no such file exists here or next to the solver"
         return place.problem("", text)
 
     def located(self, name: str) -> Path | None:
-        """The file that a solver means by `name`: a path from here, from the solver's folder, or
-        beside it; a bare name may also be the zoo's."""
+        """Return the file that the solver calls `name`, None if there is no such file. It is a path
+        from the working directory or from the solver's folder, or a file in that folder. A bare
+        name may also be in the zoo."""
         named = Path(name)
         candidates = [named, self.path.parent / named, self.path.parent / named.name]
         candidates += [ZOO / named] if named.name == name else []
@@ -160,15 +168,15 @@ class SolverSpec(Updates):
 
 
 def load_solver(source: str | Path) -> SolverSpec:
-    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"); PrototxtError lists
-    every mistake."""
+    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"). Raises PrototxtError
+    with every mistake."""
     path = locate(source, suffixes=("_solver", ""))
     return _parsed(read_text(path), path)
 
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, path: Path) -> SolverSpec:
-    """One text is asked for by many who plan."""
+    """Parse a solver. The result is cached, because several steps of planning ask for one text."""
     proto, root = parse(text, caffe.SolverParameter(), path.name)
     return _checked(SolverSpec(proto, path, Where(path.name, root)))
 

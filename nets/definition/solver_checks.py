@@ -1,4 +1,4 @@
-"""What is wrong with a solver, and what in it is read and not used: (key, text) each."""
+"""Checks of a solver: its mistakes, and the keys that are read but not used, as (key, text)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nets.definition.update_rules import RULES
 from nets.errors import did_you_mean
 from nets.schema import caffe_pb2 as caffe
 
-TRAIN_NETS = ("train_net_param", "train_net", "net_param", "net")  # where a training net may stand
+TRAIN_NETS = ("train_net_param", "train_net", "net_param", "net")  # keys of a training net
 _ONLY = {
     "delta": ("AdaGrad", "RMSProp", "AdaDelta", "Adam"),
     "rms_decay": ("RMSProp",),
@@ -20,7 +20,8 @@ _ONLY = {
 
 
 def solver_type(p: caffe.SolverParameter) -> str:
-    """A key of RULES, if the file says one, whichever way it is written."""
+    """Return the solver's type, from `type` or from the old `solver_type`. It is a key of RULES, if
+    it is valid."""
     if not p.HasField("solver_type"):
         return str(p.type)
     old_name = caffe.SolverParameter.SolverType.Name(p.solver_type)
@@ -28,13 +29,14 @@ def solver_type(p: caffe.SolverParameter) -> str:
 
 
 def problems(p: caffe.SolverParameter, where: Where) -> list[str]:
-    """A line for each mistake."""
+    """Return one line for each mistake."""
     found = [*_kind(p), *mistakes(p), *_numbers(p), *_nets(p)]
     return [*refusals(p, where), *(where.problem(key, text) for key, text in found)]
 
 
 def told(p: caffe.SolverParameter, where: Where) -> tuple[str, ...]:
-    """A line for each key that is not used, and for each rate that surely is not what was meant."""
+    """Return one line for each key that is not used, and for each rate that is probably not
+    intended."""
     kind = solver_type(p)
     found = [
         (key, f"not used: solver type '{kind}' does not take it")
@@ -50,14 +52,14 @@ def told(p: caffe.SolverParameter, where: Where) -> tuple[str, ...]:
 def _kind(p: caffe.SolverParameter) -> Iterator[Mistake]:
     kind = solver_type(p)
     if p.HasField("type") and p.HasField("solver_type"):
-        yield "solver_type", f"given besides type '{p.type}', expected only one of the two"
+        yield "solver_type", f"given together with type '{p.type}', expected only one of the two"
     if kind not in RULES:
         yield (
             "type",
             (f"found '{kind}', expected one of {', '.join(RULES)}{did_you_mean(kind, RULES)}"),
         )
     if kind in ("AdaGrad", "RMSProp") and p.momentum:
-        yield "momentum", f"found {p.momentum:g}, but {kind} has none, expected 0"
+        yield "momentum", f"found {p.momentum:g}, but {kind} has no momentum, expected 0"
     if kind == "RMSProp" and not 0 <= p.rms_decay < 1:
         yield "rms_decay", f"found {p.rms_decay:g}, expected 0 <= rms_decay < 1"
     if kind == "Adam" and not 0 <= p.momentum2 < 1:
@@ -82,10 +84,10 @@ def _numbers(p: caffe.SolverParameter) -> Iterator[Mistake]:
 
 
 def _nets(p: caffe.SolverParameter) -> Iterator[Mistake]:
-    """The rules of Caffe's Solver::InitTrainNet and InitTestNets."""
+    """Yield violations of the rules in Caffe's Solver::InitTrainNet and InitTestNets."""
     several = [key for key in TRAIN_NETS if p.HasField(key)]
     if len(several) > 1:
-        yield several[0], f"given besides '{several[1]}', expected only one training net"
+        yield several[0], f"given together with '{several[1]}', expected only one training net"
     own = len(p.test_net_param) + len(p.test_net)
     iters = len(p.test_iter)
     states = len(p.test_state)
@@ -99,4 +101,4 @@ def _nets(p: caffe.SolverParameter) -> Iterator[Mistake]:
         ("test_state", "TEST", p.test_state),
     ):
         if any(s.HasField("phase") and s.phase != caffe.Phase.Value(expected) for s in found):
-            yield f"{key}.phase", f"found another phase than {expected}: leave it away"
+            yield f"{key}.phase", f"found another phase than {expected}: remove the key"

@@ -1,6 +1,6 @@
-"""A net as its author wrote it: the layers of a prototxt, each with the place it stands at.
+"""A net as its author wrote it: the layers of a prototxt, each with its place in the file.
 
-Finds and reads the file, applies the phase rules, knows the names of the zoo.
+This module finds and reads the file, applies the phase rules, and knows the names of the zoo.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nets.regular import is_file, read_bytes
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.fields import SOURCE
 
-MOST_BYTES = 1 << 20  # of a prototxt: five times ResNet-152
+MOST_BYTES = 1 << 20  # of a prototxt, five times the size of ResNet-152's
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
-WRITTEN = "# a net from Python, as if it stood in "  # how a source begins that is the text of a net
+WRITTEN = "# a net from Python, as if it stood in "  # the beginning of a net's text
 ZOO = Path(__file__).parents[1] / "zoo"
-# a line up to its comment
+# a line without its comment
 _SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")
 # bytes that are not UTF-8, as "surrogateescape" reads them
 _FOREIGN = re.compile("[\udc80-\udcff]")
@@ -31,7 +31,7 @@ _FOREIGN = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One layer: its message (read only) and where it stands."""
+    """One layer: its message (read only) and its place in the file."""
 
     proto: caffe.LayerParameter
     where: Where
@@ -39,10 +39,10 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class NetSpec:
-    """A whole net: `proto` with its layers in today's format, the `path` it came from, its layers.
+    """A whole net: `proto` with its layers in today's format, the `path` of its file, its layers.
 
-    `phase`: whose rules have chosen the layers ("TRAIN" or "TEST"), or "" where all are here.
-    `notes`: what the file says and nothing here does.
+    `phase` is the phase whose rules have chosen the layers ("TRAIN" or "TEST"), or "" if all layers
+    are here. `notes` are the settings of the file that have no effect.
     """
 
     proto: caffe.NetParameter
@@ -54,17 +54,17 @@ class NetSpec:
 
     @property
     def name(self) -> str:
-        """The net's own name, or its file's."""
+        """The net's name, or the name of its file."""
         return self.proto.name or self.path.stem
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """See `told`, where the data layers' own sources are not read."""
+        """The warnings of a run that does not read the data layers' own sources (see `told`)."""
         return self.told(sources_read=False)
 
     def told(self, *, sources_read: bool) -> tuple[str, ...]:
-        """What the file says and nothing here does, a line each. `sources_read`: its data layers
-        read what they name."""
+        """Return one line for each setting of the file that has no effect. `sources_read`: the data
+        layers read the sources that they name."""
         return warnings(note for note in self.notes if not (sources_read and note.why == SOURCE))
 
     def for_phase(
@@ -73,17 +73,17 @@ class NetSpec:
         """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level`
         and `stages`.
 
-        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's
-        Net::FilterNet. A net whose layers have been chosen stays as it is. PrototxtError where the
-        net's own state is of the other phase.
+        The net's own `state` adds its stages. Its level counts if the caller gives none. The rules
+        are those of Caffe's Net::FilterNet. If the layers have already been chosen, the net is
+        returned unchanged. Raises PrototxtError if the net's own state has the other phase.
         """
         if self.phase == phase:
             return self
         own = self.proto.state
         if own.HasField("phase") and own.phase != caffe.Phase.Value(phase):
             text = (
-                f"found {caffe.Phase.Name(own.phase)}, but the net is wanted for {phase}: "
-                "leave the phase away"
+                f"found {caffe.Phase.Name(own.phase)}, but the net is needed for {phase}: "
+                "remove the phase"
             )
             raise self.where.error("state.phase", text)
         state = caffe.NetState(phase=phase, level=own.level if level is None else level)
@@ -93,8 +93,8 @@ class NetSpec:
 
 
 def load_net(source: str | Path) -> NetSpec:
-    """Read a net from a prototxt path or a name of the zoo ("lenet"), or of the text that a
-    NetBuilder gives; PrototxtError lists every mistake."""
+    """Read a net from a prototxt path, from a name of the zoo ("lenet"), or from the text that a
+    NetBuilder gives. Raises PrototxtError with every mistake."""
     if isinstance(source, str) and is_text(source):
         return _kept.get(source) or _parsed(
             source, Path(source.partition("\n")[0].removeprefix(WRITTEN))
@@ -104,35 +104,36 @@ def load_net(source: str | Path) -> NetSpec:
 
 
 def net_of_text(text: str, path: Path) -> NetSpec:
-    """Read a net from its prototxt text; `path` is what errors call it. PrototxtError lists every
-    mistake."""
+    """Read a net from its prototxt text. `path` is the name in error texts. Raises PrototxtError
+    with every mistake."""
     proto, root = parse(text, caffe.NetParameter(), path.name)
     return net_from_proto(proto, root, path)
 
 
 def is_text(source: str) -> bool:
-    """Whether it is a net itself, and no path."""
+    """Whether the source is the text of a net, not a path."""
     return source.startswith(WRITTEN)
 
 
 def keep(text: str, spec: NetSpec) -> None:
-    """Let `load_net` give this net for the text: its places are the lines of a script."""
+    """Make `load_net` return `spec` for this text. The places in `spec` are the lines of a
+    script."""
     if len(_kept) > 3:
         _kept.pop(next(iter(_kept)))
     _kept[text] = spec
 
 
-_kept: dict[str, NetSpec] = {}  # a few: one text is asked for by many who plan
+_kept: dict[str, NetSpec] = {}  # a few nets: several steps of planning ask for one text
 
 
 @lru_cache(maxsize=4)
 def _parsed(text: str, path: Path) -> NetSpec:
-    """One text is asked for by many who plan."""
+    """Parse a net. The result is cached, because several steps of planning ask for one text."""
     return net_of_text(text, path)
 
 
 def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec:
-    """Bring a parsed net to today's format and check what can be checked without shapes."""
+    """Convert a parsed net to today's format and make the checks that need no shapes."""
     top = Where(path.name, root)
     upgraded, nodes = upgrade(proto, top)
     layers = tuple(
@@ -158,7 +159,7 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
 
 
 def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
-    """Return the file `source` names: a path, or a zoo name followed by one of `suffixes`."""
+    """Return the file that `source` names: a path, or a zoo name followed by one of `suffixes`."""
     path = Path(source)
     if is_file(path):
         return path
@@ -167,7 +168,7 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
         if isinstance(source, str) and path.name == source and candidate.is_file():
             return candidate
     if path.exists():
-        return path  # whoever reads it says what it is
+        return path  # the reader reports why it is not a file
     names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
@@ -176,8 +177,8 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """Return the file's text; PrototxtError when it cannot be read or is not UTF-8. Comments may be
-    in any encoding: their other bytes become question marks."""
+    """Return the file's text. Raises PrototxtError if it cannot be read or is not UTF-8. Comments
+    may have any encoding: bytes in them that are not UTF-8 become question marks."""
     try:
         content = read_bytes(path, MOST_BYTES)
     except OSError as error:
@@ -195,8 +196,8 @@ def read_text(path: Path) -> str:
 
 
 def _admitted(layer: caffe.LayerParameter, state: caffe.NetState) -> bool:
-    """Whether the layer takes part: any include rule met, or without include rules no exclude rule
-    met."""
+    """Whether the layer is in the net: some include rule matches, or there are no include rules and
+    no exclude rule matches."""
     if layer.include:
         return any(_meets(state, rule) for rule in layer.include)
     return not any(_meets(state, rule) for rule in layer.exclude)
@@ -221,7 +222,7 @@ def _mistakes(layer: LayerSpec) -> list[str]:
     if layer.proto.include and layer.proto.exclude:
         found.append(
             layer.where.problem(
-                "exclude", ("given besides 'include', expected only one of the two")
+                "exclude", ("given together with 'include', expected only one of the two")
             )
         )
     return found

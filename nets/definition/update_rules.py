@@ -1,7 +1,8 @@
-"""How a parameter changes: Caffe's solver types as one table, and the update of a layer by one.
+"""The update rules of parameters: a table of Caffe's solver types, and the update of layers by
+them.
 
-The table says which operation of `ops` a solver type is, which of the solver's numbers the
-operation takes, and where its histories come out.
+For each solver type, the table has the operation of `ops`, the solver's numbers that the operation
+takes, and the arrays for its histories.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend, Parameter
 
 History = tuple[Array, ...]
-# The parameters of a layer, as `update` takes each of them: what they are, w, g, history, out.
+# The parameters of a layer, as `update` takes each of them: specs, w, g, history, out.
 OneLayer = tuple[
     Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]
 ]
@@ -27,9 +28,9 @@ OneLayer = tuple[
 
 @dataclass(frozen=True)
 class Rule:
-    """One solver type. `operation` gives (w', *history'). `numbers`: the solver's own that it
-    takes, `histories_out`: the keywords for the histories' new arrays, which may be the old
-    ones."""
+    """One solver type. `operation` returns (w', *history'). `numbers`: the solver's numbers that it
+    takes. `histories_out`: the keywords for the new arrays of the histories, which may be the old
+    arrays."""
 
     operation: Callable[[Backend], Callable[..., tuple[Array, ...]]]
     numbers: tuple[str, ...]
@@ -38,7 +39,7 @@ class Rule:
 
     @property
     def histories(self) -> int:
-        """How many arrays of the parameter's shape the solver keeps."""
+        """The number of arrays of the parameter's shape that the solver keeps."""
         return len(self.histories_out)
 
 
@@ -58,26 +59,26 @@ RULES: dict[str, Rule] = {
 
 
 class Updates(ABC):
-    """The updates of a solver, whatever else it knows."""
+    """The updates of a solver. Subclasses give its type and its learning rate."""
 
     proto: caffe.SolverParameter
 
     @property
     @abstractmethod
     def type(self) -> str:
-        """A key of RULES."""
+        """The solver's type, a key of RULES."""
 
     @abstractmethod
     def rate(self, iteration: int) -> float:
-        """The learning rate of `iteration` (from 0)."""
+        """Return the learning rate of `iteration` (from 0)."""
 
     def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
-        """Return the arrays this solver keeps beside a parameter, zero at first; none beside a
-        running statistic."""
+        """Return the arrays that this solver keeps for a parameter, zero at first. It keeps none
+        for a running statistic."""
         return tuple(ops.zeros(param.shape, dtype) for _ in range(self.histories(param)))
 
     def histories(self, param: ParamSpec) -> int:
-        """How many arrays `new_history` makes."""
+        """Return the number of arrays that `new_history` makes."""
         return RULES[self.type].histories if param.keep is None else 0
 
     def update(
@@ -90,11 +91,12 @@ class Updates(ABC):
         history: History,
         out: Array | None = None,
     ) -> tuple[Array, History]:
-        """Return (w', history') after the update of `iteration` (from 0). g stays; w' is `out`,
-        which may be w, or new; history is written over.
+        """Return (w', history') after the update of `iteration` (from 0).
 
-        g is the gradient of the whole batch's mean loss, as Caffe's after its division by
-        iter_size. A running statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
+        g is unchanged. w' is `out`, which may be w, or a new array. The arrays of `history` are
+        overwritten. g is the gradient of the whole batch's mean loss, as in Caffe after the
+        division by iter_size. A running statistic becomes keep * w + g with every solver
+        (`ParamSpec.keep`).
         """
         if param.keep is not None:
             new = ops.xp.multiply(w, param.keep, out=out)
@@ -115,8 +117,8 @@ class Updates(ABC):
         return new, tuple(kept)
 
     def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
-        """Update the parameters of many layers, each as `update` does it; in one operation of a
-        backend that has it."""
+        """Update the parameters of many layers, each as `update` does it. A backend that can does
+        it in one operation."""
         parameters = [each for of in layers for each in zip(*of, strict=True)]
         if not ops.updates_together:
             for param, w, g, history, out in parameters:
@@ -139,11 +141,10 @@ class Updates(ABC):
         return {name: getattr(self.proto, name) for name in rule.numbers}
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
-        """Return what all gradients are multiplied by so that their common norm is at most
-        `clip_gradients`.
+        """Return the factor for all gradients that limits their common norm to `clip_gradients`.
 
-        Give every learned parameter's gradient at once. Caffe compares the sum over iter_size
-        batches; these are means.
+        `gradients` must have the gradients of all learned parameters. Caffe compares the sum over
+        iter_size batches, but these gradients are means.
         """
         if self.proto.clip_gradients < 0:
             return 1.0

@@ -1,8 +1,8 @@
-"""Brings nets of older Caffe formats to the present one, without a change of meaning.
+"""Upgrades nets of older Caffe formats to today's format without changing their meaning.
 
-V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of a net,
-transform keys inside data parameters, BatchNorm's three `param`s. The first format is in
-`upgrade_v0`.
+These are V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top
+of a net, transform keys inside data parameters, and BatchNorm's three `param`s. The first format is
+in `upgrade_v0`.
 """
 
 from nets.definition.prototxt import Node, Where
@@ -24,7 +24,9 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
     nodes = list(top.node.fields.get("layer", []))
     if proto.layers:
         if proto.layer:
-            raise top.error("layers", "given besides 'layer', expected only one of the two formats")
+            raise top.error(
+                "layers", "given together with 'layer', expected only one of the two formats"
+            )
         wheres = [
             _where(old, node, top)
             for old, node in zip(proto.layers, top.node.fields["layers"], strict=True)
@@ -38,9 +40,9 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
     for layer in net.layer:
         _move_transform_keys(layer)
         if layer.type == "BatchNorm" and len(layer.param) == 3:
-            del layer.param[:]  # older nets had to say that its statistics are not learned
+            del layer.param[:]  # older nets had to declare that its statistics are not learned
         if layer.type.endswith("Loss") and not layer.top:
-            layer.top.append(layer.name)  # Caffe makes a top for a loss that names none
+            layer.top.append(layer.name)  # Caffe adds a top to a loss that has none
     if not proto.input:
         for key in ("input_dim", "input_shape"):
             if getattr(proto, key):
@@ -65,8 +67,8 @@ def _from_old(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter
 
 
 def _from_v1(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
-    """Copy the fields both formats share by name; type, blobs_lr and weight_decay become type and
-    param."""
+    """Copy the fields that both formats share by name. Type, blobs_lr and weight_decay become type
+    and param."""
     kind = caffe.V1LayerParameter.LayerType.Name(old.type)
     name = _V1_TYPES.get(kind.replace("_", "").lower())
     if name is None:
@@ -111,11 +113,13 @@ def _move_transform_keys(layer: caffe.LayerParameter) -> None:
 
 
 def _input_layer(proto: caffe.NetParameter, top: Where) -> caffe.LayerParameter:
-    """Turn `input:` with `input_shape` or groups of four `input_dim` into one Input layer."""
+    """Convert `input:` with `input_shape` or groups of four `input_dim` into one Input layer."""
     layer = caffe.LayerParameter(name="input", type="Input", top=list(proto.input))
     shapes = [list(shape.dim) for shape in proto.input_shape]
     if shapes and proto.input_dim:
-        raise top.error("input_dim", "given besides 'input_shape', expected only one of the two")
+        raise top.error(
+            "input_dim", "given together with 'input_shape', expected only one of the two"
+        )
     if not shapes:
         shapes = [list(proto.input_dim[at : at + 4]) for at in range(0, len(proto.input_dim), 4)]
     if len(shapes) != len(proto.input) or (proto.input_dim and len(proto.input_dim) % 4):

@@ -1,7 +1,7 @@
-"""Brings layers of Caffe's first format (V0) to today's.
+"""Upgrades layers of Caffe's first format (V0) to today's format.
 
-These are `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, with all
-options in one message and padding as a layer of its own.
+Such layers are `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`.
+One message has the options of all types, and padding is a separate layer.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TYPES = {
     "window_data": "WindowData",
 }
 
-# Where each old key went, by the new type (None: all types). A key that is missing for a type means
-# nothing to it.
+# The new place of each old key, by the new type (None: all types). A layer type whose place is
+# missing does not use the key.
 _CONV = "convolution_param"
 _DENSE = "inner_product_param"
 _POOL = "pooling_param"
@@ -94,14 +94,14 @@ KEPT = ("name", "type", "blobs", "blobs_lr", "weight_decay")
 
 
 def from_v0(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
-    """Return the layer in today's format; PrototxtError for a type or key that has no place
-    there."""
+    """Return the layer in today's format. Raises PrototxtError for a type or key that today's
+    format does not have."""
     inner = old.layer
     if inner.type not in TYPES:
         raise where.error("layer.type", f"found '{inner.type}', expected one of {', '.join(TYPES)}")
     for field, _ in old.ListFields():
         if field.name not in ("layer", "bottom", "top"):
-            raise where.error(field.name, "means nothing beside 'layer', in Caffe's first format")
+            raise where.error(field.name, "not allowed next to 'layer' in Caffe's first format")
     new = caffe.LayerParameter(name=inner.name, type=TYPES[inner.type])
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)
@@ -144,10 +144,10 @@ def _pairs(rates: list[float], decays: list[float]) -> list[tuple[float, float]]
 
 
 def merge_padding(layers: list[tuple[Any, Any]], wheres: list[Where]) -> list[tuple[Any, Any]]:
-    """Take the layers of type "padding" out of (V1 layer, line node) pairs; their readers get the
-    pad.
+    """Remove the layers of type "padding" from (V1 layer, line node) pairs and give the pad to the
+    layers that read them.
 
-    PrototxtError where a layer that is no convolution or pooling reads one.
+    Raises PrototxtError if a layer that is not a convolution or pooling reads a padding.
     """
     pads = {old.top[0]: old for old, _ in layers if old.layer.type == "padding" and old.top}
     kept = []

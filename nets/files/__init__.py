@@ -1,17 +1,19 @@
-"""Weights, histories and means as files.
+"""Files of weights, solver histories and mean images, Caffe's and ours.
 
-weights      Weights from a file into a net
+weights      Loading of weights from files into nets
 shared       Parameters that layers share by name, in Caffe's files and in ours
-caffemodel   Caffe's `.caffemodel`: the weights of a net, by layer, as a binary NetParameter,
+caffemodel   Caffe's `.caffemodel`: the weights of a net, by layer, in a binary NetParameter with
              `layer` or the older `layers`
-solverstate  Caffe's `.solverstate`: the iteration and the solver's history, so that training goes
-             on where Caffe stopped
-mean         Caffe's mean image: a BlobProto in a `.binaryproto` file, read and written
-hdf5         The one place that opens HDF5 files
-blobs        Caffe's BlobProto and NumPy arrays, both ways
-checkpoint   Named arrays in one safetensors file, written so that a crash leaves the old file or
+solverstate  Caffe's `.solverstate`: the iteration and the solver's history, from which training
+             continues where Caffe stopped
+mean         Reader and writer of Caffe's mean image, a BlobProto in a `.binaryproto` file
+hdf5         Access to HDF5 files, which only this module opens
+blobs        Conversion between Caffe's BlobProto and NumPy arrays, with the older shapes of four
+             numbers, and a test whether two shapes mean the same
+checkpoint   Checkpoints: named arrays in one safetensors file, written so that a crash leaves the
+             old file or the new one
+histories    The solver type of the histories in a checkpoint
+binary       Whole files, read with a size limit, and written so that a crash leaves the old file or
              the new one
-histories    Whose histories a checkpoint holds
-binary       Whole files in and out
 extras       Packages that only some files need
 """

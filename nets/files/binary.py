@@ -1,4 +1,4 @@
-"""Whole files in and out: read with a limit, written so that a crash leaves the old file or the new
+"""Whole files, read with a size limit, and written so that a crash leaves the old file or the new
 one."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nets.reasons import reason
 from nets.regular import read_bytes
 
 M = TypeVar("M", bound=Message)
-LIMIT = 2**31 - 1  # protobuf's own limit of a message
+LIMIT = 2**31 - 1  # protobuf's limit for one message
 
 
 def read_message(path: Path, message: type[M], what: str, kind: type[NetError] = NetError) -> M:
-    """Return the binary `message` in `path`; an error of `kind` when it is missing, too large or
-    damaged."""
+    """Return the binary `message` in `path`. Raises an error of `kind` if the file is missing, too
+    large or damaged. `what` is its name in the error text."""
     try:
         data = read_bytes(path, LIMIT)
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def read_message(path: Path, message: type[M], what: str, kind: type[NetError] =
 
 
 def write_message(path: Path, message: Message) -> None:
-    """Write a binary message at once; NetError above protobuf's 2 GiB. OSError passes through."""
+    """Write a binary message in one step. Raises NetError above protobuf's 2 GiB, and OSError."""
     try:
         data = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError):
@@ -51,11 +51,13 @@ def write_message(path: Path, message: Message) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write what shall stand at `path`: a file beside it. What was written there is then
-    flushed to the disk and renamed, and the directory is flushed.
+    """Give the path of a temporary file in the same folder, whose contents will become `path`. At
+    the end of the `with` block, the file is flushed to the disk and renamed, and the folder is
+    flushed.
 
-    OSError passes through (full disk, no such directory); the temporary file is then gone. One that
-    a killed process has left is removed first: it is locked as long as its writer lives.
+    Raises OSError for a full disk or a missing folder; the temporary file is then removed. A
+    temporary file that a killed process has left is removed first. The writer locks its file, so
+    the files of living writers stay.
     """
     sweep_temporaries(path.parent, path.name)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -79,8 +81,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sweep_temporaries(directory: Path, name: str) -> None:
-    """Remove the temporary files that writers of `name` (or of a pattern) have left in a directory
-    when they were killed; those of living writers, and what may not be removed, stay."""
+    """Remove the temporary files that killed writers of `name` (which may be a pattern) have left
+    in a folder. The files of living writers stay, and so do files that this user may not remove."""
     for left in directory.glob(f".{name}.*.tmp"):
         with suppress(OSError), open(left, "rb", opener=_at_once) as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -89,12 +91,12 @@ def sweep_temporaries(directory: Path, name: str) -> None:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open no link, and do not wait for the writer of a named pipe."""
+    """Open a file, but no link, and do not wait for the writer of a named pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable, where the system can open a directory."""
+    """Make a rename durable, if the system can open a folder."""
     try:
         handle = os.open(directory, os.O_RDONLY)
     except PermissionError:  # Windows

@@ -1,5 +1,5 @@
-"""Caffe's BlobProto and NumPy arrays, both ways: older four-number shapes, and when two shapes mean
-the same."""
+"""Conversion between Caffe's BlobProto and NumPy arrays, with the older shapes of four numbers, and
+a test whether two shapes mean the same."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _DOUBLE_TAG = b"\x42"
 
 
 def to_array(blob: caffe.BlobProto, what: str) -> NDArray[Any]:
-    """Return the blob's data, float32 or float64, in its own shape; NetError when they do not fit
-    each other."""
+    """Return the blob's data, float32 or float64, in the blob's shape. Raises NetError if data and
+    shape do not match."""
     shape = shape_of(blob)
     name, dtype = ("double_data", "<f8") if blob.double_data else ("data", "<f4")
     count = len(getattr(blob, name))
@@ -32,7 +32,7 @@ def to_array(blob: caffe.BlobProto, what: str) -> NDArray[Any]:
     for field, _ in blob.ListFields():
         if field.name != name:
             only.ClearField(field.name)
-    # tag, length, then the numbers themselves: no number becomes a Python object
+    # The bytes are a tag, a length and the numbers: no number becomes a Python object.
     raw = only.SerializeToString()
     size = count * np.dtype(dtype).itemsize
     array = np.frombuffer(raw, dtype, count, offset=len(raw) - size)
@@ -40,7 +40,7 @@ def to_array(blob: caffe.BlobProto, what: str) -> NDArray[Any]:
 
 
 def from_array(array: NDArray[Any]) -> caffe.BlobProto:
-    """Return a blob with today's shape; float64 stays double, everything else becomes float."""
+    """Return a blob with today's shape. float64 stays double; every other dtype becomes float."""
     double = array.dtype == np.float64
     raw = np.ascontiguousarray(array, "<f8" if double else "<f4").tobytes()
     blob = caffe.BlobProto.FromString(
@@ -51,16 +51,15 @@ def from_array(array: NDArray[Any]) -> caffe.BlobProto:
 
 
 def shape_of(blob: caffe.BlobProto) -> tuple[int, ...]:
-    """The blob's shape: `shape`, or the four numbers that blobs had before."""
+    """Return the blob's shape: `shape`, or the four numbers of older blobs."""
     if any(blob.HasField(key) for key in OLD_KEYS):
         return tuple(int(getattr(blob, key)) for key in OLD_KEYS)
     return tuple(int(size) for size in blob.shape.dim)
 
 
 def same_shape(found: Sequence[int], expected: Sequence[int]) -> bool:
-    """Whether a blob of shape `found` is one of shape `expected`: equal, or equal once ones are put
-    before a shape of up to four axes (Caffe's Blob::ShapeEquals for blobs of the older format).
-    """
+    """Whether shape `found` in a file fits shape `expected`: they are equal, or `found` has four
+    axes and is `expected` after ones (Caffe's Blob::ShapeEquals for blobs of the older format)."""
     if tuple(found) == tuple(expected):
         return True
     padded = (1,) * (4 - len(expected)) + tuple(expected)
@@ -68,7 +67,7 @@ def same_shape(found: Sequence[int], expected: Sequence[int]) -> bool:
 
 
 def _varint(value: int) -> bytes:
-    """Protobuf's length prefix: seven bits a byte, the lowest first."""
+    """Return protobuf's length prefix: seven bits per byte, the lowest first."""
     result = bytearray()
     while value > 0x7F:
         result.append(value & 0x7F | 0x80)

@@ -1,7 +1,7 @@
-"""Caffe's `.caffemodel`: the weights of a net, by layer, as a binary NetParameter, `layer` or the
-older `layers`.
+"""Caffe's `.caffemodel`: the weights of a net, by layer, in a binary NetParameter with `layer` or
+the older `layers`.
 
-Which weights a net wants is decided in `weights`.
+`weights` decides which weights a net takes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nets.schema import caffe_pb2 as caffe
 
 
 def read_caffemodel(path: Path) -> Weights:
-    """Return the blobs of every layer that has some, in the file's order and shapes; NetError lists
-    every damage."""
+    """Return the blobs of every layer that has some, in the order and shapes of the file. Raises
+    NetError with every fault."""
     net = read_message(path, caffe.NetParameter, "a .caffemodel")
     layers: list[tuple[str, Sequence[caffe.BlobProto]]] = [
         (layer.name, layer.blobs) for layer in net.layer
     ]
-    # V1 has them in the layer, V0 in the layer inside it
+    # V1 has the blobs in the layer, V0 in the layer inside it
     layers += [
         (old.name, old.blobs) if old.blobs else (old.layer.name, old.layer.blobs)
         for old in net.layers
@@ -56,11 +56,11 @@ def read_caffemodel(path: Path) -> Weights:
 def write_caffemodel(
     path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None
 ) -> None:
-    """Write `weights` as Caffe's snapshot does; `net` adds its name and the type, bottoms and tops
+    """Write `weights` as Caffe's snapshot does. `net` adds its name and the type, bottoms and tops
     of its layers.
 
-    Layers of `net` without weights are written too; NetError names weights that belong to no layer
-    of it.
+    Layers of `net` without weights are also written. Raises NetError with the weights that belong
+    to no layer of `net`.
     """
     message = caffe.NetParameter(name=net.name if net else path.stem)
     described = {layer.proto.name: layer.proto for layer in net.layers} if net else {}

@@ -1,7 +1,8 @@
-"""Named arrays in one safetensors file, written so that a crash leaves the old file or the new one.
+"""Checkpoints: named arrays in one safetensors file, written so that a crash leaves the old file or
+the new one.
 
-The metadata hold a SHA-256 of everything else: what a disk or a copy has changed is refused. Files
-of version "1" have none and are read without that check.
+The metadata have a SHA-256 of all other contents, so a file that a disk or a copy has changed is
+refused. Files of version "1" have no SHA-256 and are read without that check.
 """
 
 from __future__ import annotations
@@ -28,25 +29,26 @@ VERSION = "2"
 UNCHECKED = "1"
 KEY = "convoy_checkpoint"
 SUM = "sha256"
-PIECE = 8 << 20  # bytes that are written and flushed at a time: the slowest disks do it in a second
-KINDS = {"f": "F", "i": "I", "u": "U"}  # numpy's, as safetensors calls them
+PIECE = 8 << 20  # bytes per write and flush; the slowest disks need a second for it
+KINDS = {"f": "F", "i": "I", "u": "U"}  # kinds of dtypes: numpy's letter -> safetensors' letter
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def save(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-    """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename,
-    fsync of the directory.
+    """Write `arrays` and `metadata` to `path` in one step: write a temporary file in the same
+    folder, fsync, rename, fsync of the folder.
 
-    OSError: no such directory, the disk is full; the temporary file is then gone.
+    Raises OSError if the folder does not exist or the disk is full. The temporary file is then
+    removed.
     """
     deque(saving(path, arrays, metadata), maxlen=0)
 
 
 def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[None]:
-    """`save`, piece by piece: it is done when the iterator ends. Who closes it before leaves
-    nothing of the new file.
+    """Do `save` piece by piece; the file is complete when the iterator ends. If the iterator is
+    closed earlier, nothing of the new file remains.
 
-    Nothing of a piece that takes long holds the interpreter's lock: checksum, write, flush.
+    The slow parts of a piece (checksum, write, flush) do not hold the interpreter's lock.
     """
     parts = _parts(arrays, metadata)
     yield
@@ -65,10 +67,10 @@ def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[
 
 
 def in_memory(arrays: Arrays, metadata: Mapping[str, str]) -> int:
-    """The same file without a name, in memory: its descriptor. It is gone when nobody has it open
-    any more. Linux only.
+    """Write the same file without a name, in memory, and return its descriptor. The file is freed
+    when no process has it open. Linux only.
 
-    OSError: no memory is left.
+    Raises OSError if there is not enough memory.
     """
     file = os.memfd_create("convoy-checkpoint", os.MFD_CLOEXEC)
     try:
@@ -82,20 +84,20 @@ def in_memory(arrays: Arrays, metadata: Mapping[str, str]) -> int:
 
 
 def _parts(arrays: Arrays, metadata: Mapping[str, str]) -> list[memoryview]:
-    """What the file is made of, one behind the other."""
+    """Return the parts of the file, in order."""
     contiguous = {
         name: np.ascontiguousarray(array).reshape(array.shape)
         for name, array in sorted(arrays.items())
     }
-    # one key only: equal checkpoints shall be equal files
+    # only one metadata key, so that equal checkpoints are equal files
     said = {"version": VERSION, **metadata}
     facts = json.dumps({**said, SUM: _sum_of(contiguous.items(), said)}, sort_keys=True)
     return [_header(contiguous, facts), *(_bytes(array) for array in contiguous.values())]
 
 
 def _header(arrays: Arrays, facts: str) -> memoryview:
-    """What a safetensors file begins with: the length of what follows, then each array's type,
-    shape and place."""
+    """Return the beginning of a safetensors file: the length of the header, then the type, shape
+    and place of each array."""
     said: dict[str, Any] = {"__metadata__": {KEY: facts}}
     end = 0
     for name, array in arrays.items():
@@ -113,8 +115,8 @@ def _header(arrays: Arrays, facts: str) -> memoryview:
 
 
 def _write(file: int, data: memoryview) -> None:
-    """All of it, and to the disk: what waits in memory for one long flush at the end holds up
-    everybody's."""
+    """Write all data and flush them to the disk. One long flush at the end would delay every other
+    writer."""
     while len(data):
         data = data[os.write(file, data) :]
     os.fdatasync(file)
@@ -125,32 +127,32 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing,
-    damaged or foreign."""
+    """Return (arrays, metadata) of a file that `save` wrote. Raises CheckpointError if it is
+    missing, damaged or not such a file."""
     arrays: dict[str, NDArray[Any]] = {}
     metadata = _read(path, arrays.__setitem__)
     return arrays, metadata
 
 
 def verify(path: Path) -> dict[str, str]:
-    """Read it all, one array at a time, and return its metadata; CheckpointError as `load`."""
+    """Read the whole file, one array at a time, and return its metadata. Raises as `load` does."""
     return _read(path, lambda name, array: None)
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """Its metadata alone, at once, whatever the rest of the file is; CheckpointError as `load`."""
+    """Return only the metadata, quickly, even if the arrays are damaged. Raises as `load` does."""
     with _opened(path) as (_, said):
         return {key: value for key, value in said.items() if key not in (SUM, "version")}
 
 
 def _read(path: Path, take: Callable[[str, NDArray[Any]], None]) -> dict[str, str]:
-    """Hand every array to `take`; the metadata, if what was written is what is there."""
+    """Give every array to `take` and return the metadata, if the checksum matches."""
     with _opened(path) as (file, said):
         version = said["version"]
         written = said.pop(SUM, "")
         if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:
             raise CheckpointError(
-                f"{path.name}: damaged: its content does not fit its SHA-256; use another one"
+                f"{path.name}: damaged: its content does not match its SHA-256; use another one"
             )
         del said["version"]
         return said
@@ -158,12 +160,12 @@ def _read(path: Path, take: Callable[[str, NDArray[Any]], None]) -> dict[str, st
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
-    """A file of a version that is known, and its metadata. CheckpointError for whatever is wrong
-    while it is read."""
+    """Open a file of a known version and give it with its metadata. Raises CheckpointError for
+    every fault that is found while it is read."""
     try:
         if not size_of(path):
             raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
-        path.open("rb").close()  # safetensors calls whatever it cannot open missing
+        path.open("rb").close()  # safetensors reports every file that it cannot open as missing
         with safe_open(path, framework="numpy") as file:
             said = _facts((file.metadata() or {}).get(KEY, ""))
             version = said.get("version")
@@ -196,7 +198,7 @@ def _arrays_of(
 
 
 def _facts(text: str) -> dict[str, str]:
-    """The file's metadata; empty if it is not what `save` wrote."""
+    """Return the file's metadata, or an empty dict if `save` did not write them."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -205,10 +207,10 @@ def _facts(text: str) -> dict[str, str]:
 
 
 def _sum_of(arrays: Iterable[tuple[str, NDArray[Any]]], metadata: Mapping[str, str]) -> str:
-    """Of the metadata and each array's name, type, shape and bytes, in the order of names. 500 MB
-    take 0.7 s."""
+    """Return the SHA-256 of the metadata and of each array's name, type, shape and bytes, in the
+    order of names. 500 MB take 0.7 s."""
     found = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name, array in arrays:
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(_bytes(array))  # without the interpreter's lock
+        found.update(_bytes(array))  # does not hold the interpreter's lock
     return found.hexdigest()

@@ -1,5 +1,5 @@
-"""Packages that only some files need: imported when such a file is met, with a sentence that says
-what to install."""
+"""Packages that only some files need. They are imported when such a file is met; the error names
+the package to install."""
 
 from importlib import import_module
 from typing import Any
@@ -16,7 +16,7 @@ EXTRAS = {
 
 
 def need(module: str, purpose: str) -> Any:
-    """Return `module`, one of EXTRAS; DataError naming the extra when it is not installed."""
+    """Return `module`, one of EXTRAS. Raises DataError with the extra if it is not installed."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,7 +1,7 @@
-"""The one place that opens HDF5 files: Caffe's weights and solver states in that format, and
-numbered datasets.
+"""Access to HDF5 files, which only this module opens: Caffe's weights and solver states in that
+format, and numbered datasets.
 
-Sizes are checked before memory is taken, h5py's errors are translated.
+Sizes are checked before memory is taken, and h5py's errors are translated.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from nets.files.extras import need
 from nets.reasons import reason
 from nets.regular import size_of
 
-# deflate cannot shrink by more than 1032: datasets that claim more than this, one or all, are a lie
+# Deflate shrinks by at most 1032. Datasets that claim to shrink more, singly or together, are
+# false.
 RATIO = 1100
 MOST_TEXT = 1 << 16  # bytes of a string
 
 
 @contextmanager
 def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
-    """Give the open file; anything h5py raises inside becomes an error of `kind` that names the
+    """Open the file. Errors of h5py inside the `with` block become errors of `kind` that name the
     file."""
     h5py = need("h5py", f"{path.name}: HDF5")
     try:
@@ -40,7 +41,7 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
     except NetError as error:
         raise (error if isinstance(error, kind) else kind(error.problems)) from None
     except OSError as error:
-        if error.strerror and error.errno:  # h5py's own have neither
+        if error.strerror and error.errno:  # errors of h5py itself have neither
             raise kind(f"{path.name}: cannot be read: {reason(error)}") from None
         raise kind(
             f"{path.name}: damaged or not an HDF5 file: {' '.join(str(error).split())}"
@@ -58,8 +59,8 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
 
 
 def dataset(group: Any, name: str, path: Path) -> Any:
-    """Return the dataset `name` of numbers; NetError when it is absent, of another type or larger
-    than its file."""
+    """Return the dataset `name`, which must have numbers. Raises NetError if it is absent, of
+    another type, or larger than its file."""
     h5py = need("h5py", f"{path.name}: HDF5")
     where = f"{path.name}: {group.name.rstrip('/')}/{name}"
     if group.get(name, getlink=True) is None:
@@ -72,8 +73,8 @@ def dataset(group: Any, name: str, path: Path) -> Any:
     if found.dtype.kind not in "fiu" or found.dtype.itemsize > 8:
         raise NetError(f"{where}: found numbers of type {found.dtype}, expected float or integer")
     if found.external or found.is_virtual:
-        raise NetError(f"{where}: its data lie in other files, expected them in this one")
-    # a chunk is read as a whole
+        raise NetError(f"{where}: its data are in other files, expected them in this one")
+    # h5py reads a chunk as a whole, so its size is checked, too
     for what, shape in (("shape", found.shape), ("chunks of shape", found.chunks or ())):
         if math.prod(shape) * found.dtype.itemsize > RATIO * path.stat().st_size:
             raise NetError(
@@ -84,9 +85,9 @@ def dataset(group: Any, name: str, path: Path) -> Any:
 
 
 def datasets(wanted: Iterable[tuple[Any, str]], path: Path) -> list[Any]:
-    """Return the `dataset` of each (group, name), all of which are to be read; NetError also when
-    they are larger than their file together. Of many names for one dataset each counts, since each
-    is read."""
+    """Return the `dataset` of each (group, name), all of which will be read. Raises NetError also
+    if together they are larger than their file. If several names mean one dataset, each counts,
+    because each is read."""
     found: list[Any] = []
     claimed = 0
     most = RATIO * path.stat().st_size
@@ -94,7 +95,7 @@ def datasets(wanted: Iterable[tuple[Any, str]], path: Path) -> list[Any]:
         found.append(dataset(group, name, path))
         claimed += found[-1].size * found[-1].dtype.itemsize
         if claimed > most:
-            text = f"found {len(found)} datasets or more that claim {claimed} bytes together"
+            text = f"found {len(found)} datasets or more that claim {claimed} bytes in total"
             raise NetError(
                 f"{path.name}: {text}, too large for a file of {path.stat().st_size} bytes"
             )
@@ -102,14 +103,14 @@ def datasets(wanted: Iterable[tuple[Any, str]], path: Path) -> list[Any]:
 
 
 def numbered(group: Any, path: Path) -> tuple[NDArray[Any], ...]:
-    """Return the datasets "0", "1", ... of a group, each float32 or float64; NetError when a number
-    is missing."""
+    """Return the datasets "0", "1", ... of a group, each as float32 or float64. Raises NetError if
+    a number is missing."""
     return tuple(map(_array, datasets(((group, str(index)) for index in range(len(group))), path)))
 
 
 def read_weights(path: Path) -> dict[str, dict[int, NDArray[Any]]]:
-    """Return the weights of a `.caffemodel.h5` (group `data`, a group per layer, datasets 0, 1,
-    ...) by number; what a layer borrows from another is not among them."""
+    """Return the weights of a `.caffemodel.h5` by layer and number (group `data`, a group per
+    layer, datasets 0, 1, ...). Parameters that a layer borrows from another one are missing."""
     with opened(path) as file:
         layers = _group(file, "data", path)
         wanted = [
@@ -125,22 +126,21 @@ def read_weights(path: Path) -> dict[str, dict[int, NDArray[Any]]]:
 
 
 def _numbers(group: Any, path: Path) -> list[str]:
-    """Those of the names "0", "1", ... that are there; NetError for another name."""
+    """Return the names "0", "1", ... that the group has. Raises NetError for any other name."""
     for name in sorted(group):
         if not (name.isascii() and name.isdigit()):
-            raise NetError(f"{path.name}: {group.name}/{name}: found this name, expected a number")
+            raise NetError(f"{path.name}: {group.name}/{name}: found this name, expected numbers")
     return sorted(group)
 
 
 def _array(one: Any) -> NDArray[Any]:
-    """A dataset in memory, float32 or float64."""
+    """Read a dataset into memory, as float32 or float64."""
     array: NDArray[Any] = one[()]
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
 
 
 def write_weights(path: Path, weights: Mapping[str, Mapping[int, NDArray[Any]]]) -> None:
-    """Write a `.caffemodel.h5` as Caffe does. OSError passes through; a failed write leaves no
-    file."""
+    """Write a `.caffemodel.h5` as Caffe does. Raises OSError; a failed write leaves no file."""
     with _new(path) as file:
         data = file.create_group("data", track_order=False)
         for layer, arrays in weights.items():
@@ -173,7 +173,7 @@ def write_state(
 
 
 def _number(file: Any, name: str, path: Path) -> int:
-    """The only number of a dataset."""
+    """Return the only number of a dataset."""
     found = dataset(file, name, path)
     if found.size != 1:
         raise NetError(f"{path.name}: /{name}: found shape {found.shape}, expected one number")
@@ -181,8 +181,8 @@ def _number(file: Any, name: str, path: Path) -> int:
 
 
 def _text(file: Any, name: str, path: Path) -> str:
-    """The only string of a dataset, "" if it is not there; NetError when it lies elsewhere or is no
-    string."""
+    """Return the only string of a dataset, "" if there is no dataset. Raises NetError if it is in
+    another file or not a string."""
     h5py = need("h5py", f"{path.name}: HDF5")
     if file.get(name, getlink=True) is None:
         return ""
@@ -220,7 +220,7 @@ def _group(parent: Any, name: str, path: Path) -> Any:
 
 @contextmanager
 def _new(path: Path) -> Iterator[Any]:
-    """Give a file under another name that takes the name `path` once it is complete."""
+    """Open a temporary file that is renamed to `path` when it is complete."""
     h5py = need("h5py", f"{path.name}: HDF5")
     temporary = path.with_name(f".{path.name}.tmp")
     try:

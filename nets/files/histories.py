@@ -1,5 +1,5 @@
-"""Whose histories a checkpoint holds: the momentum of SGD is no sum of squares, though both have
-the same shape."""
+"""The solver type of the histories in a checkpoint. SGD's momentum is not a sum of squares,
+although both have the same shape."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 
 from nets.errors import CheckpointError
 
-SOLVER = "solver"  # in the metadata: the solver's type
+SOLVER = "solver"  # the key of the solver's type in the metadata
 
 
 def check_solver(file: str, facts: Mapping[str, str], solver: str, mend: str) -> str:
-    """What to warn of before a solver of this type takes the histories of a checkpoint with these
-    metadata; "" if nothing. CheckpointError, which ends with how to `mend` it, if they are those of
-    another type."""
+    """Check that a solver of this type can take the histories of a checkpoint with these metadata.
+
+    Returns a warning, or "". Raises CheckpointError if the histories belong to another type; the
+    text ends with the remedy `mend`.
+    """
     found = facts.get(SOLVER, "")
     if found and found != solver:
-        raise CheckpointError(f"{file}: it is of {found}, the solver is {solver}: {mend}")
-    told = (
-        f"{file} does not say the type of its solver: its histories are taken for those of {solver}"
-    )
+        raise CheckpointError(f"{file}: its solver is {found}, but this solver is {solver}: {mend}")
+    told = f"{file} does not name its solver: its histories are used as histories of {solver}"
     return "" if found else told

@@ -1,6 +1,6 @@
-"""Caffe's mean image: a BlobProto in a `.binaryproto` file, read and written.
+"""Reader and writer of Caffe's mean image, a BlobProto in a `.binaryproto` file.
 
-It is subtracted in `data.transform` and computed in `tools.convert`.
+`data.transform` subtracts it and `tools.convert` computes it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nets.schema import caffe_pb2 as caffe
 
 
 def read_mean(path: Path) -> NDArray[np.float32]:
-    """Return the mean image (C, H, W); DataError when the file is damaged or not one image of
-    finite numbers."""
+    """Return the mean image (C, H, W). Raises DataError if the file is damaged or is not one image
+    of finite numbers."""
     blob = read_message(path, caffe.BlobProto, "a mean image", DataError)
     try:
         array = to_array(blob, path.name)
@@ -40,8 +40,8 @@ def read_mean(path: Path) -> NDArray[np.float32]:
 
 
 def write_mean(path: Path, mean_CHW: NDArray[Any]) -> None:
-    """Write a mean image (C, H, W) as Caffe's compute_image_mean does: a blob of shape (1, C, H,
-    W), older form."""
+    """Write a mean image (C, H, W) as Caffe's compute_image_mean does: a blob of shape (1, C, H, W)
+    in the older form."""
     channels, height, width = mean_CHW.shape
     blob = from_array(np.asarray(mean_CHW, np.float32))
     blob.ClearField("shape")

@@ -1,9 +1,10 @@
 """Parameters that layers share by name, in Caffe's files and in ours.
 
-Our nets and checkpoints hold a shared parameter once, at its owner, and count a layer's own
-parameters. A .caffemodel has every blob of every layer, shared ones in full (Caffe's Net::ToProto);
-Caffe's HDF5 leaves out what a layer borrows and counts on (Net::ToHDF5). Whichever stands in a file
-is read, the last as Caffe does.
+Our nets and checkpoints have a shared parameter once, at its owner, and number only the parameters
+that a layer owns. A .caffemodel has every blob of every layer, including shared ones (Caffe's
+Net::ToProto). Caffe's HDF5 files omit the blobs that a layer borrows but keep their numbers
+(Net::ToHDF5). The reader accepts both. If a file has a shared parameter several times, the last one
+counts, as in Caffe.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
 
 Slot = tuple[str, int]  # layer, index among all its blobs
-Lent = Mapping[Slot, Slot]  # what a layer borrows -> what it is of
+Lent = Mapping[Slot, Slot]  # borrowed blob -> its owner's blob
 Weights = dict[str, tuple[NDArray[Any], ...]]  # layer -> its blobs
 Numbered = dict[str, dict[int, NDArray[Any]]]  # layer -> blobs by index, not all of them
-Shapes = Mapping[Slot, tuple[int, ...]]  # of blobs that have another shape than their owner's
+Shapes = Mapping[Slot, tuple[int, ...]]  # shapes of blobs that differ from their owner's
 
 
 def lent(layers: Sequence[LayerSpec]) -> dict[Slot, Slot]:
-    """Who borrows from whom in a net, as one state leaves it: the first layer that names a
-    parameter owns it."""
+    """Return the owner of each borrowed parameter of a net in one state. The first layer that names
+    a parameter owns it."""
     first: dict[str, Slot] = {}
     found: dict[Slot, Slot] = {}
     for layer in layers:
@@ -38,13 +39,13 @@ def lent(layers: Sequence[LayerSpec]) -> dict[Slot, Slot]:
 
 
 def numbered(weights: Mapping[str, Sequence[NDArray[Any]]]) -> Numbered:
-    """Weights by number, of a file that has them all."""
+    """Return weights by number. The file must have all blobs."""
     return {layer: dict(enumerate(blobs)) for layer, blobs in weights.items()}
 
 
 def owned(blobs: Numbered, shared: Lent, file: str) -> Weights:
-    """The blobs of a file of Caffe's as our nets hold them; NetError names layers of which one is
-    missing, and blobs that cannot be the owner's."""
+    """Convert the blobs of a file of Caffe's to our form. Raises NetError with the layers that lack
+    a blob, and with blobs whose size differs from their owner's."""
     found: Numbered = {}
     problems = []
     for layer, mine in blobs.items():
@@ -76,10 +77,11 @@ def as_caffe(
     *,
     whole: bool,
 ) -> Numbered:
-    """Our weights as a file of Caffe's has them: by number, what is borrowed too if they are
+    """Convert our weights to the form of a file of Caffe's: by number, with borrowed blobs if
     `whole`.
 
-    NetError for what is borrowed in a shape of its own (PERMISSIVE) that is not among `shapes`.
+    Raises NetError for a blob that is borrowed in another shape (PERMISSIVE) if `shapes` does not
+    have it.
     """
     shared = lent(layers)
     found: Numbered = {}
@@ -88,14 +90,14 @@ def as_caffe(
         found[layer] = dict(zip(free, blobs, strict=False))
     for (layer, at), (owner, place) in shared.items() if whole else ():
         if place not in found.get(owner, {}):
-            continue  # the owner's are not written
+            continue  # `weights` does not have the owner's blob
         array = found[owner][place]
         shape = shapes.get((layer, at))
         if shape is None:
             if (layer, at) in _loose(layers):
-                text = f"blob {at} is shared in a shape of its own, which only the whole net tells"
+                text = f"blob {at} is shared in another shape, which only the whole net knows"
                 raise NetError(
-                    f"{file}: layer '{layer}': {text}: convert a checkpoint, with --state"
+                    f"{file}: layer '{layer}': {text}: convert a checkpoint with --state"
                 )
             shape = array.shape
         found.setdefault(layer, {})[at] = array.reshape(shape)
@@ -103,7 +105,7 @@ def as_caffe(
 
 
 def _loose(layers: Sequence[LayerSpec]) -> set[Slot]:
-    """What may have another shape than its owner's."""
+    """Return the blobs that may have another shape than their owner's."""
     return {
         (layer.proto.name, at)
         for layer in layers

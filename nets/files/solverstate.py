@@ -1,5 +1,5 @@
-"""Caffe's `.solverstate`: the iteration and the solver's history, so that training goes on where
-Caffe stopped.
+"""Caffe's `.solverstate`: the iteration and the solver's history, from which training continues
+where Caffe stopped.
 
 Both formats of the file, binary and HDF5, and the order of the history.
 """
@@ -21,12 +21,12 @@ from nets.files.binary import read_message, write_message
 from nets.files.blobs import from_array, same_shape, to_array
 from nets.schema import caffe_pb2 as caffe
 
-History = dict[str, tuple[tuple[NDArray[Any], ...], ...]]  # layer -> per blob, its arrays
+History = dict[str, tuple[tuple[NDArray[Any], ...], ...]]  # layer -> arrays of each blob
 
 
 @dataclass(frozen=True, eq=False)
 class SolverState:
-    """What Caffe's solver knows besides the weights; `history` is flat, in Caffe's order."""
+    """The state of Caffe's solver without the weights. `history` is flat, in Caffe's order."""
 
     iteration: int
     history: tuple[NDArray[Any], ...] = field(repr=False)
@@ -35,7 +35,8 @@ class SolverState:
 
 
 def read_solverstate(path: Path) -> SolverState:
-    """Read a `.solverstate`, or a `.solverstate.h5` by its suffix; NetError when it is damaged."""
+    """Read a `.solverstate`, or a `.solverstate.h5` by its suffix. Raises NetError if it is
+    damaged."""
     if path.suffix == ".h5":
         iteration, step, learned, arrays = hdf5.read_state(path)
         return _checked(SolverState(iteration, arrays, learned, step), path)
@@ -65,11 +66,11 @@ def write_solverstate(path: Path, state: SolverState) -> None:
 
 
 def split_history(state: SolverState, params: Mapping[str, Sequence[ParamSpec]]) -> History:
-    """Return the history by layer and blob, in the blobs' shapes; NetError when it is not this
-    net's.
+    """Return the history by layer and blob, in the shapes of the blobs. Raises NetError if it does
+    not fit this net.
 
     Caffe keeps one array per blob, in the net's order (SGD, Nesterov, AdaGrad, RMSProp), or all
-    first ones and then all second ones (AdaDelta, Adam).
+    first arrays and then all second arrays (AdaDelta, Adam).
     """
     flat = [param for blobs in params.values() for param in blobs]
     found = len(state.history)
@@ -100,7 +101,7 @@ def split_history(state: SolverState, params: Mapping[str, Sequence[ParamSpec]])
 def join_history(
     history: Mapping[str, Sequence[Sequence[NDArray[Any]]]],
 ) -> tuple[NDArray[Any], ...]:
-    """Return the arrays in Caffe's order: the inverse of `split_history`."""
+    """Return the arrays in Caffe's order. This is the inverse of `split_history`."""
     blobs = [tuple(arrays) for layer in history.values() for arrays in layer]
     return tuple(
         np.asarray(array)

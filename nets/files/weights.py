@@ -1,5 +1,5 @@
-"""Weights from a file into a net: matched by layer name, as Caffe's `--weights` does. The suffix
-chooses the format."""
+"""Loading of weights from files into nets. Layers are matched by name, as Caffe's `--weights` does.
+The suffix chooses the format."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from nets.files.caffemodel import read_caffemodel, write_caffemodel
 from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors")
-SHARES = "shares"  # a checkpoint's net shares parameters
+SHARES = "shares"  # metadata key: the checkpoint's net shares parameters
 NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """`blobs`: what the net gets, in its own shapes; `missing`: its layers the file does not have;
-    `extra`: the file's layers the net does not have.
+    """The result of fitting weights to a net.
+
+    `blobs` are the net's weights, in its own shapes. `missing` are the net's layers that the file
+    does not have, `extra` the file's layers that the net does not have.
     """
 
     blobs: Weights = field(repr=False)
@@ -37,11 +39,11 @@ class Matched:
 
 
 def read_weights(path: Path, shared: Lent = NONE) -> Weights:
-    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors), told apart by
-    the suffix.
+    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors); the suffix
+    decides.
 
-    `shared`: what the layers of a net borrow (`shared.lent`); the file's blobs then become those
-    that layers own.
+    `shared`: the parameters that a net's layers borrow (`shared.lent`). The result then has only
+    the blobs that layers own.
     """
     if path.suffix in (".h5", ".hdf5"):
         return owned(hdf5.read_weights(path), shared, path.name)
@@ -57,7 +59,7 @@ def read_weights(path: Path, shared: Lent = NONE) -> Weights:
 
 
 def read_each(paths: Iterable[str], shared: Lent = NONE) -> Weights:
-    """Read several files; of a layer in more than one of them the last one counts, as in Caffe."""
+    """Read several files. If a layer is in several files, the last one counts, as in Caffe."""
     found: Weights = {}
     for path in paths:
         found |= read_weights(Path(path), shared)
@@ -70,10 +72,10 @@ def write_weights(
     net: NetSpec | None = None,
     shapes: Shapes = NONE,
 ) -> None:
-    """Write weights, those that layers own, in the format of the suffix.
+    """Write the weights that layers own in the format of the suffix.
 
-    `net`, as one state leaves it, describes the layers of a .caffemodel, and says what each layer
-    borrows; `shapes` are those of borrowed blobs, for layers that share in another shape.
+    `net`, in one state, describes the layers of a .caffemodel and the blobs that each layer
+    borrows. `shapes` are the shapes of borrowed blobs that differ from their owner's.
     """
     layers = net.layers if net else ()
     if path.suffix in (".h5", ".hdf5"):
@@ -98,14 +100,14 @@ def write_weights(
 
 
 def shares(shared: Lent) -> dict[str, str]:
-    """What a checkpoint says of a net whose layers share parameters: it holds each of these once,
+    """Return the metadata of a checkpoint whose net shares parameters. It has each of these once,
     at its owner."""
     return {SHARES: "yes"} if shared else {}
 
 
 def from_checkpoint(arrays: Mapping[str, NDArray[Any]], file: str) -> Weights:
-    """Return the weights among a checkpoint's arrays: those named `layer.index`; the history stays
-    out."""
+    """Return the weights among a checkpoint's arrays, which are named `layer.index`. Histories are
+    left out."""
     found: dict[str, dict[int, NDArray[Any]]] = {}
     for name, array in arrays.items():
         layer, _, index = name.rpartition(".")
@@ -126,8 +128,8 @@ def match(
     params: Mapping[str, Sequence[ParamSpec]],
     file: str,
 ) -> Matched:
-    """Fit `weights` to a net's `params`; NetError lists every layer whose blobs have other numbers
-    or shapes."""
+    """Fit `weights` to a net's `params`. Raises NetError with every layer whose blobs differ in
+    number or shape."""
     problems: list[str] = []
     blobs: Weights = {}
     for layer in (layer for layer in params if layer in weights):
@@ -153,7 +155,7 @@ def match(
         names = f"{', '.join(list(weights)[:8])}"
         near = did_you_mean(missing[0], weights)
         raise NetError(
-            f"{file}: no layer of the net is in it{near}; it has {names}, "
+            f"{file}: no layer of the net is in the file{near}; it has {names}, "
             f"expected {', '.join(missing[:8])}"
         )
     return Matched(blobs, missing, extra)
@@ -162,7 +164,6 @@ def match(
 def load_weights(
     path: Path, params: Mapping[str, Sequence[ParamSpec]], shared: Lent = NONE
 ) -> Matched:
-    """Read `path` and fit it to `params` (a net's `params`); layers of the net that are not in it
-    are `missing`. `shared`: what its layers borrow, of a net that shares parameters
-    (`shared.lent`)."""
+    """Read `path` and fit it to a net's `params`. Layers that the file does not have are `missing`.
+    `shared`: the parameters that the net's layers borrow (`shared.lent`)."""
     return match(read_weights(path, shared), params, path.name)

@@ -1,20 +1,19 @@
-"""A net that runs.
+"""Nets that run: their wiring, stages and memory plan, forward and backward.
 
-graph         A net that runs
+graph         A net that runs, or its conv phase or FC phase
 emulated_net  A net that computes nothing
-wiring        Which layer reads what: blob names resolved to values, each written once
-borders       Where a part of a net begins and ends
-stages        A net in stages
-sharing       Parameters that several layers share by name (Caffe's `param { name
+wiring        The wiring of a net: blob names resolved to values
+borders       The borders of a part of a net
+stages        The stages of a net: consecutive layers of which at most one has parameters
+sharing       Parameters that several layers share by name, their owners and the checks
 gradients     The gradients of one pass
 scores        The losses and accuracies of a pass, as Python's numbers
 net_memory    The memory plan of a net
-inputs        What a net is fed
-in_place      Which layers may write over their bottoms, and which do the work of the next one as
+inputs        The inputs of a net
+in_place      Layers that write over their bottoms, and layers that do the work of the next layer as
               they write
-fusion        Which layers the backend computes as one operation
-classes       Which inputs of a net are numbers of classes or of words, and how many of these it
-              knows
-warm          Preparing what a net needs before its first iteration
-net_part      What a net is, before anything is computed
+fusion        Fusion: the groups of layers that the backend computes as one operation
+classes       The inputs of a net that are numbers of classes or of words, and their allowed ranges
+warm          Preparation of a net before its first iteration
+net_part      A net before it computes
 """

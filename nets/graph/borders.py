@@ -1,8 +1,8 @@
-"""Where a part of a net begins and ends: what it is fed, what it hands on, what crosses to its
+"""The borders of a part of a net: its inputs, its outputs, and the values that cross to its
 neighbours.
 
-Values are indices and names here. Where the phases are cut is decided in `wiring`, where a chain is
-in `sharding.chain`.
+Values are indices and names here. `wiring` decides where the phases are cut, `sharding.chain` where
+a chain is cut.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ PARTS = ("all", "conv", "fc", "link")
 
 @dataclass(frozen=True)
 class Borders:
-    """The borders of a part; a value is an index into `Wiring.values`.
+    """The borders of a part. A value is an index into `Wiring.values`.
 
-    `inputs`: what is fed, by name. `boundary`: values that cross to other parts. `names`: the last
-    value of each blob. `outputs`: names of what this part makes and none of its layers reads.
+    `inputs`: the inputs, by name. `boundary`: values that cross to other parts. `names`: the last
+    value of each blob. `outputs`: names of values that this part makes and none of its layers
+    reads.
     """
 
     inputs: dict[str, int]
@@ -31,15 +32,15 @@ class Borders:
 
 
 def takes(node: Node, part: str) -> bool:
-    """Whether the layer belongs to that part of the net."""
+    """Whether the layer belongs to this part of the net."""
     return not node.layer.is_source and (part in ("all", "link") or node.in_fc == (part == "fc"))
 
 
 def find_borders(
     wiring: Wiring, nodes: Sequence[Node], part: str, through: Collection[str], net: str
 ) -> Borders:
-    """The borders of `nodes`, the layers of a part; `through`: inputs of a link whose gradients are
-    wanted."""
+    """Return the borders of `nodes`, the layers of a part. `through`: the inputs of a link whose
+    gradients are needed."""
     values = wiring.values
     sources = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
     boundary = _ends(wiring, nodes, sources, through) if part == "link" else wiring.boundary
@@ -56,15 +57,15 @@ def find_borders(
 def _ends(
     wiring: Wiring, nodes: Sequence[Node], sources: Sequence[int], through: Collection[str]
 ) -> list[int]:
-    """Both ends of a link: inputs that want a gradient, and the columns of the InnerProduct it ends
-    with."""
+    """Return both ends of a link: the inputs that need a gradient, and the columns of the last
+    InnerProduct."""
     last = [i for node in nodes if node.layer.is_dense for i in node.tops]
     return [*(i for i in sources if wiring.values[i].name in through), *last]
 
 
 def first_rows(wiring: Wiring, inputs: Mapping[str, int], net: str) -> int:
-    """The batch size: the length of the first input along axis 0, else of what the net begins
-    with."""
+    """Return the batch size: the length of axis 0 of the first input or, without inputs, of the
+    first value that a layer makes."""
     made = [i for node in wiring.nodes if not node.bottoms for i in node.tops]
     shapes = [shape for i in (*inputs.values(), *made) if (shape := wiring.values[i].shape)]
     if not shapes:

@@ -1,4 +1,4 @@
-"""Which inputs of a net are numbers of classes or of words, and how many of these it knows."""
+"""The inputs of a net that are numbers of classes or of words, and their allowed ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nets.graph.graph import Net
 
 @dataclass(frozen=True)
 class Numbers:
-    """An input `blob` that `layer` takes as whole numbers from 0 to `count` - 1, or `ignored`."""
+    """An input `blob` of `layer`: whole numbers from 0 to `count` - 1, or `ignored`."""
 
     layer: str
     blob: str
@@ -22,7 +22,7 @@ class Numbers:
     ignored: int | None = None
 
     def mistake(self, found: NDArray[Any]) -> str:
-        """The first number that the layer does not know, in words; "" if it knows all."""
+        """Return a text about the first number outside the range, "" if there is none."""
         wrong = (found < 0) | (found >= self.count) | (found != np.floor(found))
         if self.ignored is not None:
             wrong &= found != self.ignored
@@ -36,7 +36,7 @@ class Numbers:
 
 
 def numbers_of(net: Net) -> Iterator[Numbers]:
-    """Those of a whole net."""
+    """Yield the numbered inputs of a whole net."""
     for layer in (node.layer for stage in net.stages for node in stage.nodes):
         at = getattr(layer, "labels", None)
         count = getattr(layer, "classes", None)
@@ -47,7 +47,8 @@ def numbers_of(net: Net) -> Iterator[Numbers]:
 
 
 def unknown_numbers(net: Net, samples: Mapping[str, NDArray[Any]]) -> list[str]:
-    """What of these samples, by input, the net's layers would refuse."""
+    """Return a text for each input in `samples` that has numbers which the net's layers would
+    refuse."""
     texts = (
         numbers.mistake(samples[numbers.blob])
         for numbers in numbers_of(net)

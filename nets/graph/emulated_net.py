@@ -1,7 +1,7 @@
-"""A net that computes nothing: shapes, stages and parameters of the real one, so that messages have
-their true size.
+"""A net that computes nothing. It has the shapes, stages and parameters of the real net, so that
+messages have their true size.
 
-How long a pass takes is known to whoever runs it.
+The caller decides how long a pass takes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ops import Array
 
 
 class EmulatedNet(Net):
-    """As `Net`, whose arguments it takes, on the backend "emulated". Every score is 0.
+    """A `Net` on the backend "emulated", with the same arguments. Every score is 0.
 
-    `on_rows` is told how many rows each pass has, as it begins.
+    `on_rows` is called with the number of rows at the beginning of each pass.
     """
 
     on_rows: Callable[[int], None] = staticmethod(lambda rows: None)
 
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
-        """See Net.begin; no memory is taken."""
+        """Start a pass as Net.begin does, without taking memory."""
         super().begin(step, rows, *more)
         self.on_rows(self._rows)
 
@@ -36,33 +36,33 @@ class EmulatedNet(Net):
         self._placed = True
 
     def feed(self, name: str, array: Any) -> None:
-        """Take no input."""
+        """Ignore an input."""
 
     def load(self, layer: str, blobs: Sequence[Array]) -> None:
-        """Take no parameters."""
+        """Ignore parameters."""
 
     def forward(self, stage: Stage) -> None:
         """Compute nothing."""
 
     def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> tuple[Array, ...]:
-        """Arrays of the shapes of the stage's gradients, `out` if given."""
+        """Return arrays of the shapes of the stage's gradients, or `out` if given."""
         if stage.layer is None:
             return ()
         return tuple(out) if out is not None else self._like(stage.layer)
 
     def set_grad(self, name: str, array: Any) -> None:
-        """Take no gradient."""
+        """Ignore a gradient."""
 
     def blob(self, name: str) -> Array:
-        """An array of the blob's shape."""
+        """Return an array of the blob's shape."""
         return self.ops.empty(self.shape(name), self.dtype)
 
     def grad(self, name: str) -> Array:
-        """An array of the blob's shape."""
+        """Return an array of the blob's shape."""
         return self.blob(name)
 
     def scalars(self) -> dict[str, float]:
-        """The real net's names, all 0."""
+        """Return the scores of the real net by name, all 0."""
         found = {}
         losses = 0
         for node in self.nodes:
@@ -75,11 +75,12 @@ class EmulatedNet(Net):
         return found | ({"loss": 0.0} if losses else {})
 
     def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
-        """Arrays of the parameters' shapes."""
+        """Return arrays of the parameters' shapes."""
         return {layer: self._like(layer) for layer in (self.params if layers is None else layers)}
 
     def _like(self, layer: str) -> tuple[Array, ...]:
-        """Parameters lie in Caffe's order: only blobs lie as images do."""
+        """Return arrays for a layer's parameters. They have Caffe's order in memory; only blobs are
+        laid out as images."""
         params = self.params[layer]
         return tuple(
             self.ops.empty((math.prod(p.shape),), self.dtype).reshape(p.shape) for p in params
@@ -87,9 +88,9 @@ class EmulatedNet(Net):
 
 
 class NoBatches(Batches):
-    """Batches of the right number of rows for a net that reads none."""
+    """Batches with the right number of rows for a net that reads no data."""
 
     def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Zeros without memory, in the shapes of the source's samples."""
+        """Return zeros that take no memory, in the shapes of the source's samples."""
         rows = len(self._positions(low, high))
         return tuple(np.broadcast_to(np.float32(0), (rows, *shape)) for shape in self.shapes)

@@ -1,12 +1,12 @@
-"""Which layers the backend computes as one operation.
+"""Fusion: the groups of layers that the backend computes as one operation.
 
 - BatchNorm, its Scale, the sum with a shortcut and the ReLU: the Scale does the work of all
-  (`ops.norm_scale_forward`), the others hand on what they are given.
-- A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling, since
-  what is not positive is nobody's maximum (`rectify` of `ops.pool_forward`).
+  (`ops.norm_scale_forward`), and the others only pass values on.
+- A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling
+  (`rectify` of `ops.pool_forward`), since a value that is not positive is never a maximum.
 
-No blob is lost that can be read by its name: between two joined layers the name is used again, or
-memory is reused.
+Every blob that can be read by its name is kept: layers are only joined if the name between them is
+used again, or if memory is reused.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nets.layers.pool import Pooling
 def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
     """Join the layers of `nodes`: into every Scale over a BatchNorm, and into every MAX Pooling.
 
-    Call it after `allow_in_place`. `reused`: arrays share memory, so no blob between two layers is
-    read by its name.
+    Call this after `allow_in_place`. `reused`: arrays share memory, so blobs between two layers are
+    not read by their names.
     """
     mine = {node.index: node for node in nodes}
     for node in nodes:
@@ -51,7 +51,7 @@ def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
 
 
 def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> Node | None:
-    """The only reader of the node's top, or None if something else may ask for that array."""
+    """Return the only reader of the node's top, or None if the array may have another reader."""
     value = wiring.values[node.tops[0]]
     if len(value.consumers) != 1 or value.consumers[0] not in mine or any(node.layer.loss_weights):
         return None
@@ -60,7 +60,7 @@ def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> No
 
 
 def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> None:
-    """Join the sum of the Scale's top and a value that is computed before it."""
+    """Join the sum of the Scale's top and another value, if that value is computed before it."""
     after = _next(wiring, mine, node, reused)
     if (
         after is None
@@ -77,7 +77,7 @@ def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -
 
 
 def _rectifier(node: Node | None) -> ReLU | None:
-    """The node's layer, if it is a plain ReLU."""
+    """Return the node's layer if it is a plain ReLU."""
     return (
         node.layer
         if node is not None and isinstance(node.layer, ReLU) and node.layer.slope == 0
@@ -86,7 +86,7 @@ def _rectifier(node: Node | None) -> ReLU | None:
 
 
 def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
-    """Join a plain ReLU in place over what the Scale makes."""
+    """Join a plain ReLU that works in place on the result of the Scale."""
     last = _next(wiring, mine, node, True) if node.also else node
     relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
     if relu is not None and relu.in_place:
@@ -96,7 +96,7 @@ def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
 
 
 def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
-    """Join a plain ReLU that only the pooling reads, or that follows it in place."""
+    """Join a plain ReLU whose top only the pooling reads, or that follows the pooling in place."""
     below = mine.get(wiring.values[node.bottoms[0]].producer)
     before = _rectifier(below)
     after = _rectifier(_next(wiring, mine, node, False))

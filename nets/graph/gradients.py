@@ -1,5 +1,5 @@
-"""The gradients of one pass: of values, summed over their readers, and of parameters, summed over
-who shares them."""
+"""The gradients of one pass: gradients of values, summed over their readers, and gradients of
+parameters, summed over the layers that share them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ops import Array, Backend
 
 
 class Gradients:
-    """What a backward pass has found so far. `sums` are places for sums of values' gradients, by
-    the value's index."""
+    """The gradients that a backward pass has found so far. `sums` has the arrays for sums of
+    gradients, by the index of the value."""
 
     def __init__(self, wiring: Wiring, sharing: Sharing, ops: Backend, dtype: Any) -> None:
         self._wiring = wiring
@@ -25,31 +25,31 @@ class Gradients:
         self.sums: dict[int, Array] = {}
         self._of: dict[int, Array] = {}
         self._seeds: dict[int, Array] = {}
-        self._borrowed: dict[Slot, Array] = {}  # from borrowers, until the owner's turn
+        self._borrowed: dict[Slot, Array] = {}  # from borrowers, kept for the owner
 
     def begin(self) -> None:
-        """Forget those of the pass before."""
+        """Forget the gradients of the pass before."""
         self._of = {}
         self._borrowed = {}
 
     def of(self, i: int) -> Array | None:
-        """The gradient of value `i`, if backward has reached it."""
+        """Return the gradient of value `i`, None if backward has not reached it."""
         return self._of.get(i)
 
     def add(self, i: int, grad: Array) -> None:
-        """Add a gradient to value `i`; the first is kept by reference, the sum of two is another
-        array."""
+        """Add a gradient to value `i`. The first gradient is kept by reference; the sum of two is
+        another array."""
         known = self._of.get(i)
         self._of[i] = grad if known is None else self._ops.add(known, grad, out=self.sums.get(i))
 
     def seed(self, node: Node) -> None:
-        """Give the tops that are part of the loss their weight as gradient."""
+        """Give each top that is part of the loss its loss weight as gradient."""
         for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
             if weight:
                 seed = self._seeds.get(i)
                 shape = self._wiring.values[i].shape
                 if seed is None or seed.shape != shape:
-                    # then the host keeps it: no device is asked for it
+                    # such a gradient stays on the host, so that no device is asked for it
                     alone = shape == () and self.of(i) is None
                     seed = (
                         np.zeros((), self._dtype) if alone else self._ops.zeros(shape, self._dtype)
@@ -61,8 +61,8 @@ class Gradients:
     def settle(
         self, node: Node, params: Sequence[Array], out: Sequence[Array] | None
     ) -> tuple[Array, ...]:
-        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus
-        what was kept."""
+        """Keep the gradients of borrowed parameters for their owners. Return the gradients of owned
+        parameters, with the kept ones added."""
         result: list[Array] = []
         for at, grad in enumerate(params):
             owner = self._sharing.owner.get((node.index, at))

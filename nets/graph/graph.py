@@ -1,12 +1,13 @@
-"""A net that runs: the whole, its conv phase or its FC phase, stage by stage, forward and backward.
+"""A net that runs, or its conv phase or FC phase: stage by stage, forward and backward.
 
-One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward`
-the stages reversed. Arrays are handed over by reference. Parameter gradients and what crosses the
-cut are new in every pass, so they may travel. Every other array is valid until the next pass.
+One pass: `begin`, `feed` every input, `load` the parameters of each stage and `forward` it, then
+`backward` the stages in reverse order. Arrays are passed by reference. Gradients of parameters and
+values that cross the cut are new arrays in every pass, so they may be sent. Every other array is
+valid until the next pass.
 
-A parameter that several layers share belongs to the first of them: it is loaded only there, and its
-gradient, the sum of all, comes out only there. The gradient of a running statistic is what the pass
-adds to it (`ParamSpec.keep`).
+A parameter that several layers share belongs to the first of them. Only the first layer loads it,
+and only the first layer returns its gradient, the sum over all. The gradient of a running statistic
+is the term that the pass adds to it (`ParamSpec.keep`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from nets.errors import NetError, did_you_mean
 from nets.graph.gradients import Gradients
 from nets.graph.net_part import PartOfNet
 from nets.graph.scores import scores
-from nets.graph.stages import Stage as Stage  # one of the names of this module
+from nets.graph.stages import Stage as Stage  # this module exports it
 from nets.graph.wiring import Node
 from nets.layers import Run, Setup, Values
 from ops import Array, OpsError
 
 
 class Net(PartOfNet):
-    """A `PartOfNet` that computes, a pass at a time. Its arguments are those of `PartOfNet`."""
+    """A `PartOfNet` that computes, one pass at a time. It takes the arguments of `PartOfNet`."""
 
     def _prepare(self) -> None:
         self._arrays: dict[int, Array] = {}
@@ -38,8 +39,8 @@ class Net(PartOfNet):
         self._placed = False
 
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
-        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all),
-        and `more` such."""
+        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all
+        rows), and over the ranges in `more`."""
         spans = (rows or (0, self.batch), *more)
         for low, high in spans:
             if not 0 <= low < high <= self.batch:
@@ -61,7 +62,7 @@ class Net(PartOfNet):
             node.layer.forget("bottom")
 
     def _place(self) -> None:
-        """Give the layers their places in the block, which grows if it must."""
+        """Give the layers their places in the block. Enlarge the block if it is too small."""
         plan = self.memory_plan
         if plan.size > self._block.size:
             self._block = self.ops.empty((plan.size,), np.uint8)
@@ -77,8 +78,8 @@ class Net(PartOfNet):
         self._placed = True
 
     def feed(self, name: str, array: Any) -> None:
-        """Give the input blob `name`; converted to the net's dtype if it has another, else kept by
-        reference."""
+        """Give the input blob `name`. It is kept by reference, or converted if it does not have the
+        net's dtype."""
         if name not in self._inputs:
             near = did_you_mean(name, self._inputs)
             raise NetError(
@@ -91,11 +92,11 @@ class Net(PartOfNet):
         self._arrays[self._inputs[name]] = given
 
     def load(self, layer: str, blobs: Sequence[Array]) -> None:
-        """Give a layer's parameters for this pass, by reference; they are never written to."""
+        """Give a layer's parameters for this pass, by reference. The net never writes to them."""
         if layer not in self.params:
             near = did_you_mean(layer, self.params)
             raise NetError(
-                f"layer '{layer}': no layer of this part has parameters and that name{near}"
+                f"layer '{layer}': no layer of this part has this name and parameters{near}"
             )
         found = [tuple(blob.shape) for blob in blobs]
         expected = [param.shape for param in self.params[layer]]
@@ -106,7 +107,7 @@ class Net(PartOfNet):
         self._blobs[layer] = tuple(blobs)
 
     def forward(self, stage: Stage) -> None:
-        """Run the layers of `stage`; its inputs and parameters must have been given."""
+        """Run the layers of `stage`. Its inputs and parameters must have been given."""
         for node in stage.nodes:
             bottoms = [self._given(i) for i in (*node.bottoms, *node.also)]
             try:
@@ -118,8 +119,8 @@ class Net(PartOfNet):
             self._arrays.update(zip(node.tops, tops, strict=True))
 
     def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> tuple[Array, ...]:
-        """Run `stage` backward and return its parameters' gradients, newly allocated or written to
-        `out`."""
+        """Run `stage` backward. Return its parameters' gradients, which are new arrays or are
+        written to `out`."""
         result: tuple[Array, ...] = ()
         for node in reversed(stage.nodes):
             gradients = self._backward_node(node, out if self._owned[node.index] else None)
@@ -127,7 +128,7 @@ class Net(PartOfNet):
         return result
 
     def restart(self) -> None:
-        """Let the next pass be as the first: no layer keeps a state."""
+        """Make the next pass like the first one: no layer keeps its state."""
         self._rows = 0
 
     def blob(self, name: str) -> Array:
@@ -141,15 +142,15 @@ class Net(PartOfNet):
         return self._given(i)
 
     def grad(self, name: str) -> Array:
-        """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros
-        if none did."""
+        """Return the gradient of boundary or input blob `name` after backward has reached it.
+        Returns zeros if no gradient reached it."""
         i = self._inputs[name] if name in self._inputs else self._index(name)
         found = self._gradients.of(i)
         return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found
 
     def set_grad(self, name: str, array: Any) -> None:
-        """Give the gradient of boundary blob `name` to a conv part, before its backward; by
-        reference."""
+        """Give a conv part the gradient of boundary blob `name`, by reference, before its
+        backward."""
         if name not in self.boundary_grads:
             expected = ", ".join(self.boundary_grads) or "none"
             raise NetError(
@@ -166,10 +167,10 @@ class Net(PartOfNet):
         self._gradients.add(index, given)
 
     def scalars(self) -> dict[str, float]:
-        """Return every loss and accuracy computed in this pass, and their weighted total under
-        "loss".
+        """Return every loss and accuracy that was computed in this pass, and their weighted total
+        under "loss".
 
-        Any top with a loss weight counts: the sum of its numbers, as in Caffe.
+        Every top with a loss weight counts, by the sum of its numbers, as in Caffe.
         """
         return scores(self.nodes, self.wiring.values, self._arrays, self.ops)
 
@@ -193,7 +194,7 @@ class Net(PartOfNet):
         grads = [self._gradients.of(i) for i in node.tops]
         statistics = any(param.keep is not None for param in node.layer.params)
         if not statistics and all(grad is None for grad in grads):
-            # no loss depends on it
+            # no loss depends on the layer
             zeros = [self.ops.zeros(param.shape, self.dtype) for param in node.layer.params]
             return self._gradients.settle(node, zeros, out)
         values = Values(
@@ -217,7 +218,7 @@ class Net(PartOfNet):
         return self._arrays[i]
 
     def _parameters(self, node: Node) -> Sequence[Array]:
-        """The layer's own parameters and those it borrows, in its order."""
+        """Return the layer's own parameters and the borrowed ones, in the layer's order."""
         name = node.layer.name
         owned = self._owned[node.index]
         if owned and name not in self._blobs:

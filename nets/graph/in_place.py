@@ -1,4 +1,4 @@
-"""Which layers may write over their bottoms, and which do the work of the next one as they
+"""Layers that write over their bottoms, and layers that do the work of the next layer as they
 write."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from nets.layers.elementwise import ReLU
 
 
 def allow_in_place(wiring: Wiring, nodes: Sequence[Node], fed: set[int]) -> None:
-    """Let a layer write over its bottom where nobody else reads the old value; `fed`: values that
+    """Let a layer write over its bottom if no other layer reads the old value. `fed`: values that
     come from outside."""
     for node in nodes:
         names = (list(node.layer.proto.bottom), list(node.layer.proto.top))
@@ -24,22 +24,22 @@ def allow_in_place(wiring: Wiring, nodes: Sequence[Node], fed: set[int]) -> None
 
 
 def _absorb(maker: Node, node: Node) -> None:
-    """Let a product rectify as it writes, for a plain ReLU in place over it: one pass over memory
-    less."""
+    """Let a product rectify as it writes, instead of a plain ReLU in place over it. This saves one
+    pass over memory."""
     layer = node.layer
     if isinstance(layer, ReLU) and layer.in_place and layer.slope == 0 and maker.layer.rectifies:
         maker.layer.rectify = layer.absorbed = True
 
 
 def owners(wiring: Wiring, i: int) -> list[Node]:
-    """The layers whose buffers value `i` may be a view of."""
+    """Return the layers whose buffers value `i` may be a view of."""
     node = wiring.nodes[wiring.values[i].producer]
     through = node.layer.in_place or node.layer.views or not node.layer.top_is_free
     return [node, *(owner for below in node.bottoms if through for owner in owners(wiring, below))]
 
 
 def readers(wiring: Wiring, i: int) -> list[Node]:
-    """The layers whose buffers the gradient of value `i` may be a view of."""
+    """Return the layers whose buffers the gradient of value `i` may be a view of."""
     nodes = [wiring.nodes[reader] for reader in wiring.values[i].consumers]
     through = [top for node in nodes if node.layer.passes_gradient for top in node.tops]
     return [*nodes, *(reader for top in through for reader in readers(wiring, top))]

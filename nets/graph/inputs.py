@@ -1,5 +1,5 @@
-"""What a net is fed: its data layers, the shapes that a source promises them, whether a batch is
-what it reads."""
+"""The inputs of a net: its data layers, the shapes that a source gives them, and a check that the
+batches fit."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ DataLayers = tuple[LayerSpec, ...]
 
 
 def data_layers(spec: NetSpec) -> DataLayers:
-    """The layers of a net, as one state leaves it, whose tops are fed from outside."""
+    """Return the data layers of a net in one state: layers whose tops come from outside."""
     return tuple(
         layer for layer in spec.layers if (kind := kind_of(layer)) is not None and kind.is_source
     )
 
 
 def promised(layers: DataLayers, source: Source) -> dict[str, Shape]:
-    """Top -> shape of its samples, as the source has them before any transform."""
+    """Return the shape of each top's samples, by top, as the source has them before any
+    transform."""
     tops = [top for layer in layers for top in layer.proto.top]
     # a source may give more, such as labels that no layer reads
     return dict(zip(tops, source.shapes, strict=False))
 
 
 def check_inputs(net: Net, batches: Batches) -> None:
-    """NetError unless every input of the net is among what the batches give, in its shape; nor can
-    a net be trained without a loss."""
+    """Raise NetError unless the batches give every input of the net in its shape. A net without a
+    loss cannot be trained, so it is an error, too."""
     layers = [node.layer for stage in net.stages for node in stage.nodes]
     if net.phase == "TRAIN" and not any(any(layer.loss_weights) for layer in layers):
         raise NetError(
@@ -38,7 +39,7 @@ def check_inputs(net: Net, batches: Batches) -> None:
         )
     given = batches.shapes
     if len(given) < len(net.inputs):
-        found = f"found {len(given)} arrays a sample ({batches.source.name})"
+        found = f"found {len(given)} arrays per sample ({batches.source.name})"
         raise NetError(
             f"{net.spec.path.name}: {found}, expected {len(net.inputs)}: {', '.join(net.inputs)}"
         )

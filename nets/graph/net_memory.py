@@ -1,13 +1,14 @@
-"""The memory plan of a net: every activation, gradient and kept array of a pass at a fixed place in
-one block.
+"""The memory plan of a net: every activation, gradient and saved array of a pass has a fixed place
+in one block.
 
-The plan is known before anything runs. Shapes say how large each array is, the order of layers says
-from when to when it is needed, and arrays that are never needed together share a place. A layer
-says itself what it keeps and reads (`Layer.needs`, `reads_bottoms`, `reads_tops`), but for a few
-numbers per channel. A layer that does not say (`planned` False) keeps its own arrays, and what it
-touches stays for the whole pass. Parameters and their gradients have no place here.
+The plan is made before anything runs. The shapes give the size of each array. The order of the
+layers gives the time in which it is needed. Arrays that are never needed together share a place. A
+layer declares the arrays that it keeps and reads (`Layer.needs`, `reads_bottoms`, `reads_tops`),
+except for a few numbers per channel. A layer that declares nothing (`planned` False) keeps its own
+arrays, and the arrays that it touches stay for the whole pass. Parameters and their gradients are
+not in the block.
 
-Time of a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
+Times in a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from nets.graph.wiring import Node, Wiring
 from nets.layers.base import GRADIENT, SAVED, TOP, Need, Shape
 from ops import Array, Backend
 
-LINE = 256  # bytes; places are multiples of it: whole cache lines, and no two arrays share a vector
+LINE = 256  # bytes; places are multiples of it, so that no two arrays share a cache line or vector
 
 
 @dataclass(eq=False)
 class Region:
-    """One array of layer `node` (None: the sum of a value's gradients), and from when to when it
+    """One array of layer `node` (None: the sum of a value's gradients), and the time in which it
     lives.
 
-    `inside`: the region that this one is a part of, and which part along axis 1 (a bottom of
-    Concat, written in place). `shared`: it may be the gradient of several values, so nobody writes
-    over it.
+    `inside`: the region that contains this one, and the part of its axis 1 (for a bottom of Concat
+    that is written in place). `shared`: it may be the gradient of several values, so no layer
+    writes over it.
     """
 
     node: int | None
@@ -48,24 +49,24 @@ class Region:
 
     @property
     def size(self) -> int:
-        """Bytes, in whole lines."""
+        """The size in bytes, a multiple of LINE."""
         size: int = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         return size + -size % LINE
 
     def live(self, time: int) -> None:
-        """Note that it is written or read at that time."""
+        """Note that the array is written or read at `time`."""
         self.start = min(self.start, time)
         self.end = max(self.end, time)
 
 
 @dataclass
 class MemoryPlan:
-    """All regions with their offsets. `size`: bytes of the block; `unshared`: bytes if every array
-    had its own place.
+    """All regions with their offsets. `size` is the size of the block in bytes, `unshared` the size
+    if every array had its own place.
 
-    `sums`: by value, the sum of its gradients, where several layers give one. `over`: layers that
-    write the gradient of their bottom over that of their top. `written`: by Concat, the bottoms
-    that already lie in its top.
+    `sums`: by value, the sum of its gradients, if several layers give one. `over`: layers that
+    write the gradient of their bottom over the gradient of their top. `written`: by Concat, the
+    bottoms that already lie in its top.
     """
 
     regions: list[Region]
@@ -76,7 +77,8 @@ class MemoryPlan:
     unshared: int
 
     def arrays(self, ops: Backend, block: Array) -> dict[tuple[int, str], Array]:
-        """Every region of a layer as an array inside `block` (uint8), by layer index and key."""
+        """Return the region of every layer as an array inside `block` (uint8), by layer index and
+        key."""
         made: dict[int, Array] = {}
 
         def made_of(region: Region) -> Array:
@@ -101,8 +103,8 @@ class MemoryPlan:
 class Planner:
     """Makes a MemoryPlan.
 
-    `fresh_tops`, `fresh_gradients`: layers whose results leave the process, so they are new in
-    every pass. `given`: values whose gradient comes from outside.
+    `fresh_tops`, `fresh_gradients`: layers whose results leave the process, so they are new arrays
+    in every pass. `given`: values whose gradients come from outside.
     """
 
     wiring: Wiring
@@ -116,13 +118,13 @@ class Planner:
     sums: dict[int, Region] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     written: dict[int, frozenset[int]] = field(default_factory=dict)
-    _tops: dict[int, Region | None] = field(default_factory=dict)  # by value
-    _saved: dict[int, list[Region]] = field(default_factory=dict)  # by node
-    # gradients a value got, by value
+    _tops: dict[int, Region | None] = field(default_factory=dict)  # tops, by value
+    _saved: dict[int, list[Region]] = field(default_factory=dict)  # saved, by node
+    # by value: the gradients that the value has got
     _given: dict[int, list[Region | None]] = field(default_factory=dict)
 
     def plan(self) -> MemoryPlan:
-        """Find every region and its life, then give each its place."""
+        """Find every region and its lifetime, then give each one a place."""
         last = 2 * len(self.nodes)
         for time, node in enumerate(self.nodes):
             self._forward(node, time, last)
@@ -218,7 +220,7 @@ class Planner:
     def _produced(
         self, node: Node, at: int, made: dict[int, Need], incoming: list[Region | None], time: int
     ) -> Region | None:
-        """The region of the gradient that the layer gives its bottom `at`."""
+        """Return the region of the gradient that the layer gives its bottom `at`."""
         if node.index in self.over or (
             node.layer.planned and node.layer.passes_gradient and at not in made
         ):
@@ -228,8 +230,8 @@ class Planner:
         return self._new(node, made[at], time)
 
     def _give(self, value: int, region: Region | None, time: int) -> None:
-        """The value gets one more gradient; from the second on they are added up in a region of
-        their own."""
+        """Give the value one more gradient. If it has several, they are added up in a separate
+        region."""
         given = self._given.setdefault(value, [])
         given.append(region)
         if len(given) == 2:
@@ -241,14 +243,15 @@ class Planner:
             self.sums[value].live(time)
 
     def _gradient(self, value: int, time: int) -> Region | None:
-        """The region that holds the value's whole gradient, read at `time`."""
+        """Return the region that has the whole gradient of the value, for reading at `time`."""
         given = self._given.get(value, [])
         return self.sums[value] if len(given) > 1 else given[0] if given else None
 
     # concatenation
 
     def _join_concatenations(self) -> None:
-        """Let the bottoms of a Concat be written where its top has them."""
+        """Place the bottoms of each Concat inside its top, so that they are written there
+        directly."""
         for node in self.nodes:
             parts = node.layer.parts_of_top() if node.layer.planned else None
             whole = self._tops.get(node.tops[0]) if parts else None
@@ -271,8 +274,8 @@ class Planner:
         return self.wiring.nodes[reader].layer.in_place
 
     def _joins(self, region: Region, value: int, whole: Region, concat: Node) -> bool:
-        """Whether the array is just the bottom, read by nobody else, and neither inside another nor
-        around one."""
+        """Whether the array is exactly the bottom, has no other reader, and is neither inside
+        another array nor around one."""
         values = [self.wiring.values[i] for i, top in self._tops.items() if top is region]
         alone = all(
             c == concat.index or self._overwrites(c) for each in values for c in each.consumers
@@ -291,8 +294,9 @@ class Planner:
 def _place(regions: list[Region]) -> int:
     """Give every region its offset and return the bytes used.
 
-    The largest comes first; each lies as low as the regions that live with it allow. Best-fit by
-    size is within a few percent of the lower bound on nets (Pisarchyk and Lee, 2020, section 5).
+    The largest region comes first. Each region gets the lowest offset at which it does not overlap
+    regions that live at the same time. On nets, best-fit by size is within a few percent of the
+    lower bound (Pisarchyk and Lee, 2020, section 5).
     """
     placed: list[Region] = []
     for region in sorted(regions, key=lambda one: (-one.size, one.start)):

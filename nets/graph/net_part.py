@@ -1,5 +1,5 @@
-"""What a net is, before anything is computed: its layers, their shapes and parameters, the whole or
-one side of a cut."""
+"""A net before it computes: its layers, their shapes and parameters, as a whole or one side of a
+cut."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ MEMORY = ("kept", "reused")
 
 
 class PartOfNet:
-    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every
-    mistake.
+    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net. Raises NetError with
+    every mistake.
 
-    `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two
-    passes; `input_shape` is the data source's (C, H, W). The FC phase ("fc") is every InnerProduct,
-    Embed and recurrent layer, what depends on one, and the losses; the conv phase ("conv") is the
-    rest. `nodes` are its part's layers in their order, `wiring` what the layers of all parts read
-    and write. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through`
-    come out, and that of what it ends with is given. `time_first` says that recurrent layers take
-    the rows for steps of time.
+    `batch` is the group's whole batch (default: the prototxt's). It may be changed between two
+    passes. `input_shape` is the data source's (C, H, W). `nodes` are the layers of this part in
+    their order, `wiring` has the layers of all parts and the values that they read and write.
 
-    With `memory` "reused" arrays that are never needed together share a place in one block, planned
-    before the first pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be
-    read after a pass; with "kept" every blob stays valid until the next pass.
+    The FC phase ("fc") has every InnerProduct, Embed and recurrent layer, the layers that depend on
+    one, and the losses. The conv phase ("conv") has the other layers. A "link" is a piece of an FC
+    phase (`sharding`): it returns the gradients of its inputs `through`, and it is given the
+    gradient of its end. If `time_first` is true, the net has recurrent layers, which take the rows
+    as steps of time.
+
+    With `memory` "reused", arrays that are never needed together share a place in one block. The
+    block is planned before the first pass (`memory_plan`). After a pass, only inputs, outputs and
+    values that cross the cut may be read. With "kept", every blob stays valid until the next pass.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class PartOfNet:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Called once, when all of the above is known: for a subclass that computes."""
+        """Prepare to compute. Called once, when all attributes above are set; subclasses override
+        it."""
 
     def __repr__(self) -> str:
         size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
@@ -117,7 +120,7 @@ class PartOfNet:
 
     @property
     def boundary_grads(self) -> list[str]:
-        """The blobs of `boundary` through which gradients flow back (labels are not among them)."""
+        """The blobs of `boundary` through which gradients flow back. Labels are not among them."""
         return [self._value(i).name for i in self._boundary if self._value(i).needs_grad]
 
     @property
@@ -130,8 +133,8 @@ class PartOfNet:
         return self._value(self._index(name)).shape
 
     def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
-        """Return the first parameters of this part or of some of its layers, the same numbers
-        whatever the part."""
+        """Return the first parameters of this part, or of some of its layers. They are the same in
+        every part."""
         return {
             layer: tuple(
                 self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer]
@@ -141,8 +144,8 @@ class PartOfNet:
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is
-        allocated."""
+        """The places of all arrays in a pass with the present rows, if memory is reused. No memory
+        is allocated."""
         sent, received = (
             frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers)
         )
@@ -153,7 +156,7 @@ class PartOfNet:
 
     @property
     def scratch(self) -> int:
-        """Bytes of scratch memory that the backend needs at most for one operation."""
+        """The most bytes of scratch memory that the backend needs for one operation."""
         return max((self._scratch_of(node) for node in self.nodes), default=0)
 
     def _scratch_of(self, node: Node) -> int:
@@ -162,8 +165,8 @@ class PartOfNet:
         )
 
     def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
-        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see
-        there)."""
+        """Let every InnerProduct compute the groups of units in `cut(its units)` separately (see
+        InnerProduct.unit_parts)."""
         for node in self.nodes:
             if isinstance(node.layer, InnerProduct):
                 node.layer.unit_parts = cut(node.layer.top_shape[-1])

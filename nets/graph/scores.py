@@ -1,5 +1,4 @@
-"""The losses and accuracies of a pass, as Python's numbers: whatever device has them is waited for
-once."""
+"""The losses and accuracies of a pass, as Python's numbers. The device is waited for only once."""
 
 from __future__ import annotations
 
@@ -12,10 +11,11 @@ from ops import Array, Backend
 def scores(
     nodes: Sequence[Node], values: Sequence[Value], arrays: Mapping[int, Array], ops: Backend
 ) -> dict[str, float]:
-    """Every score of the layers that have run, and the weighted total of the losses under "loss".
+    """Return every score of the layers that have run, and the weighted total of the losses under
+    "loss".
 
-    Any top with a loss weight counts: the sum of its numbers, as in Caffe. NetError where a layer
-    was given a label that it does not know, and could not say so while it ran.
+    Every top with a loss weight counts, by the sum of its numbers, as in Caffe. Raises NetError if
+    a layer got a label that it does not know and could not report it while it ran.
     """
     wanted = [
         (node.layer, i, weight)

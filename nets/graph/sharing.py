@@ -1,7 +1,7 @@
-"""Parameters that several layers share by name (Caffe's `param { name: "w" }`): who owns each, and
-the checks.
+"""Parameters that several layers share by name, their owners and the checks. In Caffe, a layer
+names a parameter with `param { name: "w" }`.
 
-The first layer that names a parameter owns it: it alone has values, a history and an update.
+The first layer that names a parameter owns it. Only the owner has values, a history and an update.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ Slot = tuple[int, int]  # (index of a layer, index of one of its parameters)
 
 @dataclass(frozen=True)
 class Sharing:
-    """Who lends what: the `owner` of every borrowed parameter."""
+    """The `owner` of every borrowed parameter."""
 
     owner: dict[Slot, Slot]
 
     def owned(self, index: int, layer: Layer) -> list[int]:
-        """Indices of the parameters that layer number `index` owns."""
+        """Return the indices of the parameters that layer number `index` owns."""
         return [at for at in range(len(layer.params)) if (index, at) not in self.owner]
 
 
 def share(layers: Sequence[Layer]) -> Sharing:
-    """Find the owners; multipliers that only a borrower gives become the owner's. NetError lists
-    every mistake.
+    """Find the owners. Multipliers that only a borrower gives become the owner's. Raises NetError
+    with every mistake.
 
-    The rules are those of Caffe's Net::AppendParam. Shapes are equal, or only sizes if the borrower
-    says `share_mode: PERMISSIVE`. Multipliers that both give must agree.
+    The rules are those of Caffe's Net::AppendParam. Shapes must be equal; if the borrower has
+    `share_mode: PERMISSIVE`, only sizes must be equal. Multipliers that both layers give must
+    agree.
     """
     first: dict[str, Slot] = {}
     owner: dict[Slot, Slot] = {}
@@ -61,7 +62,7 @@ def _named(layers: Sequence[Layer]) -> Iterator[tuple[Slot, str]]:
 
 
 def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None:
-    """Check a borrower against the owner and give the owner its multipliers."""
+    """Check a borrower against the owner and give the owner the borrower's multipliers."""
     owner = layers[mine[0]]
     borrower = layers[theirs[0]]
     spec = owner.params[mine[1]]
@@ -71,7 +72,8 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
     if not same:
         text = f"'{name}' has shape {other.shape} here, but {spec.shape} in layer '{owner.name}'"
         raise borrower.error(
-            "param.name", (f"{text}, expected {'as many numbers' if loose else 'one shape'}")
+            "param.name",
+            (f"{text}, expected {'the same number of values' if loose else 'one shape'}"),
         )
     for key in ("lr_mult", "decay_mult"):
         told = [layers[i].proto.param[at].HasField(key) for i, at in (mine, theirs)]
@@ -87,8 +89,8 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
 
 
 def check_cut(sharing: Sharing, nodes: Sequence[Node]) -> None:
-    """Refuse a parameter that the two phases of a net share: they may run on different machines.
-    NetError."""
+    """Raise NetError for a parameter that both phases of a net share, because the phases may run on
+    different machines."""
     for borrowed, owner in sharing.owner.items():
         mine = nodes[borrowed[0]]
         other = nodes[owner[0]]
@@ -96,4 +98,4 @@ def check_cut(sharing: Sharing, nodes: Sequence[Node]) -> None:
             text = (
                 f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
             )
-            raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")
+            raise mine.layer.error("param.name", f"{text}: only a net that runs whole can share it")

@@ -1,5 +1,5 @@
-"""A net in stages: consecutive layers with at most one that has parameters, the unit in which
-parameters are pulled."""
+"""The stages of a net: consecutive layers of which at most one has parameters. A worker pulls
+parameters stage by stage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nets.graph.wiring import Node
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Consecutive layers with at most one that has parameters; `layer` is its name, or None."""
+    """Consecutive layers of which at most one has parameters. `layer` is its name, or None."""
 
     index: int
     layer: str | None
@@ -20,7 +20,7 @@ class Stage:
 
 
 def cut(nodes: Sequence[Node], owned: Mapping[int, Sequence[int]]) -> list[Stage]:
-    """Cut before every layer with parameters of its own but the first."""
+    """Cut before every layer that owns parameters, except the first such layer."""
     groups: list[list[Node]] = []
     for node in nodes:
         taken = bool(groups) and any(owned[member.index] for member in groups[-1])

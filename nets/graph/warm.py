@@ -1,5 +1,5 @@
-"""Preparing what a net needs before its first iteration: a pass over zeros compiles whatever it
-runs, and tries out what there is to choose from."""
+"""Preparation of a net before its first iteration. A pass over zeros compiles all operations and
+tries the algorithms to choose from."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ ROWS = 8
 
 
 def warm(net: Net, rows: int | None = None) -> None:
-    """Run one pass and forget it, if the backend compiles anything. The net is then as it was.
+    """Run one pass and discard it, if the backend compiles anything. The net is unchanged
+    afterwards.
 
-    `rows`: of the passes that are to come, the whole batch if nothing is said; a backend that tries
-    algorithms tries them for so many.
+    `rows` is the number of rows in later passes (default: the whole batch). A backend that tries
+    algorithms tries them with this number.
     """
     if not net.ops.compiles:
         return
     layers = [node.layer for stage in net.stages for node in stage.nodes]
     before = [dict(vars(layer)) for layer in layers]
     net.begin(0, (0, min(net.batch, (rows or net.batch) if net.ops.tries else ROWS)))
-    # asks every layer how it computes: what they all want is compiled together
+    # asks every layer how it computes, so that all their kernels are compiled together
     assert net.scratch >= 0
     for name, shape in net.input_shapes.items():
         net.feed(name, net.ops.zeros(shape, net.dtype))
@@ -34,7 +35,7 @@ def warm(net: Net, rows: int | None = None) -> None:
         for stage in reversed(net.stages):
             net.backward(stage)
     net.restart()
-    # what a layer saved would keep the pass's whole block alive
+    # the arrays that a layer saved would keep the pass's whole block alive
     for one, values in zip(layers, before, strict=True):
         vars(one).clear()
         vars(one).update(values)

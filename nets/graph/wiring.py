@@ -1,7 +1,7 @@
-"""Which layer reads what: blob names resolved to values, each written once.
+"""The wiring of a net: blob names resolved to values. Each value is written once.
 
-Checks a net's connections, and tells which layers form the FC phase, what crosses the cut and which
-values need gradients.
+It checks a net's connections and finds the layers of the FC phase, the values that cross the cut
+and the values that need gradients.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nets.layers.base import Shape
 
 @dataclass
 class Value:
-    """What a blob name means between two writes: an in-place layer makes a new value of the same
-    name."""
+    """The meaning of a blob name between two writes. An in-place layer makes a new value of the
+    same name."""
 
     name: str
     shape: Shape
@@ -29,11 +29,11 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """One layer, its place in the order, and the values it reads and writes (indices into
+    """One layer, its place in the order, and the values that it reads and writes (indices into
     Wiring.values).
 
-    `wanted`: for each bottom whether a gradient has to flow into it. `also`: further values that
-    its forward takes, bottoms of a later layer whose work it does (`nets.graph.fusion`).
+    `wanted`: for each bottom, whether it needs a gradient. `also`: further values that its forward
+    takes, namely bottoms of a later layer whose work it does (`nets.graph.fusion`).
     """
 
     index: int
@@ -47,15 +47,15 @@ class Node:
 
 @dataclass
 class Wiring:
-    """The whole net, both phases."""
+    """The whole net with both phases."""
 
     nodes: list[Node]
     values: list[Value]
 
     @property
     def boundary(self) -> list[int]:
-        """Values the conv phase makes (or is fed) and the FC phase reads, in the order they are
-        made."""
+        """The values that the conv phase makes (or gets as inputs) and the FC phase reads, in the
+        order in which they are made."""
         return [i for i, value in enumerate(self.values) if self._crosses(value)]
 
     def _crosses(self, value: Value) -> bool:
@@ -78,16 +78,16 @@ def wire(
     through: Collection[str] = (),
     force: bool = False,
 ) -> Wiring:
-    """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has
-    any.
+    """Connect the layers in their order. Raises PrototxtError with every mistake, one per faulty
+    layer.
 
-    `through`: inputs whose gradients are wanted, because the layers that made them learn. `force`:
+    `through`: inputs whose gradients are needed, because the layers that made them learn. `force`:
     gradients flow back to every input, but not to labels (Caffe's force_backward).
     """
     wiring = Wiring([], [])
     problems = list(_repeated_names(specs))
     current: dict[str, int] = {}
-    broken: set[str] = set()  # tops of layers with a mistake: their readers are not blamed
+    broken: set[str] = set()  # tops of faulty layers; their readers are not reported
     for spec in specs:
         try:
             _add(wiring, current, broken, spec, setup, make, through, force)
@@ -153,7 +153,7 @@ def _mark(wiring: Wiring, node: Node) -> None:
 
 
 def _check_labels(wiring: Wiring, node: Node) -> None:
-    """Refuse labels that depend on parameters: no loss has a gradient for them."""
+    """Refuse labels that depend on parameters, because no loss has a gradient for them."""
     at = node.layer.labels
     down = list(node.layer.proto.propagate_down)
     if at is None or not node.layer.differentiable or at >= len(node.bottoms):
@@ -161,14 +161,14 @@ def _check_labels(wiring: Wiring, node: Node) -> None:
     value = wiring.values[node.bottoms[at]]
     learned = value.needs_grad and not wiring.nodes[value.producer].layer.is_source
     if learned and not (len(down) > at and not down[at]):
-        text = f"labels '{value.name}' depend on parameters, and no gradient reaches labels; "
+        text = f"labels '{value.name}' depend on parameters, but no gradient reaches labels; "
         raise node.layer.error(
-            "bottom", text + ("set propagate_down: false for them if that is meant")
+            "bottom", text + ("set propagate_down: false for them if this is intended")
         )
 
 
 def _ask(wiring: Wiring, node: Node, force: bool) -> None:
-    """Let gradients flow to the bottoms for which the file asks for them: by force_backward, or by
+    """Let gradients flow to the bottoms for which the file requests them, by force_backward or by
     propagate_down."""
     layer = node.layer
     down = list(node.layer.proto.propagate_down)
@@ -197,7 +197,7 @@ def _wanted(wiring: Wiring, node: Node) -> list[bool]:
 
 
 def _scores(spec: LayerSpec) -> bool:
-    """Whether the layer is a loss or an accuracy: two of these may have one name, their tops
+    """Whether the layer is a loss or an accuracy. Two of these may have one name if their tops
     differ."""
     kind = kind_of(spec)
     return kind is not None and kind.scores

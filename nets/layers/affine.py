@@ -1,5 +1,5 @@
-"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second
-bottom."""
+"""Multiplication by factors and addition of biases along some axes (Caffe's `Scale`, `Bias`). The
+factors are parameters or a second bottom."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from ops import Array
 
 
 def _covered(layer: Layer, block: str, shapes: list[Shape]) -> tuple[int, Shape]:
-    """Return (axis, shape of the factors): that of the second bottom, or `num_axes` axes of the
-    first."""
+    """Return (axis, shape of the factors): the shape of the second bottom, or of `num_axes` axes of
+    the first."""
     message: Any = getattr(layer.proto, block)
     shape = shapes[0]
     if len(shapes) == 2:
@@ -40,14 +40,14 @@ def _covered(layer: Layer, block: str, shapes: list[Shape]) -> tuple[int, Shape]
 
 @register("Scale")
 class Scale(Layer):
-    """x * scale (+ bias), along the axes of x from `axis` on; the scale is a parameter or the
+    """x * scale (+ bias), along the axes of x from `axis` on. The scale is a parameter or the
     second bottom."""
 
     bottoms = (1, 2)
     planned = True
     reads_tops = False
     gradient_in_place_ok = True
-    norm: BatchNorm | None = None  # the layer below, if its work is done here (`fusion`)
+    norm: BatchNorm | None = None  # the layer below, if this layer does its work (`fusion`)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -66,7 +66,7 @@ class Scale(Layer):
 
     @property
     def per_channel(self) -> bool:
-        """Whether scale and bias are learned and one number per channel."""
+        """Whether scale and bias are learned and have one number per channel."""
         return len(self.params) == 2 and self.axis == 1 and len(self.part) == 1
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -123,7 +123,7 @@ class Scale(Layer):
     def _backward_joined(
         self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None
     ) -> Gradients:
-        """From dy to the gradient of BatchNorm's bottom; with an addend the ReLU has already
+        """Compute the gradient of BatchNorm's bottom from dy. With an addend, the ReLU has already
         rectified dy."""
         dx, dgamma, dbeta = self.ops.norm_scale_backward(
             dy,
@@ -144,7 +144,7 @@ class Scale(Layer):
 
 @register("Bias")
 class Bias(Layer):
-    """x + bias, along the axes of x from `axis` on; the bias is a parameter or the second
+    """x + bias, along the axes of x from `axis` on. The bias is a parameter or the second
     bottom."""
 
     bottoms = (1, 2)

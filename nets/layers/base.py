@@ -1,7 +1,7 @@
-"""What every layer is: shapes first, then forward and backward on arrays it is handed.
+"""The base class of all layers: it checks shapes, then runs forward and backward on given arrays.
 
-Also the registry of kinds, and buffers that are kept between passes. A layer sees its own bottoms,
-tops and parameters; blob names and the order of layers are the graph's.
+Also the registry of kinds, and the buffers that a layer keeps between passes. A layer knows its
+bottoms, tops and parameters. The graph knows the names of blobs and the order of layers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
 
-# of one array: 4 TB; what fits into this machine is another question (`runtime.plan.room`)
+# At most so many numbers in one array: 4 TB of float32. `runtime.plan.room` checks whether a net
+# fits into the memory of this machine.
 MOST_NUMBERS = 2**40
 
 Shape: TypeAlias = tuple[int, ...]
@@ -29,8 +30,8 @@ Blobs: TypeAlias = Sequence[Array]
 
 @dataclass(frozen=True)
 class Setup:
-    """What shapes depend on besides the bottoms: the phase, rows per pass, the shape of the data
-    source's samples.
+    """The facts that shapes depend on, in addition to the bottoms: the phase, the rows per pass and
+    the shape of the data source's samples.
 
     `input_shape` is the shape of the first top, or of each top by name (HDF5Data).
     """
@@ -44,7 +45,7 @@ class Setup:
 class Run:
     """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`.
 
-    `spans`, if given, are the ranges of these rows that the pass takes.
+    `spans`, if given, are the ranges of these rows that the pass computes.
     """
 
     phase: str
@@ -57,24 +58,24 @@ class Run:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The ranges of rows, one or several."""
+        """The ranges of rows of this pass, at least one."""
         return self.spans or ((self.low, self.high),)
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows of this pass."""
         return sum(high - low for low, high in self.ranges)
 
     @property
     def share(self) -> float:
-        """The part of the whole batch that this pass computes."""
+        """The fraction of the whole batch that this pass computes."""
         return self.rows / self.whole
 
     def uniforms(
         self, key: str, name: str, shape: Shape, out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker
-        draws them.
+        """Return random numbers in [0, 1) that depend on (seed, step, key, name, row) only: every
+        worker draws the same numbers for a row.
 
         `out`, if given, is C-contiguous host memory.
         """
@@ -96,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Values:
-    """The arrays of one layer in one pass, for its backward."""
+    """The arrays of one layer in one pass, as its backward needs them."""
 
     bottoms: list[Array]
     tops: list[Array]
@@ -112,10 +113,10 @@ SAVED = "saved"
 
 @dataclass(frozen=True)
 class Need:
-    """An array that a layer asks `buffer` for under `key`.
+    """An array that a layer requests from `buffer` under `key`.
 
-    `life` says what it is: a TOP, the GRADIENT of a bottom (`at`: which one), or SAVED from forward
-    to backward. dtype None is the net's.
+    `life` is the array's use: a TOP, the GRADIENT of bottom number `at`, or SAVED from forward to
+    backward. If `dtype` is None, the array has the net's dtype.
     """
 
     key: str
@@ -126,31 +127,32 @@ class Need:
 
 
 class Layer:
-    """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what
-    they are.
+    """One layer. Subclasses define `_shape`, `forward` and `backward`, and describe themselves in
+    class attributes.
 
     of_caffe              Caffe has this type
-    bottoms, tops         how many (least, most)
-    is_source             its tops are fed; it is never run
+    bottoms, tops         allowed numbers of bottoms and tops: (least, most)
+    is_source             its tops are inputs of the net; the layer is never run
     is_dense              it belongs to the FC phase
     scores                it belongs to the FC phase, and its first top is a scalar to report
     differentiable        it has a backward pass
     default_weight        the loss weight of the first top when the prototxt gives none
     in_place_ok           it may write its top over its bottom
     top_is_free           a later layer may write over its top
-    passes_gradient       a bottom's gradient may be a view of the top's
+    passes_gradient       a bottom's gradient may be a view of the top's gradient
     labels                index of the bottom that must not depend on parameters
-    time_first            its bottoms are (T, N, ...): rows are steps of time, and one process takes
-                          them all
+    time_first            its bottoms are (T, N, ...): rows are steps of time, and one process
+                          computes all rows
 
-    For the memory plan:
+    Attributes for the memory plan:
 
-    planned               what it says here is all that it keeps and reads
+    planned               these attributes and `needs` name all arrays that it keeps and reads
     views                 its tops are views of bottom `view_of`
-    reads_bottoms         its backward reads their numbers; `reads_tops` likewise
-    gradient_in_place_ok  it may write the gradient of its bottom over that of its top
+    reads_bottoms         its backward reads the numbers of its bottoms
+    reads_tops            its backward reads the numbers of its tops
+    gradient_in_place_ok  it may write the gradient of its bottom over the gradient of its top
     gradient_parts        with `passes_gradient`: each bottom's gradient is another part of the
-                          top's
+                          top's gradient
     rectifies             its forward can take the maximum with 0 as it writes (`rectify`)
     """
 
@@ -176,7 +178,7 @@ class Layer:
     gradient_parts: ClassVar[bool] = False
     rectifies: ClassVar[bool] = False
 
-    phase: str  # its own, which counts instead of the net's, or ""
+    phase: str  # the layer's own phase, which replaces the net's; "" if it has none
 
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
         self.proto = spec.proto
@@ -185,11 +187,12 @@ class Layer:
         self.dtype = np.dtype(dtype)
         self.name: str = spec.proto.name
         self.in_place = False
-        self.over_gradient = False  # the gradient of the bottom is written over that of the top
-        self.rectify = False  # the ReLU that follows in place is done here
+        self.over_gradient = False  # the bottom's gradient is written over the top's
+        self.rectify = False  # this layer does the work of the in-place ReLU above it
         self.written: frozenset[int] = frozenset()  # bottoms that lie in the top already
         self.params: list[ParamSpec] = []
-        # on a device: its loss and what `told` tells of, read when scores are
+        # On a device: the loss, and the number that `told` explains. The host reads them with the
+        # scores.
         self.verdict: Array | None = None
         self._buffers: dict[str, Array] = {}
         self.phase = caffe.Phase.Name(spec.proto.phase) if spec.proto.HasField("phase") else ""
@@ -201,8 +204,8 @@ class Layer:
         return f"<{self.proto.type} {self.name} params={[param.shape for param in self.params]}>"
 
     def setup(self, shapes: Sequence[Shape], setup: Setup) -> list[Shape]:
-        """Check the layer against its bottoms, fill `params` and return the shapes of its tops;
-        NetError."""
+        """Check the layer against the shapes of its bottoms, fill `params` and return the shapes of
+        its tops. Raises NetError if a bottom, top, weight or parameter is not allowed."""
         self._check_count("bottom", len(self.proto.bottom), self.bottoms)
         self._check_count("top", len(self.proto.top), self.tops)
         self._check_weights()
@@ -232,14 +235,14 @@ class Layer:
         return tops
 
     def seen(self, run: Run) -> Run:
-        """The pass as the layer sees it: in its own phase, if it has one."""
+        """Return the pass as the layer sees it: in the layer's own phase, if it has one."""
         return replace(run, phase=self.phase) if self.phase else run
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         raise NotImplementedError
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        """Return one array per top; they stay valid until the layer's next forward."""
+        """Return one array per top. The arrays stay valid until the layer's next forward."""
         raise NotImplementedError
 
     def backward(
@@ -250,38 +253,41 @@ class Layer:
         wanted: list[bool],
         out: Blobs | None,
     ) -> Gradients:
-        """Return (one gradient per bottom, None where not `wanted`; one per parameter, in `out` if
-        given)."""
+        """Return one gradient per bottom and one per parameter.
+
+        A bottom that is not `wanted` may get None. Gradients of parameters are written into `out`,
+        if given.
+        """
         raise NotImplementedError
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        """What the layer asks `buffer` for in a pass: by default "top" and, in training,
-        "bottom"."""
+        """Return the arrays that the layer requests from `buffer` in a pass: by default "top" and,
+        in training, "bottom"."""
         found = [] if self.in_place or self.views else [Need("top", tops[0], TOP)]
         return [*found, Need("bottom", bottoms[0], GRADIENT)] if training else found
 
     def parts_of_top(self) -> list[slice] | None:
-        """Which part of the top's axis 1 each bottom is, for layers that put their bottoms side by
-        side there."""
+        """For layers that join their bottoms along axis 1: return the slice of the top that each
+        bottom fills. Others return None."""
         return None
 
     def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
-        """Multiplications of a forward pass by the parameters that are matrices; backward has as
-        many for each of parameters and data."""
+        """Return how many multiplications by matrix parameters a forward pass makes. Backward makes
+        as many for the gradients of parameters, and as many for the gradients of data."""
         return 0
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
-        """Bytes of scratch memory that its operations take from the backend at most."""
+        """Return how many bytes of scratch memory its operations take from the backend at most."""
         return 0
 
     def reorders(self, shape: Shape) -> bool:
-        """Whether the backend keeps images of this shape in another order than the logical one."""
+        """Whether the backend stores images of this shape in another order than the logical one."""
         return (
             self.ops.channels_last and len(shape) == 4 and shape[1] > 1 and shape[2] * shape[3] > 1
         )
 
     def place(self, key: str, array: Array) -> None:
-        """Use `array` as the buffer of that key from now on."""
+        """Use `array` as the buffer of `key` from now on."""
         self._buffers[key] = array
 
     def error(self, key: str, text: str) -> NetError:
@@ -289,7 +295,7 @@ class Layer:
         return self.where.error(key, text)
 
     def forget(self, prefix: str) -> None:
-        """Drop the buffers whose key begins with `prefix`, because someone else may still read
+        """Drop the buffers whose keys begin with `prefix`, because another user may still read
         them."""
         for key in [key for key in self._buffers if key.startswith(prefix)]:
             del self._buffers[key]
@@ -304,13 +310,13 @@ class Layer:
         return kept
 
     def number(self, value: float) -> Array:
-        """A scalar top."""
+        """Return a scalar top with this value."""
         top = self.buffer("number", ())
         top[...] = value
         return top
 
     def declare(self, name: str, shape: Shape, filler: caffe.FillerParameter, key: str) -> None:
-        """Append a parameter; its multipliers come from the layer's `param` entry of the same
+        """Append a parameter. Its multipliers come from the layer's `param` entry of the same
         index."""
         check_filler(filler, shape, self.where, key)
         index = len(self.params)
@@ -322,7 +328,8 @@ class Layer:
         )
 
     def declare_statistic(self, name: str, shape: Shape, keep: float) -> None:
-        """Append a running statistic that starts at 0 (see ParamSpec.keep); it is never learned."""
+        """Append a running statistic, which starts at 0 and is never learned (see
+        ParamSpec.keep)."""
         index = len(self.params)
         if index < len(self.proto.param) and self.proto.param[index].lr_mult != 0:
             raise self.error(
@@ -333,16 +340,18 @@ class Layer:
         self.params.append(ParamSpec(self.name, index, name, shape, filler, 0.0, 0.0, keep))
 
     def told(self, number: float) -> str:
-        """What is wrong with what the layer was given, by the second number of its `verdict`; "" if
-        nothing is."""
+        """Return a description of the fault that the layer found in its input, "" if there is none.
+
+        `number` is the second number of the layer's `verdict`.
+        """
         return ""
 
     def weight(self, grads: Sequence[Array | None]) -> float:
-        """The gradient of a loss layer's scalar first top as a number: its loss weight plus what
-        comes from above."""
+        """Return the gradient of a loss layer's scalar first top: its loss weight plus the gradient
+        from the layers above."""
         if (found := grads[0]) is None:
             return 0.0
-        # see Gradients.seed
+        # a loss's own weight stays on the host, see Gradients.seed
         return float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))
 
     def _check_weights(self) -> None:
@@ -368,7 +377,7 @@ KINDS: dict[str, type[Layer]] = {}
 
 
 def register(kind: str) -> Callable[[type[Layer]], type[Layer]]:
-    """Class decorator: the class computes prototxt layers of type `kind`."""
+    """Return a class decorator: the class computes prototxt layers of type `kind`."""
 
     def add(cls: type[Layer]) -> type[Layer]:
         KINDS[kind] = cls

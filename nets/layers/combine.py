@@ -1,4 +1,4 @@
-"""Several blobs to one and one to several, as views where possible (Caffe's `Concat`, `Slice`,
+"""Layers that join blobs or split one, as views where possible (Caffe's `Concat`, `Slice`,
 `Eltwise`, ...)."""
 
 import itertools
@@ -29,10 +29,12 @@ MANY = 1000
 
 
 def _axis(layer: Layer, block: str, old: str, shape: Shape) -> int:
-    """Return the axis given as `axis` or by its old name."""
+    """Return the axis, given as `axis` or under its old name."""
     message: Any = getattr(layer.proto, block)
     if message.HasField(old) and message.HasField("axis"):
-        raise layer.error(f"{block}.{old}", "given besides 'axis', expected only one of the two")
+        raise layer.error(
+            f"{block}.{old}", "given together with 'axis', expected only one of the two"
+        )
     key = old if message.HasField(old) else "axis"
     return axis_of(layer, f"{block}.{key}", getattr(message, key), shape)
 
@@ -43,7 +45,7 @@ def _part(axis: int, start: int, end: int) -> tuple[slice, ...]:
 
 @register("Concat")
 class Concat(Layer):
-    """All bottoms one after the other along `axis` (default 1)."""
+    """All bottoms, one after the other along `axis` (default 1)."""
 
     bottoms = (1, MANY)
     passes_gradient = True
@@ -56,7 +58,7 @@ class Concat(Layer):
         return [Need("top", tops[0], TOP)]
 
     def parts_of_top(self) -> list[slice] | None:
-        """The channels of each bottom, where channels are put together."""
+        """Return the channels of each bottom in the top, if the layer joins images by channels."""
         return (
             [part[1] for part in self.parts]
             if len(self.top_shape) == 4 and len(self.parts[0]) == 2
@@ -103,8 +105,8 @@ class Concat(Layer):
 
 @register("Slice")
 class Slice(Layer):
-    """The bottom cut along `axis` (default 1) at `slice_point`s, or into equal parts: one top each,
-    as views."""
+    """The bottom cut along `axis` (default 1) at `slice_point`s, or into equal parts. Each top is a
+    view of one part."""
 
     tops = (1, MANY)
     top_is_free = False
@@ -157,8 +159,8 @@ class Slice(Layer):
 
 @register("Split")
 class Split(Layer):
-    """The bottom under several names; their gradients add. A net needs none: any blob may be read
-    by several layers."""
+    """The bottom under several names. Its gradient is the sum of the tops' gradients. A net needs
+    no Split: several layers may read one blob."""
 
     tops = (1, MANY)
     top_is_free = False
@@ -189,7 +191,7 @@ class Split(Layer):
 
 @register("Eltwise")
 class Eltwise(Layer):
-    """Product, sum (weighted by `coeff`) or maximum of bottoms of one shape."""
+    """Product, sum (weighted by `coeff`) or maximum of bottoms that have one shape."""
 
     bottoms = (2, MANY)
     passes_gradient = True
@@ -197,7 +199,8 @@ class Eltwise(Layer):
     reads_tops = False
 
     def hand_on(self, at: int) -> None:
-        """The layer that makes bottom `at` adds the other one to it."""
+        """Leave the work to the layer below: it makes bottom `at` and adds the other bottom to
+        it."""
         self.views = True
         self.view_of = at
 
@@ -221,7 +224,7 @@ class Eltwise(Layer):
             raise self.error("bottom", f"found shapes {shapes}, expected one shape")
         if self.coeffs and self.operation != "SUM":
             raise self.error(
-                "eltwise_param.coeff", (f"given with {self.operation}, expected them with SUM only")
+                "eltwise_param.coeff", (f"given with {self.operation}, expected only with SUM")
             )
         if self.coeffs and len(self.coeffs) != len(shapes):
             raise self.error(
@@ -263,7 +266,7 @@ class Eltwise(Layer):
 
 @register("Silence")
 class Silence(Layer):
-    """Reads blobs that nobody else reads, so that they are no outputs."""
+    """Reads blobs that no other layer reads, so that they are not outputs of the net."""
 
     bottoms = (1, MANY)
     tops = (0, 0)

@@ -1,4 +1,4 @@
-"""Layers that make blobs of their own (Caffe's `DummyData`, `Parameter`)."""
+"""Layers without bottoms that fill their own tops (Caffe's `DummyData`, `Parameter`)."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ OLD_KEYS = ("num", "channels", "height", "width")
 
 @register("DummyData")
 class DummyData(Layer):
-    """Tops of the shapes and fillers in `dummy_data_param`, one for all or one each; random ones
-    anew in each pass.
+    """Tops with the shapes and fillers in `dummy_data_param`: one for all tops, or one for each.
+    Random fillers draw new numbers in each pass.
 
-    The numbers belong to (seed, step, layer, row of the whole batch).
+    The numbers depend on (seed, step, layer, row of the whole batch) only.
     """
 
     bottoms = (0, 0)
@@ -40,18 +40,21 @@ class DummyData(Layer):
         return self.shapes
 
     def _given_shapes(self) -> list[Shape]:
-        """The shapes, written as `shape` or in the older way."""
+        """Return the shapes, given as `shape` or in the older way."""
         p = self.proto.dummy_data_param
         old = [list(getattr(p, key)) for key in OLD_KEYS]
         if p.shape and any(old):
             raise self.error(
                 "dummy_data_param.shape",
-                ("given besides num, channels, height, width, expected one of both"),
+                ("given together with num, channels, height, width, expected only one of the two"),
             )
         if len({len(sizes) for sizes in old}) > 1:
             raise self.error(
                 "dummy_data_param",
-                (f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}"),
+                (
+                    f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}, expected "
+                    "the same number of each"
+                ),
             )
         shapes = [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(
             zip(*old, strict=True)
@@ -86,7 +89,7 @@ class DummyData(Layer):
 
 @register("Parameter")
 class Parameter(Layer):
-    """A top that is a parameter of shape `parameter_param.shape`, zero at first."""
+    """A top that is a parameter of shape `parameter_param.shape`. It is zero at first."""
 
     bottoms = (0, 0)
     top_is_free = False

@@ -13,7 +13,8 @@ Backward = tuple[Callable[..., tuple[Array, Array | None]], Callable[..., Array]
 
 
 class Windowed(Layer):
-    """What both share: reading the windows, and the parameters weight and bias (K,)."""
+    """The common part of Convolution and Deconvolution: the windows, and the parameters weight and
+    bias (K,)."""
 
     planned = True
     reads_tops = False
@@ -51,7 +52,8 @@ class Windowed(Layer):
         raise NotImplementedError
 
     def _back(self) -> Backward:
-        """Return the operations that make gradients of the parameters, and of the bottom."""
+        """Return two operations: the gradients of the parameters, and the gradient of the
+        bottom."""
         raise NotImplementedError
 
     def backward(
@@ -80,7 +82,7 @@ class Windowed(Layer):
 
 @register("Convolution")
 class Convolution(Windowed):
-    """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW), sizes rounded
+    """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW). Sizes are rounded
     down."""
 
     rectifies = True
@@ -112,8 +114,8 @@ class Convolution(Windowed):
 
 @register("Deconvolution")
 class Deconvolution(Windowed):
-    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW) that a convolution
-    maps back.
+    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW). A convolution of
+    the same window maps y back to the shape of x.
 
     OH = stride (H - 1) + extent - 2 pad.
     """

@@ -1,7 +1,7 @@
-"""Layers whose tops are fed from outside (Caffe's `Data`, `ImageData`, `HDF5Data`, `MemoryData`,
+"""Layers whose tops are inputs of the net (Caffe's `Data`, `ImageData`, `HDF5Data`, `MemoryData`,
 `Input`).
 
-They promise shapes; `nets.data` reads.
+These layers only give the shapes; `nets.data` reads the data.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Source(Layer):
     block: ClassVar[str] = ""
 
     def _batch(self, setup: Setup) -> int:
-        """Return the rows per pass: the caller's, or the prototxt's."""
+        """Return the rows per pass: the number that the caller gives, or else the prototxt's."""
         message: Any = getattr(self.proto, self.block)
         batch = setup.batch or int(message.batch_size)
         if batch < 1:
@@ -33,12 +33,12 @@ class Source(Layer):
         shape = known.get(first) if isinstance(known, Mapping) else known
         if shape is None:
             raise self.error(
-                "", (f"the data's shape is not known, expected a data source with {axes}")
+                "", (f"the shape of the data is not known, expected a data source with {axes}")
             )
         return tuple(shape)
 
     def _cropped(self, batch: int, shape: Shape) -> list[Shape]:
-        """Return the shapes of images, cropped as transform_param says, and of labels."""
+        """Return the shapes of images, cropped to transform_param.crop_size, and of labels."""
         channels, height, width = shape
         crop = int(self.proto.transform_param.crop_size)
         if crop > min(height, width):
@@ -52,8 +52,8 @@ class Source(Layer):
 
 @register("Data")
 class Data(Source):
-    """Tops data (N, C, H, W) and label (N,): N from the prototxt or the caller, the rest from the
-    data source."""
+    """Tops data (N, C, H, W) and label (N,). N comes from the prototxt or the caller, the other
+    sizes from the data source."""
 
     tops = (1, 2)
     block = "data_param"
@@ -70,15 +70,15 @@ class Data(Source):
 
 @register("ImageData")
 class ImageData(Data):
-    """Tops data (N, C, H, W) and label (N,), as Data; the files are the data source's business."""
+    """Tops data (N, C, H, W) and label (N,), as for Data. The data source reads the image files."""
 
     block = "image_data_param"
 
 
 @register("MemoryData")
 class MemoryData(Source):
-    """Tops data (N, C, H, W) and label (N,), all sizes from the prototxt but for the caller's
-    batch."""
+    """Tops data (N, C, H, W) and label (N,). All sizes come from the prototxt, but the caller may
+    replace N."""
 
     tops = (2, 2)
     block = "memory_data_param"
@@ -96,8 +96,8 @@ class MemoryData(Source):
 
 @register("HDF5Data")
 class HDF5Data(Source):
-    """Tops of any number, (N, ...): shapes as the data source says, or (N,) where it only speaks of
-    the first."""
+    """Any number of tops, (N, ...). Their shapes come from the data source. A later top whose shape
+    the source does not give is (N,)."""
 
     tops = (1, 1000)
     block = "hdf5_data_param"
@@ -111,8 +111,8 @@ class HDF5Data(Source):
 
 @register("Input")
 class Input(Source):
-    """Tops of the shapes in `input_param`, one for all or one each; the caller's batch replaces the
-    rows' size."""
+    """Tops with the shapes in `input_param`: one for all tops, or one for each. The caller's batch
+    size replaces the first size."""
 
     tops = (1, 1000)
 
@@ -129,5 +129,5 @@ class Input(Source):
 
 
 def with_rows(shape: Shape, setup: Setup) -> Shape:
-    """Return `shape` with the caller's batch, if there is one."""
+    """Return `shape` with the caller's batch size as first size, if the caller gives one."""
     return shape if setup.batch is None else (setup.batch, *shape[1:])

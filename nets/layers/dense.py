@@ -23,19 +23,19 @@ from ops import Array
 
 @register("InnerProduct")
 class InnerProduct(Layer):
-    """x (N, ...), weight (O, D), bias (O,) -> y (N, O): all axes from `axis` (default 1) are one of
-    length D.
+    """x (N, ...), weight (O, D), bias (O,) -> y (N, O). All axes from `axis` (default 1) on are
+    flattened to one of length D.
 
-    With `transpose` the weight is stored (D, O).
+    With `transpose` the weight is stored as (D, O).
     """
 
     is_dense = True
     planned = True
     reads_tops = False
     rectifies = True
-    # Groups of units, each computed by a product of its own. The order in which a product adds up
-    # depends on its shape, and so its shape is the same however many units a server has. The
-    # gradient of x, a sum over all units, is added up in pairs of these groups.
+    # Groups of units. One product computes each group. The order in which a product adds up depends
+    # on its shape, so the shape must not depend on how many units a server has. The gradient of x
+    # is a sum over all units; it is added up in pairs of these groups.
     unit_parts: Sequence[slice] = ()
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
@@ -118,7 +118,7 @@ class InnerProduct(Layer):
         if wanted[0]:
             into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
             dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
-            # the flat copy of x is not needed any more; it held the flat gradient
+            # the flat copy of x is no longer needed; its buffer now holds the flat gradient
             if self.flattens:
                 dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
             else:
@@ -128,7 +128,8 @@ class InnerProduct(Layer):
     def _gradients(
         self, dy_NO: Array, dw_OD: Array | None, db_O: Array | None
     ) -> tuple[Array, Array | None]:
-        """Of the loss by weight (O, D) and bias (O,), part by part."""
+        """Return the gradients of the loss by weight (O, D) and bias (O,), computed part by
+        part."""
         outputs = dy_NO.shape[1]
         bias = len(self.params) > 1
         dw_OD = self.ops.empty((outputs, self.width), dy_NO.dtype) if dw_OD is None else dw_OD
@@ -141,7 +142,7 @@ class InnerProduct(Layer):
         return dw_OD, db_O
 
     def _gradient(self, dy_NO: Array, w_OD: Array, out: Array) -> Array:
-        """Of the loss by x (N, D)."""
+        """Return the gradient of the loss by x (N, D)."""
         if len(self.unit_parts) < 2:
             return self.ops.dense_backward_data(dy_NO, w_OD, out=out)
         shape = (self.rows, self.width)
@@ -154,18 +155,19 @@ class InnerProduct(Layer):
         return self.ops.add_all(found, out)
 
     def _turned(self, w: Array) -> Array:
-        """The weight, or a destination for it, as (O, D), and back."""
+        """Convert the weight, or a destination for it, between the stored order and (O, D)."""
         return w.T if self.transpose else w
 
 
 def _as(x: Array, shape: Shape) -> Array:
-    """x in that shape, x itself if it has it: plans for an array are found by its identity."""
+    """Return x in that shape. Returns x itself if it has the shape, since the plans for an array
+    are found by its identity."""
     return x if x.shape == shape else x.reshape(shape)
 
 
 @register("Embed")
 class Embed(Layer):
-    """Whole numbers of any shape -> rows of weight (input_dim, O) plus bias (O,); the numbers get
+    """Whole numbers of any shape -> rows of weight (input_dim, O) plus bias (O,). The numbers get
     no gradient."""
 
     is_dense = True

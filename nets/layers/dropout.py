@@ -1,5 +1,5 @@
-"""Dropout (Caffe's `Dropout`). What is kept depends on the seed, the step and the row, not on who
-draws it."""
+"""Dropout (Caffe's `Dropout`). The seed, the step and the row decide which values are kept, so
+every worker keeps the same ones."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from ops import Array
 
 @register("Dropout")
 class Dropout(Layer):
-    """In training each value is kept with probability 1 - dropout_ratio and divided by it; in test,
-    unchanged.
+    """In training each value is kept with probability 1 - dropout_ratio and divided by that
+    probability. In test all values are unchanged.
 
-    The choice belongs to (seed, step, layer, row of the whole batch, place in the row), whichever
-    worker computes that row, on whatever device. It is drawn where it is used, forward and again
-    backward: no mask is kept.
+    The choice depends only on (seed, step, layer, row of the whole batch, place in the row). It is
+    the same on every worker and every device. Forward draws it, and backward draws it again: no
+    mask is kept.
     """
 
     in_place_ok = True
@@ -29,7 +29,7 @@ class Dropout(Layer):
     gradient_in_place_ok = True
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        # or it hands on bottoms and gradients
+        # as a view, it only passes bottoms and gradients on
         return [] if self.views else super().needs(bottoms, tops, training)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
@@ -63,7 +63,7 @@ class Dropout(Layer):
         ], ()
 
     def _drop(self, x: Array, out: Array, run: Run) -> Array:
-        """Each range of rows by the numbers of its rows in the whole batch."""
+        """Drop values of x. Each range of rows uses the numbers of its rows in the whole batch."""
         key = int(
             generator(run.seed, "dropout", run.step, self.name).integers(2**64, dtype=np.uint64)
         )

@@ -1,8 +1,8 @@
 """Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`, `Power`,
 `Exp`, `Log`, ...).
 
-Each layer says in what its gradient is written: its bottom or its top. Learned slopes are in
-`prelu`, random masks in `dropout`.
+Each layer's gradient is computed from its bottom or from its top. Learned slopes are in `prelu`,
+random masks in `dropout`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ from ops import Array
 
 
 class Elementwise(Layer):
-    """One top of the bottom's shape. Subclasses give `_read`, `_forward` and `_backward`."""
+    """A layer with one top of the bottom's shape. Subclasses define `_read`, `_forward` and
+    `_backward`."""
 
     top_is_free = False
     planned = True
@@ -22,7 +23,7 @@ class Elementwise(Layer):
         return [shapes[0]]
 
     def _read(self) -> None:
-        """Read the options."""
+        """Read the layer's options from its prototxt."""
 
     def _forward(self, x: Array, out: Array) -> Array:
         raise NotImplementedError
@@ -70,7 +71,7 @@ class ReLU(Elementwise):
             )
 
     def hand_on(self) -> None:
-        """Another layer rectifies the gradient, the one below or one above."""
+        """Leave the gradient to another layer, below or above, which rectifies it."""
         self.passes_gradient = True
         self.reads_tops = False
 
@@ -179,7 +180,7 @@ class Power(Elementwise):
 
 @register("Exp")
 class Exp(Elementwise):
-    """base ^ (shift + scale * x); base -1 (the default) is e."""
+    """base ^ (shift + scale * x). Base -1 (the default) means e."""
 
     def _read(self) -> None:
         p = self.proto.exp_param
@@ -196,7 +197,7 @@ class Exp(Elementwise):
 
 @register("Log")
 class Log(Elementwise):
-    """The logarithm of shift + scale * x; base -1 (the default) is e."""
+    """The logarithm of shift + scale * x. Base -1 (the default) means e."""
 
     def _read(self) -> None:
         p = self.proto.log_param
@@ -219,7 +220,7 @@ class Log(Elementwise):
 
 @register("Threshold")
 class Threshold(Elementwise):
-    """1 where x > threshold, else 0; no gradient passes."""
+    """1 where x > threshold, else 0. No gradient passes."""
 
     differentiable = False
 
@@ -271,7 +272,7 @@ class Swish(Elementwise):
 
 
 def _base(layer: Layer, block: str, base: float) -> float:
-    """Check a base: -1 for e, or positive."""
+    """Return the base after a check: it must be positive, or -1 for e."""
     if base != -1 and base <= 0:
         raise layer.error(
             f"{block}.base", (f"found {base:g}, expected a positive number, or -1 for e")

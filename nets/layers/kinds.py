@@ -1,5 +1,5 @@
-"""Which class computes a layer: by its type, among ours and then among those that installed
-packages bring.
+"""The search for the class that computes a layer. It looks for the layer's type in this package,
+then in installed packages that provide layers.
 
 [project.entry-points."convoy.layers"]      in a package's pyproject.toml
 Softsign = "softsign:Softsign"              the type in the prototxt, the module, its subclass of
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 Settings = TypeVar("Settings", bound="DataclassInstance")
 
 GROUP = "convoy.layers"
-# Types of Caffe that no class of ours computes, and why; a test keeps KINDS and REFUSED complete
-# and disjoint.
+# Types of Caffe that no class here computes, with the reason. A test checks that KINDS and REFUSED
+# are complete and disjoint.
 REFUSED = {
     "BatchReindex": "it makes the number of rows depend on the data; do it in the data source",
     "Filter": "it makes the number of rows depend on the data; do it in the data source",
     "HDF5Output": "a net writes no files; read its outputs instead",
     "Im2col": "it is an inner step of convolution; use Convolution",
     "Python": (
-        "it would run code that a prototxt names; bring the layer as a type of its own "
+        "it would run code that a prototxt names; provide the layer as a new type "
         "(docs/extending.md)"
     ),
     "WindowData": "its windows are cut while reading; prepare the crops and use ImageData",
@@ -47,7 +47,7 @@ REFUSED = {
 
 
 def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
-    """Return the layer of `spec.proto.type`; NetError names the nearest type there is."""
+    """Return the layer of `spec.proto.type`. Raises NetError with the nearest type that exists."""
     kind = kind_of(spec)
     if kind is not None:
         return kind(spec, ops, dtype)
@@ -61,8 +61,8 @@ def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
 
 
 def kind_of(spec: LayerSpec) -> type[Layer] | None:
-    """The class of the layer's type, None if there is none. NetError if a package brings one that
-    cannot be used."""
+    """Return the class of the layer's type, None if the type is unknown. Raises NetError if a
+    package provides a class that cannot be used."""
     name = spec.proto.type
     if name in KINDS:
         return KINDS[name]
@@ -74,12 +74,14 @@ def kind_of(spec: LayerSpec) -> type[Layer] | None:
 
 
 def settings(layer: Layer, defaults: Settings) -> Settings:
-    """`defaults`, a dataclass of numbers, words and truth values, with what the layer's prototxt
-    says instead.
+    """Return `defaults`, a dataclass of numbers, words and truth values, updated from the layer's
+    prototxt.
 
-    For layers that Caffe's messages have no field for: `python_param { param_str: '{"steepness":
-    2.0}' }`, a JSON object. NetError for anything that `defaults` does not have, or has of another
-    type.
+    For layers that have no field in Caffe's messages. The values are a JSON object:
+
+        python_param { param_str: '{"steepness": 2.0}' }
+
+    Raises NetError for a key that `defaults` does not have and for a value of another type.
     """
     place = "python_param.param_str"
     known = {field.name for field in fields(defaults)}
@@ -108,8 +110,9 @@ def settings(layer: Layer, defaults: Settings) -> Settings:
 
 @cache
 def _brought(path: Sequence[str]) -> dict[str, tuple[EntryPoint, ...]]:
-    """Layer type -> who brings it. `path` is where Python looks for packages."""
-    from importlib.metadata import entry_points  # 30 ms that nets of our layers do without
+    """Return the packages' entry points by layer type. `path` is where Python looks for
+    packages."""
+    from importlib.metadata import entry_points  # takes 30 ms; nets of built-in layers save them
 
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
@@ -126,7 +129,7 @@ def _only(entries: tuple[EntryPoint, ...]) -> type[Layer]:
         )
     try:
         found = entries[0].load()
-    except (Exception, SystemExit) as error:  # a stranger's module may raise anything
+    except (Exception, SystemExit) as error:  # another package's module may raise any exception
         text = f"of {_package(entries[0])} cannot be imported: {type(error).__name__}: {error}"
         raise NetError(text) from error
     if not (isinstance(found, type) and issubclass(found, Layer)):

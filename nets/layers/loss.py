@@ -1,8 +1,8 @@
 """Losses that compare blobs number by number or pair by pair (Caffe's `SigmoidCrossEntropyLoss`,
 `EuclideanLoss`, ...).
 
-The gradient of a share of a batch is weighted by the share's part of the whole, so that shares add
-up. Losses over a class axis are in `softmax`.
+The gradient of a share of a batch is weighted by the share's fraction of the whole batch, so that
+the shares add up. Losses over a class axis are in `softmax`.
 """
 
 import math
@@ -14,7 +14,7 @@ from ops import Array
 
 
 class Loss(Layer):
-    """A scalar; two bottoms, the second labels or targets."""
+    """A loss: its top is a scalar. The second of its two bottoms has labels or targets."""
 
     bottoms = (2, 2)
     scores = True
@@ -38,8 +38,8 @@ class Loss(Layer):
 
 @register("SigmoidCrossEntropyLoss")
 class SigmoidCrossEntropyLoss(Loss):
-    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), t in [0, 1]; over N unless
-    `loss_param` differs."""
+    """-(t log p + (1 - t) log(1 - p)) with p = sigmoid(scores) and t in [0, 1]. The sum is divided
+    by N unless `loss_param` chooses another normalization."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.loss_param
@@ -87,7 +87,7 @@ class SigmoidCrossEntropyLoss(Loss):
 
 @register("EuclideanLoss")
 class EuclideanLoss(Loss):
-    """The sum of (a - b)^2 / 2N; both bottoms get a gradient."""
+    """The sum of (a - b)^2 / 2N. Both bottoms get a gradient."""
 
     labels = None
 
@@ -126,8 +126,8 @@ class EuclideanLoss(Loss):
 
 @register("HingeLoss")
 class HingeLoss(Loss):
-    """max(0, 1 - s) of the label's score, max(0, 1 + s) of all others, or (`norm: L2`) their
-    squares; summed over N."""
+    """max(0, 1 - s) for the score of the label, max(0, 1 + s) for all other scores, or (`norm: L2`)
+    the squares of these. The sum is divided by N."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.rows = self._rows(shapes)
@@ -162,7 +162,7 @@ class HingeLoss(Loss):
 
 @register("MultinomialLogisticLoss")
 class MultinomialLogisticLoss(Loss):
-    """-log of the label's probability, the first bottom being probabilities (N, C), over N."""
+    """-log of the label's probability, divided by N. The first bottom has probabilities (N, C)."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.rows = self._rows(shapes)
@@ -198,10 +198,11 @@ class MultinomialLogisticLoss(Loss):
 
 @register("ContrastiveLoss")
 class ContrastiveLoss(Loss):
-    """d^2 of pairs (N, C) that the third bottom calls similar, max(margin - d, 0)^2 of the others,
-    over 2N.
+    """d^2 for pairs (N, C) that the third bottom marks as similar, max(margin - d, 0)^2 for the
+    others. The sum is divided by 2N.
 
-    With `legacy_version` max(margin - d^2, 0) (Hadsell et al. 2006 has the former).
+    With `legacy_version`, dissimilar pairs count max(margin - d^2, 0). Hadsell et al. 2006 has the
+    former.
     """
 
     bottoms = (3, 3)

@@ -1,7 +1,7 @@
-"""Normalisation: across or within channels, over a batch, over an image (Caffe's `LRN`,
+"""Normalisation across or within channels, over a batch or over an image (Caffe's `LRN`,
 `BatchNorm`, `MVN`).
 
-Options and running statistics; learned scale and bias are in `affine`.
+Here are the options and the running statistics. Learned scale and bias are in `affine`.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from ops import Array
 
 @register("LRN")
 class LRN(Layer):
-    """x / (k + alpha / n * sum of squares over `local_size` channels) ^ beta, or over a square
-    within a channel."""
+    """x / (k + alpha / n * sum of squares) ^ beta. The sum runs over `local_size` channels, or over
+    a square within a channel."""
 
     top_is_free = False
     planned = True
@@ -85,14 +85,14 @@ class LRN(Layer):
 
 @register("BatchNorm")
 class BatchNorm(Layer):
-    """(x - mean) / sqrt(variance + eps) per channel of (N, C, ...): of the batch in training,
-    running ones in test.
+    """(x - mean) / sqrt(variance + eps) per channel of (N, C, ...). Training uses the statistics of
+    the batch, test uses running ones.
 
-    Its three blobs are Caffe's: sums of means and of unbiased variances, and their weight, each
-    kept by `moving_average_fraction` at an update. They are statistics (ParamSpec.keep): backward
-    hands out what this pass adds, the update rule of the parameter store applies it. Workers that
-    share a batch each normalise by their own rows, as Caffe's do on several GPUs, and the
-    statistics are the average of theirs.
+    Its three blobs are Caffe's: the sum of means, the sum of unbiased variances, and their weight.
+    Each update multiplies them by `moving_average_fraction` first. They are statistics
+    (ParamSpec.keep): backward returns the terms that this pass adds, and the update rule of the
+    parameter store applies them. Workers that share a batch each normalise by their own rows, as
+    Caffe does on several GPUs. The statistics are then the average over these workers.
     """
 
     top_is_free = False
@@ -100,7 +100,7 @@ class BatchNorm(Layer):
     reads_bottoms = False
 
     def hand_on(self) -> None:
-        """Leave the work to the Scale above, which takes `statistics`."""
+        """Leave the work to the Scale above, which reads `statistics`."""
         self.views = self.passes_gradient = True
         self.reads_tops = False
 
@@ -133,7 +133,8 @@ class BatchNorm(Layer):
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """The arguments that give an operation mean and variance, or places for those it finds."""
+        """The arguments that give an operation the mean and variance, or the arrays to write them
+        to."""
         if self.fixed:
             return {"statistics": (self.mean, self.variance)}
         return {"mean": self.mean, "variance": self.variance}
@@ -163,8 +164,8 @@ class BatchNorm(Layer):
         return [dx], self._added(y, run.share, out)
 
     def _added(self, y: Array, share: float, out: Blobs | None) -> tuple[Array, ...]:
-        """What the pass adds to mean, variance and weight; nothing where the statistics are
-        fixed."""
+        """Return the terms that this pass adds to mean, variance and weight. They are zero where
+        the statistics are fixed."""
         share = 0.0 if self.fixed else share
         count = y.size // y.shape[1]
         result = out or tuple(self.ops.empty(param.shape, self.dtype) for param in self.params)
@@ -176,8 +177,8 @@ class BatchNorm(Layer):
 
 @register("MVN")
 class MVN(Layer):
-    """Each channel of each image (or each image) minus its mean and, by default, over its standard
-    deviation + eps."""
+    """Each channel of each image (or each whole image) minus its mean and, by default, divided by
+    its standard deviation + eps."""
 
     top_is_free = False
 

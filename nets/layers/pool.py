@@ -1,4 +1,4 @@
-"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC): output sizes are rounded up."""
+"""Pooling with output sizes rounded up (Caffe's `Pooling` and `SPP`, by MAX, AVE or STOCHASTIC)."""
 
 from collections.abc import Sequence
 
@@ -24,10 +24,11 @@ from ops import Array, OpsError, PoolGeometry
 
 @register("Pooling")
 class Pooling(Layer):
-    """x (N, C, H, W) -> y (N, C, OH, OW); `global_pooling` takes the whole plane.
+    """x (N, C, H, W) -> y (N, C, OH, OW). With `global_pooling` the window is the whole plane.
 
-    A second top of MAX holds each maximum's place in its plane. STOCHASTIC picks by chance in
-    training, by numbers that belong to (seed, step, layer, row), and averages by weight in test.
+    With MAX, a second top has the place of each maximum in its plane. STOCHASTIC chooses at random
+    in training, by numbers that depend on (seed, step, layer, row) only. In test it averages by
+    weight.
     """
 
     tops = (1, 2)
@@ -53,7 +54,7 @@ class Pooling(Layer):
         ):
             raise self.error(
                 f"{block}.global_pooling",
-                ("given besides a kernel size, expected only one of the two"),
+                ("given together with a kernel size, expected only one of the two"),
             )
         kernel = (
             (shape[2], shape[3]) if p.global_pooling else pair(self, block, "kernel_size", None)
@@ -95,7 +96,7 @@ class Pooling(Layer):
         return [y] if len(self.proto.top) == 1 else [y, self._as_top()]
 
     def _as_top(self) -> Array:
-        """The places as numbers of the net's dtype."""
+        """Return the places of the maxima as numbers of the net's dtype."""
         places = self.buffer("top_places", self.top_shape)
         places[...] = self.argmax
         return places
@@ -113,7 +114,7 @@ class Pooling(Layer):
         if not wanted[0] or dy is None:
             return [None], ()
         argmax = self.argmax
-        # in the test phase they are found only if asked for
+        # in the test phase, forward finds them only for a second top
         if argmax is None and self.geometry.mode == "MAX":
             _, argmax = self.ops.pool_forward(x, self.geometry, rectify=self.rectify)
         dx = self.buffer("bottom", x.shape)
@@ -122,8 +123,8 @@ class Pooling(Layer):
 
 @register("SPP")
 class SPP(Layer):
-    """Pools the plane into 1, 4, 16, ... bins, one level per `pyramid_height`, and puts all values
-    in one row."""
+    """Pools the plane into 1, 4, 16, ... bins, one level per `pyramid_height`. All values form one
+    row."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, (rows, channels, high, wide) = self.proto.spp_param, image(self, shapes[0])

@@ -7,8 +7,8 @@ from ops import Array
 
 @register("PReLU")
 class PReLU(Layer):
-    """max(x, 0) + slope * min(x, 0), x (N, C, ...), slope (C,), or one number if `channel_shared`
-    (He et al. 2015)."""
+    """max(x, 0) + slope * min(x, 0), x (N, C, ...), slope (C,), or a single slope with
+    `channel_shared` (He et al. 2015)."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.prelu_param

@@ -1,12 +1,13 @@
-"""Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`). Time comes first: bottoms are (T,
-N, ...).
+"""Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`). Bottoms are (T, N, ...), with time
+first.
 
-Bottoms: x (T, N, ...), cont (T, N) that is 0 where a sequence begins and 1 where it goes on, then
-perhaps a static input (N, ...) and, with `expose_hidden`, the states before the first step (1, N,
-H). Tops: the outputs (T, N, H) and, with `expose_hidden`, the states after the last step. Without
-it the last state of a pass is the first of the next, as in Caffe; cont 0 at the first step cuts
-that. A checkpoint holds that state. The rows of a pass are steps of time, so one process takes them
-all.
+Bottoms: x (T, N, ...); cont (T, N), which is 0 where a sequence begins and 1 where it continues; an
+optional static input (N, ...); and, with `expose_hidden`, the states before the first step (1, N,
+H). Tops: the outputs (T, N, H) and, with `expose_hidden`, the states after the last step.
+
+Without `expose_hidden`, a pass starts from the last state of the pass before, as in Caffe, unless
+cont is 0 at the first step. A checkpoint holds that state. The rows of a pass are steps of time, so
+one process computes all rows.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class Recurrent(Layer):
-    """What LSTM and RNN share. `states`: how many arrays a state has; `gates`: gate inputs per
-    unit."""
+    """The common part of LSTM and RNN. `states` is the number of arrays in a state, `gates` the
+    number of gate inputs per unit."""
 
     is_dense = True
     time_first = True
@@ -44,8 +45,8 @@ class Recurrent(Layer):
         self.width = math.prod(shapes[0][2:])
         self.static = math.prod(shapes[2][1:]) if self._has_static(len(shapes)) else 0
         self._declare(self.gates * self.hidden)
-        # after the last pass, for the next; two buffers take turns, since backward reads the state
-        # before
+        # The state after the last pass, where the next one starts. Two buffers take turns, because
+        # backward reads the state before the pass.
         self.state: list[Array] = []
         self.passes = 0
         state = (1, self.rows, self.hidden)
@@ -55,7 +56,7 @@ class Recurrent(Layer):
         ]
 
     def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
-        steps = bottoms[0][0] * bottoms[0][1]  # at each, every weight of input and state once
+        steps = bottoms[0][0] * bottoms[0][1]  # each step uses every weight of input and state once
         return steps * sum(math.prod(param.shape) for param in self.params if len(param.shape) == 2)
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
@@ -71,7 +72,7 @@ class Recurrent(Layer):
         )
 
     def _declare(self, gated: int) -> None:
-        """Append Caffe's parameters in its order."""
+        """Append Caffe's parameters in Caffe's order."""
         weight, bias = (
             getattr(self.proto.recurrent_param, f"{name}_filler") for name in ("weight", "bias")
         )
@@ -111,19 +112,20 @@ class Recurrent(Layer):
                 )
 
     def _inputs(self, bottoms: list[Array]) -> tuple[Array, Array]:
-        """x as (T, N, D) and cont as (T, N)."""
+        """Return x as (T, N, D) and cont as (T, N)."""
         return bottoms[0].reshape(self.steps, self.rows, self.width), bottoms[1].reshape(
             self.steps, self.rows
         )
 
     def _start(self, bottoms: list[Array]) -> list[Array | None]:
-        """The states before the first step: given, left by the last pass, or none."""
+        """Return the states before the first step: from the bottoms, from the last pass, or
+        None."""
         if self.exposed:
             return [state.reshape(self.rows, self.hidden) for state in bottoms[-self.states :]]
         return list(self.state) or [None] * self.states
 
     def _extra(self, bottoms: list[Array], blobs: Blobs) -> Array | None:
-        """The static input's part of every gate input, (N, gates H)."""
+        """Return what the static input adds to every gate input, (N, gates H)."""
         if not self.static:
             return None
         into = self.buffer("gate inputs", (self.rows, self.gates * self.hidden))
@@ -133,8 +135,8 @@ class Recurrent(Layer):
         return bottoms[2].reshape(self.rows, self.static)
 
     def _ends(self, *ends: Array) -> list[Array]:
-        """The states after the last step as tops; without such tops they are kept for the next
-        pass."""
+        """Return the states after the last step as tops. If they are not tops, keep them for the
+        next pass and return no tops."""
         if self.exposed:
             return [end[None] for end in ends]
         self.passes += 1
@@ -147,7 +149,7 @@ class Recurrent(Layer):
         return []
 
     def _last(self, grads: list[Array | None]) -> list[Array | None]:
-        """The gradients of the states after the last step."""
+        """Return the gradients of the states after the last step."""
         given = grads[1:] if self.exposed else [None] * self.states
         return [None if grad is None else grad.reshape(self.rows, self.hidden) for grad in given]
 
@@ -157,14 +159,14 @@ class Recurrent(Layer):
         return self.ops.zeros((self.steps, self.rows, self.hidden), self.dtype)
 
     def _steps(self, key: str, width: int) -> Array:
-        """A buffer (T, N, width)."""
+        """Return a buffer (T, N, width)."""
         return self.buffer(key, (self.steps, self.rows, width))
 
     def _destinations(
         self, wanted: list[bool], out: Blobs | None
     ) -> tuple[dict[str, Array | None], list[str]]:
-        """Destinations of the gradients that LSTM and RNN share, and the names of those not
-        wanted."""
+        """Return the destinations of the gradients that LSTM and RNN share, and the names of the
+        gradients that are not wanted."""
         gated = self.gates * self.hidden
         state = (self.rows, self.hidden)
         w_x, b, w_h = (out[0], out[1], out[3 if self.static else 2]) if out else (None, None, None)
@@ -178,7 +180,8 @@ class Recurrent(Layer):
     def _result(
         self, found: Any, values: Values, wanted: list[bool], out: Blobs | None, rest: list[Array]
     ) -> Gradients:
-        """Gradients of the bottoms and of the parameters, whose last ones are `rest`."""
+        """Return the gradients of the bottoms and of the parameters. `rest` are the last
+        parameters'."""
         bottoms: list[Array | None] = [
             found.x.reshape(values.bottoms[0].shape) if wanted[0] else None,
             None,
@@ -207,8 +210,8 @@ class Recurrent(Layer):
 
 @register("LSTM")
 class LSTM(Recurrent):
-    """h = o tanh(c), c = f c' + i g, gates i, f, o, g from x, the static input and h' (Caffe's
-    LSTMUnit)."""
+    """h = o tanh(c), c = f c' + i g. The gates i, f, o, g depend on x, the static input and h'
+    (Caffe's LSTMUnit)."""
 
     states = 2
     gates = 4

@@ -1,4 +1,4 @@
-"""Many numbers to few (Caffe's `Reduction`, `ArgMax`)."""
+"""Reductions of many numbers to few (Caffe's `Reduction`, `ArgMax`)."""
 
 import math
 
@@ -10,7 +10,7 @@ from ops import Array
 
 @register("Reduction")
 class Reduction(Layer):
-    """coeff * (SUM, ASUM, SUMSQ or MEAN) of all axes from `axis` (default 0) on."""
+    """coeff * (SUM, ASUM, SUMSQ or MEAN) over all axes from `axis` (default 0) on."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.reduction_param
@@ -40,7 +40,7 @@ class Reduction(Layer):
         dy = grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
-        # The mean over a share of the rows counts for that share of the mean over all.
+        # The mean over a share of the rows counts only in proportion to that share.
         share = run.share if self.operation == "MEAN" and self.axis == 0 else 1.0
         into = self.buffer("bottom", x.shape)
         return [
@@ -52,10 +52,10 @@ class Reduction(Layer):
 
 @register("ArgMax")
 class ArgMax(Layer):
-    """Places of each row's `top_k` largest values (N, 1, top_k); with `out_max_val` their values
-    too (N, 2, top_k).
+    """The places of each row's `top_k` largest values (N, 1, top_k). With `out_max_val` the top
+    also has the values (N, 2, top_k).
 
-    With an `axis`: the places, or with `out_max_val` the values, along that axis.
+    With an `axis`: the places along that axis, or with `out_max_val` the values instead.
     """
 
     differentiable = False

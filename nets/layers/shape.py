@@ -1,5 +1,5 @@
-"""The same numbers in another shape (Caffe's `Flatten`, `Reshape`, `Crop`, `Tile`), as views where
-possible."""
+"""Layers that give the same numbers another shape (Caffe's `Flatten`, `Reshape`, `Crop`, `Tile`),
+as views where possible."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ops import Array
 
 
 class View(Layer):
-    """The bottom in the shape `top_shape`. No copy is made, unless the backend lays images out in
+    """The bottom in the shape `top_shape`. It is a view, unless the backend stores images in
     another order."""
 
     top_is_free = False
@@ -60,7 +60,7 @@ class View(Layer):
 
 @register("Flatten")
 class Flatten(View):
-    """x (N, C, H, W) -> (N, C*H*W); `axis` and `end_axis` choose which axes become one."""
+    """x (N, C, H, W) -> (N, C*H*W). `axis` and `end_axis` choose the axes that become one."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.flatten_param
@@ -77,8 +77,8 @@ class Flatten(View):
 
 @register("Reshape")
 class Reshape(View):
-    """x in `shape`: 0 keeps the bottom's axis, one -1 is inferred; `axis` and `num_axes` choose
-    what is replaced."""
+    """x in `shape`: 0 keeps the bottom's size, and one -1 is inferred. `axis` and `num_axes` choose
+    the axes that are replaced."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.reshape_param
@@ -116,8 +116,8 @@ class Reshape(View):
 
 @register("Crop")
 class Crop(Layer):
-    """x cut from `axis` (default 2) on to the sizes of the second bottom, `offset` (one, or one per
-    axis) in."""
+    """x, cropped on the axes from `axis` (default 2) on to the sizes of the second bottom. The crop
+    begins at `offset` (one number, or one per axis)."""
 
     bottoms = (2, 2)
     top_is_free = False
@@ -127,7 +127,9 @@ class Crop(Layer):
         shape = shapes[0]
         like = shapes[1]
         if len(shape) != len(like):
-            raise self.error("bottom", f"found shapes {shape} and {like}, expected as many axes")
+            raise self.error(
+                "bottom", f"found shapes {shape} and {like}, expected the same number of axes"
+            )
         start = axis_of(self, "crop_param.axis", p.axis, shape)
         offsets = [int(offset) for offset in p.offset] or [0]
         axes = len(shape) - start
@@ -200,8 +202,8 @@ class Tile(Layer):
 
 
 def axis_of(layer: Layer, key: str, axis: int, shape: Shape) -> int:
-    """Return `axis` counted from the front (negative counts from the end); NetError when `shape`
-    has no such axis."""
+    """Return `axis` counted from the front (a negative axis counts from the end). Raises NetError
+    if `shape` has no such axis."""
     if not -len(shape) <= axis < len(shape):
         raise layer.error(key, f"found {axis}, but the bottom has shape {shape}")
     return axis % len(shape)

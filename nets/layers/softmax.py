@@ -1,7 +1,7 @@
 """Softmax and the losses of class scores (Caffe's `Softmax`, `SoftmaxWithLoss`, `InfogainLoss`),
 and `Accuracy`.
 
-Scores are brought to (outer, C, inner), with the classes on axis 1.
+Scores are reshaped to (outer, C, inner), with the classes on axis 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nets.regular import read_bytes
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
 
-MOST_BYTES = 256 << 20  # of an infogain matrix: eight thousand classes
+MOST_BYTES = 256 << 20  # an infogain matrix for eight thousand classes
 
 
 @register("Softmax")
@@ -69,8 +69,8 @@ class Softmax(Layer):
 
 
 class ClassLayer(Layer):
-    """Scores with the classes on some axis and labels of their shape without it; as in Caffe only
-    counts must agree."""
+    """A layer that compares scores with labels. The scores have the classes on some axis; the
+    labels have the other axes. As in Caffe, only the number of labels must agree."""
 
     bottoms = (2, 2)
     scores = True
@@ -96,10 +96,11 @@ class ClassLayer(Layer):
 
 
 class ClassLoss(ClassLayer):
-    """A loss of class scores: a scalar and, as second top, the probabilities.
+    """A loss of class scores. Its tops are a scalar and, if wanted, the probabilities.
 
-    The gradient of a share of a batch is weighted by its part of the whole, so that shares add up
-    to the whole batch's gradient. With ignored labels this holds on average only.
+    The gradient of a share of a batch is weighted by the share's fraction of the whole, so that the
+    shares add up to the gradient of the whole batch. With ignored labels this holds on average
+    only.
     """
 
     tops = (1, 2)
@@ -134,8 +135,8 @@ class ClassLoss(ClassLayer):
 
 @register("SoftmaxWithLoss")
 class SoftmaxWithLoss(ClassLoss):
-    """Scores (N, C, ...), labels (N, ...) -> the mean of -log softmax at the labels, over
-    `softmax_param.axis`."""
+    """Scores (N, C, ...), labels (N, ...) -> the mean of -log softmax at the labels. The softmax is
+    over `softmax_param.axis`."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self._fold("softmax_param.axis", self.proto.softmax_param.axis, shapes)
@@ -185,8 +186,8 @@ class SoftmaxWithLoss(ClassLoss):
 
 @register("InfogainLoss")
 class InfogainLoss(ClassLoss):
-    """The softmax loss, each class weighted by the label's row of a matrix (C, C): the third
-    bottom, or `source`."""
+    """The softmax loss, with classes weighted by the label's row of a matrix (C, C). The matrix is
+    the third bottom or the file `source`."""
 
     bottoms = (2, 3)
 
@@ -204,7 +205,7 @@ class InfogainLoss(ClassLoss):
         return [(), shapes[0]][: len(self.proto.top)]
 
     def _read_matrix(self, source: str) -> int:
-        """Read the matrix from a binaryproto file and return its size."""
+        """Read the matrix from a binaryproto file and return how many numbers it has."""
         key = "infogain_loss_param.source"
         message = caffe.BlobProto()
         if not source:
@@ -257,8 +258,8 @@ class InfogainLoss(ClassLoss):
 
 @register("Accuracy")
 class Accuracy(ClassLayer):
-    """The share of labels among the `top_k` best scores; as second top that share for each class (0
-    where none is)."""
+    """The fraction of labels that are among the `top_k` best scores. A second top has this fraction
+    for each class (0 for a class without labels)."""
 
     tops = (1, 2)
     differentiable = False
@@ -283,7 +284,7 @@ class Accuracy(ClassLayer):
         return found if len(self.proto.top) == 1 else [*found, self._by_class(scores, labels)]
 
     def _by_class(self, scores: Array, labels: Array) -> Array:
-        """The accuracy over the labels of each class."""
+        """Return the accuracy over the labels of each class."""
         shares = self.buffer("by_class", (self.classes,))
         for label in range(self.classes):
             own = labels == label

@@ -1,5 +1,5 @@
-"""Reads height/width pairs of convolution and pooling parameters: one number, one per axis, or _h
-and _w."""
+"""Reader of the height/width pairs in convolution and pooling parameters: one number for both, one
+per axis, or `_h` and `_w`."""
 
 from typing import Any
 
@@ -10,8 +10,9 @@ def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, 
     """Return (height, width) of `key` ("kernel_size", "stride", "pad", "dilation") in the layer's
     `block`.
 
-    Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`; NetError
-    if both ways are used, if none is and there is no default, or for more than two numbers.
+    Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`. Raises
+    NetError if both ways are used, if neither is used and there is no default, or for more than two
+    numbers.
     """
     message: Any = getattr(layer.proto, block)
     stem = "kernel" if key == "kernel_size" else key
@@ -24,9 +25,9 @@ def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, 
     plain = [] if isinstance(plain, int) else list(plain)
     if given and plain:
         raise layer.error(
-            f"{block}.{given[0]}", (f"given besides '{key}', expected only one of the two")
+            f"{block}.{given[0]}", (f"given together with '{key}', expected only one of the two")
         )
-    # there the other one is 0, in Caffe
+    # convolution_param.pad_h and pad_w may be given alone: Caffe takes 0 for the other
     if len(given) == 1 and not (key == "pad" and block == "convolution_param"):
         raise layer.error(
             f"{block}.{given[0]}", (f"given alone, expected both '{sides[0]}' and '{sides[1]}'")
@@ -52,7 +53,7 @@ def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, 
 
 
 def image(layer: Layer, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `shape` if it is (N, C, H, W); NetError otherwise."""
+    """Return `shape` if it is (N, C, H, W). Raises NetError otherwise."""
     if len(shape) != 4:
         raise layer.error("bottom", f"found shape {shape}, expected four axes (N, C, H, W)")
     return shape

@@ -1,4 +1,4 @@
-"""Products with weights, factors per channel, statistics and scores."""
+"""Converters of products with weights, factors per channel, statistics and scores."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def _bias(step: Step, layer: Bias) -> None:
 
 
 def _along(step: Step, layer: Scale | Bias, at: int) -> str:
-    """The factor or summand, a parameter or the second bottom, with as many axes as reach to the
-    end of the first."""
+    """Return the factor or summand, a parameter or the second bottom, with as many axes as reach to
+    the end of the first bottom."""
     axes = len(step.inside[0])
     if len(step.x) == 1:
         return step.parameter(at, _stretched(step.blobs[at], layer, axes))

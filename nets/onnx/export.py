@@ -1,4 +1,4 @@
-"""A net and its weights to an ONNX file."""
+"""Writer of ONNX files from a net and its weights."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from nets.onnx.graph_builder import IR, OPSET, Builder, Step, convert
 from nets.predict.deployment import Deployment
 from ops import get_backend
 
-KINDS = (dense, pointwise, recurrent, tensor_shapes, spatial)  # imported for what they register
+KINDS = (dense, pointwise, recurrent, tensor_shapes, spatial)  # imported to register converters
 MOST = 2**31 - 1  # bytes of a protobuf message
 
 
 def export(
     deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]], path: Path
 ) -> int:
-    """Write the net with these weights, layer -> blobs; the number of ONNX operators. The number of
-    rows is open. What is done to images before, and the names of classes, stand in the file's
-    metadata.
+    """Write the net with these weights (layer -> blobs) and return the number of ONNX operators.
 
-    NetError for every layer that ONNX cannot express, and for weights that are missing or too large
-    for one file.
+    The number of rows is open. The file's metadata have the transform of images before the net and
+    the names of the classes. Raises NetError with every layer that ONNX cannot express, and for
+    weights that are missing or too large for one file.
     """
     model, builder = _model(deployment, weights)
     builder.onnx.checker.check_model(model)
@@ -79,8 +78,11 @@ def _model(
 
 
 def _wired(spec: NetSpec, rows: int) -> Wiring:
-    """The net with so many rows; with those that it declares where its inputs have different ones,
-    such as the static input of a recurrent layer, whose rows are no steps of time."""
+    """Return the wiring of the net with so many rows.
+
+    If its inputs declare different numbers of rows, these are used instead: the rows of a recurrent
+    layer's static input, for example, are not steps of time.
+    """
     backend = get_backend("numpy")
     layers = spec.for_phase("TEST").layers
     declared = {
@@ -91,8 +93,8 @@ def _wired(spec: NetSpec, rows: int) -> Wiring:
 
 
 def _named(builder: Builder, wiring: Wiring, other: Wiring) -> dict[int, str]:
-    """The name of each value: an input and the last of each other blob have the blob's. Sizes that
-    another number of rows changes are open."""
+    """Return the name of each value. An input, and the last value of each other blob, have the
+    blob's name. Sizes that change with the number of rows are open."""
     names: dict[int, str] = {}
     inputs = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
     for i in (*inputs, *reversed([i for i in range(len(wiring.values)) if i not in inputs])):
@@ -125,25 +127,25 @@ def _convert(
 def _blobs(
     wiring: Wiring, sharing: Sharing, node: Node, weights: Mapping[str, Sequence[NDArray[Any]]]
 ) -> list[NDArray[Any]]:
-    """The parameters of a layer, its own and those it borrows. NetError if there are no weights of
-    their owner."""
+    """Return the parameters of a layer, its own and the borrowed ones. Raises NetError if their
+    owner has no weights."""
     blobs = []
     for at, param in enumerate(node.layer.params):
         index, place = sharing.owner.get((node.index, at), (node.index, at))
         owner = wiring.nodes[index].layer
         if owner.name not in weights:
-            raise owner.error("", "found no weights of it")
+            raise owner.error("", "found no weights of this layer")
         mine = weights[owner.name][sharing.owned(index, owner).index(place)]
         blobs.append(np.asarray(mine).reshape(param.shape))
     return blobs
 
 
 def _open(shape: Shape) -> list[int | str]:
-    """Sizes for a file: an open one has a name."""
+    """Return the sizes for a file, where an open size has a name."""
     return ["N" if size == -1 else size for size in shape]
 
 
 def _facts(deployment: Deployment) -> dict[str, str]:
-    """What to do before and after, for the file's metadata."""
+    """Return the steps before and after the net, for the file's metadata."""
     said = json.loads(deployment.to_text())
     return {name: json.dumps(said[name]) for name in ("classes", "order", "shape", "transform")}

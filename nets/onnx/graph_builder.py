@@ -1,7 +1,7 @@
-"""An ONNX graph as it grows, and which function converts which type of layer.
+"""A builder of ONNX graphs, and the registry of functions that convert layer types.
 
-Values are called by their blobs; a blob that a layer writes in place has several, and all but the
-last get a number.
+A value has the name of its blob. If a layer writes a blob in place, the blob has several values,
+and all but the last get a number.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from nets.graph.wiring import Node
 from nets.layers import Layer
 from nets.layers.base import Shape
 
-OPSET = 17  # of 2022
+OPSET = 17  # released in 2022
 IR = 8
 
 
 class Builder:
-    """Nodes and constants of one graph. `shapes`: of each value by its name, -1 where it follows
-    the rows."""
+    """The nodes and constants of one graph. `shapes`: the shape of each value by its name; -1 is a
+    size that follows the rows."""
 
     def __init__(self) -> None:
         self.onnx = need("onnx", "an .onnx file")
@@ -36,7 +36,7 @@ class Builder:
         return f"<ONNX graph of {len(self.nodes)} nodes>"
 
     def named(self, wish: str) -> str:
-        """A name that nobody has."""
+        """Return a name that is not yet used."""
         name = wish
         number = 1
         while name in self._names:
@@ -46,7 +46,7 @@ class Builder:
         return name
 
     def constant(self, array: Any, wish: str = "constant") -> str:
-        """An initializer: float32, or int64 for whole numbers."""
+        """Add an initializer: float32, or int64 for whole numbers. Returns its name."""
         values = np.asarray(array)
         values = values.astype(np.int64 if values.dtype.kind in "iu" else np.float32)
         name = self.named(wish)
@@ -54,20 +54,22 @@ class Builder:
         return name
 
     def add(self, kind: str, *inputs: str, to: str = "", **attributes: Any) -> str:
-        """An operator with one output, called `to` where that is wanted; its name."""
+        """Add an operator with one output, named `to` if given. Returns the output's name."""
         output = to or self.named(f"{kind.lower()}")
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [output], **attributes))
         return output
 
     def reshaped(self, x: str, shape: Sequence[int], to: str = "") -> str:
-        """x in this shape, in which at most one size is open (-1)."""
+        """Give x this shape, in which at most one size is open (-1)."""
         return self.add("Reshape", x, self.constant(np.array(shape, np.int64), "shape"), to=to)
 
 
 class Step:
-    """One layer while it is converted: `x`, the names of its bottoms, `y`, those of its tops,
-    `blobs`, its parameters as arrays; `inside` and `outside` are the shapes of bottoms and tops, -1
-    where a size follows the rows."""
+    """The conversion of one layer.
+
+    `x` are the names of its bottoms, `y` the names of its tops, `blobs` its parameters as arrays.
+    `inside` and `outside` are the shapes of bottoms and tops; -1 is a size that follows the rows.
+    """
 
     def __init__(
         self,
@@ -89,32 +91,33 @@ class Step:
         return f"<layer {self.layer.name}: {self.x} -> {self.y}>"
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """An operator within the layer."""
+        """Add an operator within the layer."""
         return self.graph.add(kind, *inputs, **attributes)
 
     def cast(self, x: str, whole: bool = False, to: str = "") -> str:
-        """x as float32, or as whole numbers. (The operator's attribute is called `to`, too.)"""
+        """Convert x to float32, or to whole numbers. (The operator's attribute is also called
+        `to`.)"""
         kind = self.graph.onnx.TensorProto.INT64 if whole else self.graph.onnx.TensorProto.FLOAT
         output = to or self.graph.named("cast")
         self.graph.nodes.append(self.graph.onnx.helper.make_node("Cast", [x], [output], to=kind))
         return output
 
     def top(self, kind: str, *inputs: str, **attributes: Any) -> None:
-        """The operator that makes the first top."""
+        """Add the operator that makes the first top."""
         self.graph.add(kind, *inputs, to=self.y[0], **attributes)
 
     def constant(self, array: Any, what: str = "constant") -> str:
-        """A number or an array of the layer."""
+        """Add a number or an array of the layer."""
         return self.graph.constant(array, f"{self.layer.name}.{what}")
 
     def parameter(self, at: int, array: NDArray[Any] | None = None) -> str:
-        """Parameter number `at`, or what is made of it, called as in a checkpoint."""
+        """Add parameter number `at`, or an array made from it, under its name in a checkpoint."""
         return self.graph.constant(
             self.blobs[at] if array is None else array, f"{self.layer.name}.{at}"
         )
 
     def refused(self, why: str, key: str = "type") -> Exception:
-        """The error that says why this layer cannot be converted, with its line."""
+        """Return the error with the reason why this layer cannot be converted, and its line."""
         return self.layer.error(key, f"'{self.layer.proto.type}' has no counterpart in ONNX: {why}")
 
 
@@ -134,9 +137,9 @@ def converts(*types: str) -> Callable[[Converter], Converter]:
 
 
 def convert(step: Step) -> None:
-    """Add the operators of one layer. NetError if there are none for it."""
+    """Add the operators of one layer. Raises NetError if its type has no converter."""
     layer: Layer = step.layer
     converter = CONVERTERS.get(layer.proto.type)
     if converter is None:
-        raise step.refused("nobody here knows how to compose it of ONNX's operators")
+        raise step.refused("no composition of ONNX's operators is known for it")
     converter(step, layer)

@@ -1,4 +1,4 @@
-"""Layers that treat each number by itself, and sums of several blobs."""
+"""Converters of layers that treat each number separately, and of sums of several blobs."""
 
 from __future__ import annotations
 
@@ -96,6 +96,6 @@ def _eltwise(step: Step, layer: Eltwise) -> None:
 
 
 def _line(step: Step, layer: Power | Exp | Log) -> str:
-    """shift + scale * x."""
+    """Return shift + scale * x."""
     scaled = step.add("Mul", step.x[0], step.constant(layer.scale))
     return step.add("Add", scaled, step.constant(layer.shift))

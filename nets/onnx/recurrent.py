@@ -1,6 +1,9 @@
-"""Caffe's recurrent layers. ONNX's LSTM has no `cont`, which begins a sequence anew at any step; so
-the steps are the body of a Scan, written out: the input's part of all gates is one product before
-it."""
+"""Converters of Caffe's recurrent layers.
+
+ONNX's LSTM has no `cont`, which starts a new sequence at any step. Therefore the steps are the body
+of a Scan, written with single operators. One product before the Scan computes the input's part of
+all gates.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from nets.onnx.graph_builder import Step, converts
 
 
 class Body:
-    """The graph of one step: what it makes of its inputs."""
+    """The graph of one step, from its inputs to its outputs."""
 
     def __init__(self, step: Step, inputs: dict[str, tuple[int, ...]]) -> None:
         self._step = step
@@ -21,7 +24,7 @@ class Body:
         self.nodes = list[Any]()
 
     def add(self, kind: str, *inputs: str, to: str = "", **attributes: Any) -> str:
-        """An operator of the body."""
+        """Add an operator of the body."""
         output = to or self._step.graph.named(f"{kind.lower()}")
         self.nodes.append(
             self._step.graph.onnx.helper.make_node(kind, list(inputs), [output], **attributes)
@@ -29,7 +32,7 @@ class Body:
         return output
 
     def graph(self, outputs: dict[str, tuple[int, ...]]) -> Any:
-        """The body as an attribute."""
+        """Return the body as an attribute."""
         helper = self._step.graph.onnx.helper
         kind = self._step.graph.onnx.TensorProto.FLOAT
         made = [
@@ -78,8 +81,8 @@ def _rnn(step: Step, layer: RNN) -> None:
 
 
 def _scan(step: Step, layer: Recurrent, body: Any, outputs: str) -> None:
-    """Run the body over all steps of time: the states before the first, then the gates' inputs and
-    cont of each."""
+    """Run the body over all steps of time. Its inputs are the states before the first step, then
+    the gate inputs and cont of each step."""
     rows = layer.rows
     hidden = layer.hidden
     given = layer.exposed
@@ -102,7 +105,7 @@ def _scan(step: Step, layer: Recurrent, body: Any, outputs: str) -> None:
 
 
 def _gate_inputs(step: Step, layer: Recurrent) -> str:
-    """The input's part of every gate of all steps (T, N, G)."""
+    """Return the input's part of the inputs of every gate, for all steps (T, N, G)."""
     x = step.graph.reshaped(step.x[0], (-1, layer.rows, layer.width))
     found = step.add(
         "Add", step.add("MatMul", x, step.parameter(0, step.blobs[0].T)), step.parameter(1)
@@ -114,7 +117,7 @@ def _gate_inputs(step: Step, layer: Recurrent) -> str:
 
 
 def _turned(step: Step, at: int = -1) -> str:
-    """The state's weights, inputs first."""
+    """Return the state's weights, with the inputs first."""
     return step.constant(step.blobs[at].T, "weight_h")
 
 

@@ -1,7 +1,7 @@
-"""Convolution, pooling and local response normalisation.
+"""Converters of convolution, pooling and local response normalisation.
 
-Caffe rounds the sizes of pooling up, and its averages count padding, but nothing beyond. Runtimes
-disagree on ONNX's `ceil_mode`, so paddings are written out here: images have one size.
+Caffe rounds the sizes of pooling up. Its averages count padding, but nothing beyond the padding.
+Runtimes disagree on ONNX's `ceil_mode`, so the paddings are explicit here: images have one size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _convolution(step: Step, layer: Convolution | Deconvolution) -> None:
 @converts("Pooling")
 def _pooling(step: Step, layer: Pooling) -> None:
     if len(step.y) > 1:
-        raise step.refused("it gives the places of maxima, which ONNX counts in another way", "top")
+        raise step.refused("it gives the places of maxima, which ONNX numbers differently", "top")
     _pooled(step, layer.geometry, step.y[0])
 
 
@@ -50,7 +50,7 @@ def _spp(step: Step, layer: SPP) -> None:
 
 
 def _pooled(step: Step, geometry: PoolGeometry, to: str = "") -> str:
-    """The windows of the layer's bottom."""
+    """Pool the layer's bottom in windows and return the result's name."""
     if geometry.mode == "STOCHASTIC":
         raise step.refused("stochastic pooling averages by weight in test", "pooling_param.pool")
     size = step.inside[0][2:]
@@ -86,7 +86,7 @@ def _pooled(step: Step, geometry: PoolGeometry, to: str = "") -> str:
 
 
 def _factors(geometry: PoolGeometry, size: tuple[int, ...]) -> NDArray[np.float32]:
-    """(OH, OW): what averages over whole kernels are multiplied with, to be those over Caffe's
+    """Return the factors (OH, OW) that turn averages over whole kernels into averages over Caffe's
     windows."""
     high, wide = (np.array(geometry.counts(at, size[at]), np.float64) for at in (0, 1))
     whole = geometry.kernel[0] * geometry.kernel[1]

@@ -1,4 +1,4 @@
-"""The same numbers in another shape, parts of blobs, several blobs as one."""
+"""Converters of layers that change shapes, cut blobs, or join several blobs to one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _split(step: Step, layer: Any) -> None:
 
 @converts("Silence")
 def _silence(step: Step, layer: Any) -> None:
-    """Nothing is made of it."""
+    """Add no operator."""
 
 
 @converts("Parameter")

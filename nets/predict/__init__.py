@@ -1,11 +1,13 @@
-"""A trained net in use: images in, classes out. No event loop, no cluster.toml.
+"""Prediction with a trained net: images in, classes out, without an event loop or cluster.toml.
 
-predictor    A trained net, ready for images: a plain object with plain calls
-deployment   What a weights file says of its use
-given        The deployment of a weights file
-deployed     A net as it is used
-ranking      Scores of classes
-image_files  Images by their names
+predictor    A trained net, ready for images: a plain object with ordinary calls
+deployment   The facts for using a weights file
+given        The deployment of a weights file, made of the facts in the file and the facts that a
+             user gives, which complete or replace them
+deployed     A net for prediction
+ranking      Rankings of class scores
+image_files  Image files: found by name, decoded as the net's data were, and resized as Caffe's
+             classify does
 
     from nets.predict import Predictor
 

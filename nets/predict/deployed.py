@@ -1,9 +1,9 @@
-"""A net as it is used: its layers of phase TEST from the inputs to the scores, without data layers,
-labels and losses.
+"""A net for prediction: its layers of phase TEST from the inputs to the scores, without data
+layers, labels and losses.
 
-Caffe calls such a prototxt "deploy". Here it is made from the net that was trained: what the last
-loss reads are the scores, a softmax loss becomes a Softmax, and layers that lead to other losses
-only are left out.
+Caffe calls the prototxt of such a net "deploy". Here it is made from the net that was trained. The
+scores are the blob that the last loss reads. A softmax loss becomes a Softmax. Layers that lead
+only to other losses are left out.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SIGMOID = ("SigmoidCrossEntropyLoss",)
 
 @dataclass(frozen=True)
 class Scored:
-    """What a net gives: the blob of `scores`, the blob of `labels` it was trained by ("": none is
-    known), and the layer of its loss, or of its accuracy, None where it has neither."""
+    """The result of a net: the blob of `scores`, the blob of `labels` that it was trained with (""
+    if it is not known), and its loss layer or its Accuracy layer (None if it has neither)."""
 
     scores: str
     labels: str = ""
@@ -34,7 +34,7 @@ class Scored:
 
     @property
     def axis(self) -> int:
-        """On which axis of the scores the classes are."""
+        """The axis of the scores that has the classes."""
         if self.by is None:
             return 1
         proto = self.by.proto
@@ -48,8 +48,9 @@ class Scored:
 
 
 def scored(spec: NetSpec) -> Scored:
-    """What the layers of one phase score: the bottoms of the last loss, else of the last accuracy,
-    else the last top that no layer reads. NetError if there is nothing."""
+    """Return the blob that the layers of one phase score: the bottoms of the last loss, or else of
+    the last accuracy, or else the last top that no layer reads. Raises NetError if there is
+    none."""
     judged = [layer for layer in spec.layers if _is(layer, "scores")]
     losses = [layer for layer in judged if layer.proto.type != "Accuracy"]
     if losses or judged:
@@ -67,8 +68,8 @@ def scored(spec: NetSpec) -> Scored:
 
 
 def deployed(spec: NetSpec, shapes: Mapping[str, Shape]) -> tuple[caffe.NetParameter, str]:
-    """The net of one phase as it is used, and the name of its output. `shapes`: of one row of each
-    input."""
+    """Return a net of one phase in the form for prediction, and the name of its output. `shapes`:
+    the shape of one row of each input."""
     found = scored(spec)
     end = spec.layers.index(found.by) if found.by is not None else len(spec.layers)
     kept = _ancestors(spec.layers[:end], found.scores)
@@ -89,7 +90,7 @@ def deployed(spec: NetSpec, shapes: Mapping[str, Shape]) -> tuple[caffe.NetParam
 
 
 def _ended(net: caffe.NetParameter, found: Scored) -> str:
-    """Make probabilities of the scores where the loss did so; the name of the output."""
+    """Turn scores into probabilities if the loss did so. Returns the name of the output."""
     kind = found.by.proto.type if found.by is not None else ""
     if kind not in (*SOFTMAX, *SIGMOID):
         return found.scores
@@ -111,13 +112,13 @@ def _ended(net: caffe.NetParameter, found: Scored) -> str:
 
 
 def net_of(proto_text: str, name: str) -> NetSpec:
-    """A net from the text that a checkpoint holds, in errors called by the file's name."""
+    """Return the net from the text in a checkpoint. Errors call it by the name of the file."""
     return net_of_text(proto_text, Path(f"the net in {name}"))
 
 
 def _ancestors(layers: Sequence[LayerSpec], blob: str) -> list[LayerSpec]:
-    """The layers that `blob` depends on, in their order; and those that own a parameter which one
-    of them borrows."""
+    """Return the layers that `blob` depends on, in their order, and the layers that own a parameter
+    which one of them borrows."""
     borrowed = lent(layers)
     wanted = {blob}
     owners = set[str]()
@@ -143,6 +144,6 @@ def _is(layer: LayerSpec, what: str) -> bool:
 
 
 def _free(name: str, layers: Sequence[LayerSpec]) -> str:
-    """A name for the input layer of this blob."""
+    """Return a name for the input layer of this blob."""
     taken = {layer.proto.name for layer in layers}
     return name if name not in taken else f"{name} input"

@@ -1,8 +1,8 @@
-"""What a weights file says of its use: the net, what is done to an image before it, what its
-classes are called.
+"""The facts for using a weights file: the net, the transform of an image before it, and the names
+of its classes.
 
-Training keeps it in every checkpoint, as JSON under one key of the metadata. Other files have none;
-then who predicts says what there is to say (`Given`).
+Training keeps them in every checkpoint, as JSON under one key of the metadata. Other files have
+none; then the user gives them (`Given`).
 
     {"version": 1, "net": prototxt, "output": blob, "shape": [C, H, W], "order": "bgr",
      "classes": [...],
@@ -32,14 +32,14 @@ from nets.predict.deployed import deployed, net_of
 PLAIN = Transform()
 KEY = "deployment"
 VERSION = 1
-ORDERS = {"bgr": 3, "rgb": 3, "gray": 1}  # of an image's planes, and how many there are
+ORDERS = {"bgr": 3, "rgb": 3, "gray": 1}  # orders of an image's planes -> number of planes
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What training saw of its data: `shape` of an image before any transform, the `order` of its
-    planes, the names of its classes (perhaps none), and the shape of one row of each input of the
-    net."""
+    """The facts that training knows about its data: the `shape` of an image before any transform,
+    the `order` of its planes, the names of its classes (if known), and the shape of one row of each
+    input of the net."""
 
     shape: tuple[int, ...] = ()
     order: str = "bgr"
@@ -49,9 +49,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Given:
-    """What a person says of a file that does not say it itself, or says instead of it. `size`:
-    (height, width) that images are resized to; `mean`: one number, or one per channel, or a mean
-    image (C, H, W)."""
+    """The facts that a user gives, which complete or replace the facts in a file.
+
+    `size`: (height, width) that images are resized to. `mean`: one number, one per channel, or a
+    mean image (C, H, W).
+    """
 
     net: NetSpec | None = None
     classes: tuple[str, ...] = ()
@@ -64,8 +66,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Deployment:
-    """See the module docstring. `shape` is that of an image before the transform: images of other
-    sizes are resized."""
+    """The facts in the module docstring. `shape` is the shape of an image before the transform;
+    images of other sizes are resized."""
 
     net: NetSpec
     output: str
@@ -76,7 +78,7 @@ class Deployment:
 
     @classmethod
     def of(cls, spec: NetSpec, seen: Seen, transform: Transform) -> Self:
-        """Of a net that is trained: its layers of one phase."""
+        """Return the deployment of a net in training. `spec` has the layers of one phase."""
         proto, output = deployed(spec, seen.inputs)
         net = net_of(text_format.MessageToString(proto), spec.path.name)
         return cls(
@@ -84,7 +86,7 @@ class Deployment:
         )
 
     def to_text(self) -> str:
-        """As it stands in a checkpoint's metadata."""
+        """Return the text for a checkpoint's metadata."""
         transform = self.transform
         facts: dict[str, Any] = {
             "scale": transform.scale,
@@ -110,7 +112,7 @@ class Deployment:
 
     @classmethod
     def from_text(cls, text: str, file: str) -> Self:
-        """Read what `to_text` wrote; CheckpointError names the file."""
+        """Read the text of `to_text`. Raises CheckpointError, which names the file."""
         try:
             said = json.loads(text)
             version = said.get("version")
@@ -139,7 +141,7 @@ class Deployment:
 
 
 def _in_use(transform: Transform) -> Transform:
-    """Without what concerns training only, or the data source."""
+    """Return the transform without the settings that concern only training or the data source."""
     return Transform(
         transform.scale, transform.mean, transform.crop, mean_image=transform.mean_image
     )
@@ -161,16 +163,16 @@ def _transform(said: Mapping[str, Any]) -> Transform:
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
-    """The names of classes in a text file: one a line, in the order of their numbers. NetError if
-    it cannot be read."""
+    """Return the names of classes in a text file: one per line, in the order of their numbers.
+    Raises NetError if it cannot be read."""
     return names_in(read_text(path).split("\n"), path.name)
 
 
 def names_in(lines: Sequence[str], file: str) -> tuple[str, ...]:
-    """Names of classes, one a line; empty lines at the end count for nothing."""
+    """Return the names of classes, one per line. Empty lines at the end are ignored."""
     names = [line.strip() for line in lines]
     while names and not names[-1]:
         names.pop()
     if not names:
-        raise NetError(f"{file}: found no line, expected the name of a class a line")
+        raise NetError(f"{file}: found no line, expected the name of one class per line")
     return tuple(names)

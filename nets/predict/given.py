@@ -1,5 +1,5 @@
-"""The deployment of a weights file: what it says of itself, completed and replaced by what a person
-says."""
+"""The deployment of a weights file, made of the facts in the file and the facts that a user
+gives, which complete or replace them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from nets.graph.inputs import data_layers
 from nets.predict.deployment import KEY, ORDERS, Deployment, Given, Seen
 from nets.schema import caffe_pb2 as caffe
 
-CAFFES_SIZE = 256  # what Caffe's classify resizes to before it crops
+CAFFES_SIZE = 256  # the size that Caffe's classify resizes to before it crops
 
 
 def deployment_of(path: Path) -> Deployment | None:
-    """What a weights file says of its use; None if nothing. CheckpointError for one that is
-    damaged."""
+    """Return the deployment in a weights file, None if the file has none. Raises CheckpointError if
+    it is damaged."""
     if path.suffix != ".safetensors":
         return None
     said = checkpoint.metadata(path).get(KEY)
@@ -36,7 +36,7 @@ def deployment_of(path: Path) -> Deployment | None:
 
 
 def completed(said: Deployment | None, given: Given, weights: Weights, file: str) -> Deployment:
-    """The deployment of `weights`. NetError says what is missing, or cannot be."""
+    """Return the deployment of `weights`. Raises NetError if facts are missing or wrong."""
     if given.size is not None:
         check_size("size", *given.size, "color")
     if given.crop is not None and given.crop < 0:
@@ -45,9 +45,9 @@ def completed(said: Deployment | None, given: Given, weights: Weights, file: str
         said = _of_net(given.net, given, weights)
     if said is None:
         raise NetError(
-            f"{file}: it does not say which net it is of: give the net (--net, a prototxt or "
+            f"{file}: the file does not name its net: give the net (--net, a prototxt or "
             "a name of the zoo), "
-            "and what is done to images where the net does not say it (--mean, --scale, "
+            "and the transform of images if the net does not have it (--mean, --scale, "
             "--crop, --size)"
         )
     order = given.order or said.order
@@ -65,7 +65,8 @@ def completed(said: Deployment | None, given: Given, weights: Weights, file: str
 
 
 def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
-    """From a net's own layers, and the weights that tell how many channels it reads."""
+    """Make the deployment from the layers of a net and from the weights, which give the number of
+    channels."""
     net = spec.for_phase("TEST")
     layers = data_layers(net)
     if not layers:
@@ -79,7 +80,7 @@ def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
     else:
         inside = _image(net, first.top[0], transform, given, weights)
     outside = given.size or transform.size or _outside(inside, transform)
-    # as Caffe's classify
+    # crop as Caffe's classify does
     if not transform.crop and outside != inside[1:] and len(set(inside[1:])) == 1:
         transform = dataclasses.replace(transform, crop=inside[-1])
     shape = (inside[0], *outside) if len(inside) == 3 else inside
@@ -92,7 +93,7 @@ def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
 
 
 def _as_given(transform: Transform, given: Given) -> Transform:
-    """The transform with what is given in place of what it says."""
+    """Return the transform with the user's settings in place of its own."""
     said: dict[str, Any] = {"scale": given.scale, "crop": given.crop}
     said = {key: value for key, value in said.items() if value is not None}
     if given.mean is not None:
@@ -104,18 +105,17 @@ def _as_given(transform: Transform, given: Given) -> Transform:
 def _image(
     net: NetSpec, top: str, transform: Transform, given: Given, weights: Weights
 ) -> tuple[int, int, int]:
-    """(C, H, W) of an image as a data layer gives it to the net."""
+    """Return (C, H, W) of an image as a data layer gives it to the net."""
     size = (transform.crop,) * 2 if transform.crop else given.size or transform.size
     if size is None:
-        text = (
-            "the net does not say how large the images are that it reads: give --size HEIGHTxWIDTH"
-        )
+        text = "the net does not give the size of its images: give --size HEIGHTxWIDTH"
         raise NetError(f"{net.path.name}: {text}")
     return _channels(net, top, given, weights), *size
 
 
 def _channels(net: NetSpec, top: str, given: Given, weights: Weights) -> int:
-    """As the weights of the first layer say, the order that is given, or the net."""
+    """Return the number of channels: from the weights of the first layer, from the given order, or
+    from the net."""
     for layer in net.layers:
         if (
             top in layer.proto.bottom
@@ -129,8 +129,8 @@ def _channels(net: NetSpec, top: str, given: Given, weights: Weights) -> int:
 
 
 def _outside(inside: tuple[int, ...], transform: Transform) -> tuple[int, ...]:
-    """The size that images are resized to, where nobody says it: that of the net, or, where it
-    crops, that of the mean image or Caffe's."""
+    """Return the default size that images are resized to: the net's size; if the net crops, the
+    mean image's size or Caffe's."""
     if transform.mean_image is not None:
         return transform.mean_image.shape[1:]
     return (max(CAFFES_SIZE, transform.crop),) * 2 if transform.crop else inside[1:]
@@ -143,8 +143,8 @@ def _declared(proto: caffe.LayerParameter) -> Mapping[str, tuple[int, ...]]:
 
 
 def mean_given(text: str) -> tuple[float, ...] | NDArray[Any]:
-    """A text such as "104,117,123" as numbers, any other as the name of a .binaryproto file.
-    NetError if it is neither."""
+    """Return a text such as "104,117,123" as numbers. Any other text is the name of a .binaryproto
+    file. Raises NetError if it is neither."""
     if re.fullmatch(r"[-+0-9.eE, ]+", text):
         try:
             return tuple(float(part) for part in text.split(","))

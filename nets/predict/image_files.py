@@ -1,5 +1,5 @@
-"""Images by their names: files and folders, decoded as the net's data were, and resized as Caffe's
-classify does."""
+"""Image files: found by name, decoded as the net's data were, and resized as Caffe's classify
+does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nets.layers.base import Shape
 
 
 def named(paths: Iterable[str | Path]) -> Iterator[Path]:
-    """Files as they are named, and of each folder the images in it and below, in the order of their
-    names. A folder without any stands for itself: reading it says what it is."""
+    """Yield the named files and, for each folder, the images in it and below, in the order of their
+    names. A folder without images is yielded itself; reading it gives the error."""
     for path in map(Path, paths):
         inside = (
             sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
@@ -29,8 +29,8 @@ def named(paths: Iterable[str | Path]) -> Iterator[Path]:
 
 
 def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
-    """The image of a file as (C, H, W) bytes of `shape`, its planes in `order`. DataError says what
-    is wrong."""
+    """Return the image in a file as (C, H, W) bytes of `shape`, with planes in `order`. Raises
+    DataError if the file cannot be used."""
     if path.is_dir():
         raise DataError(f"{path}: found a folder without images ({', '.join(SUFFIXES)})")
     found = decode.image(read_file(path), path.name, "gray" if order == "gray" else "color")
@@ -38,8 +38,8 @@ def image(path: Path, shape: Shape, order: str) -> NDArray[np.uint8]:
 
 
 def fitted(image_CHW: NDArray[Any], shape: Shape) -> NDArray[Any]:
-    """An image resized to (H, W) of `shape`, whatever its sides were. DataError if its channels are
-    others."""
+    """Return the image, resized to (H, W) of `shape`. Raises DataError if it has another number of
+    channels."""
     if image_CHW.ndim != 3 or len(image_CHW) != shape[0]:
         raise DataError(f"found an image of shape {image_CHW.shape}, expected ({shape[0]}, H, W)")
     return decode.resized(image_CHW, *shape[1:])

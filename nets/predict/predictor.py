@@ -1,4 +1,4 @@
-"""A trained net, ready for images: a plain object with plain calls."""
+"""A trained net, ready for images: a plain object with ordinary calls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NOTHING_GIVEN = Given()
 
 
 class Predictor:
-    """Computes the scores of images, in batches of at most `batch`. Not for several threads at
-    once.
+    """Computes the scores of images, in batches of at most `batch`. Only one thread may use it at a
+    time.
 
-    `weights`: layer -> blobs, in the net's shapes; `backend`: what computes (None: the compiled
-    kernels on all cores, or plain NumPy where there are none). NetError if the net does not take
-    one image, or a layer has no weights.
+    `weights`: layer -> blobs, in the shapes of the net. `backend`: the backend that computes (None:
+    the compiled kernels on all cores, or plain NumPy if there are no kernels). Raises NetError if
+    the net does not take one image, or if a layer has no weights.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Predictor:
         if list(found.values()) != [inside] or len(inside) != 3:
             expected = ", ".join(f"{name} {shape}" for name, shape in found.items())
             text = f"the net reads {expected}, and an image is {inside} after its transform"
-            raise NetError(f"{deployment.net.path.name}: {text}: it classifies no such images")
+            raise NetError(f"{deployment.net.path.name}: {text}: it cannot classify such images")
         if missing := [layer for layer in net.params if layer not in weights]:
             raise NetError(f"{deployment.net.path.name}: found no weights of {', '.join(missing)}")
         self._net, (self._input,) = net, net.inputs
@@ -76,15 +76,15 @@ class Predictor:
         batch: int = 64,
         backend: Backend | None = None,
     ) -> Self:
-        """Of a checkpoint that says what it is of; or of any weights (.safetensors, .caffemodel,
-        .h5), with what is `given`, which counts instead. NetError in words for whatever is missing
-        or does not fit."""
+        """Load a checkpoint that has its deployment, or any weights (.safetensors, .caffemodel,
+        .h5) together with `given` facts, which replace those of the file. Raises NetError if facts
+        are missing or do not fit."""
         deployment, weights = for_use(Path(path), given)
         return cls(deployment, weights, batch=batch, backend=backend)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes; empty if nobody said them."""
+        """The names of the classes, empty if they are not known."""
         return self.deployment.classes
 
     @property
@@ -93,9 +93,12 @@ class Predictor:
         return self._net
 
     def scores(self, images: NDArray[Any]) -> NDArray[np.float32]:
-        """(N, C, H, W) images as the net's data source gives them (bytes 0 to 255, the deployment's
-        size and order of planes) -> (N, K) float32: probabilities where the net ends in a softmax.
-        They are transformed here."""
+        """Return the scores of images, (N, K) float32. They are probabilities if the net ends in a
+        softmax.
+
+        `images` (N, C, H, W) are as the net's data source gives them: bytes 0 to 255, in the
+        deployment's size and order of planes. The transform is done here.
+        """
         expected = self.deployment.shape
         if images.ndim != 4 or images.shape[1:] != expected:
             raise NetError(
@@ -107,7 +110,7 @@ class Predictor:
         return np.concatenate(parts) if parts else np.empty((0, self._width()), np.float32)
 
     def classify(self, images: Iterable[NDArray[Any]], top: int = 5) -> Iterator[Prediction]:
-        """The best classes of arrays (C, H, W) of any size, which are resized."""
+        """Yield the best classes of arrays (C, H, W) of any size, which are resized."""
         fitted = (
             (str(at), image_files.fitted(np.asarray(image), self.deployment.shape))
             for at, image in enumerate(images)
@@ -115,14 +118,14 @@ class Predictor:
         yield from self._ranked(fitted, top)
 
     def files(self, paths: Iterable[str | Path], top: int = 5) -> Iterator[Prediction]:
-        """The best classes of image files, and of all images in folders, in their order. One that
-        cannot be read has an `error` instead."""
+        """Yield the best classes of image files, and of all images in folders, in their order. A
+        file that cannot be read has an `error` instead."""
         yield from self._ranked(
             ((str(path), self._image(path)) for path in image_files.named(paths)), top
         )
 
     def _image(self, path: Path) -> NDArray[Any] | str:
-        """An image, or why there is none."""
+        """Return an image, or the reason why it cannot be read."""
         try:
             return image_files.image(path, self.deployment.shape, self.deployment.order)
         except NetError as error:
@@ -162,8 +165,9 @@ class Predictor:
 
 
 def for_use(path: Path, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Weights]:
-    """A weights file, completed by what is `given`: what it is of, and its blobs in the shapes of
-    that net; layers of which it has none are missing. NetError as `Predictor.load`."""
+    """Return the deployment of a weights file, completed by the `given` facts, and the file's blobs
+    in the shapes of its net. Layers that the file does not have are missing. Raises NetError as
+    `Predictor.load` does."""
     said = None if given.net is not None else deployment_of(path)
     weights: Weights = {}
     if said is None:
@@ -182,7 +186,7 @@ def _batched(items: Iterable[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _backend() -> Backend:
-    """The compiled kernels, if they are there."""
+    """Return the compiled kernels if they are installed, otherwise NumPy with a warning."""
     try:
         return get_backend("cpu", threads=os.cpu_count() or 1, precision="fast")
     except KernelsMissing as missing:

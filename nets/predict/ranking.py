@@ -1,5 +1,5 @@
-"""Scores of classes: the best of an image, and over many images top-k and the confusion matrix.
-Plain sums."""
+"""Rankings of class scores: the best classes of an image, and over many images the top-k accuracy
+and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Class(NamedTuple):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a net says of one image: the best `classes`, the first one best, or why it could not be
-    read (`error`)."""
+    """The result for one image: its `classes`, best first, or the reason why it could not be read
+    (`error`)."""
 
     name: str
     classes: tuple[Class, ...] = ()
@@ -30,20 +30,19 @@ class Prediction:
 
 
 def best(scores_K: NDArray[Any], top: int, names: Sequence[str]) -> tuple[Class, ...]:
-    """The `top` best; of equal scores the smaller number first."""
+    """Return the `top` best classes. Of equal scores, the smaller number comes first."""
     order = np.argsort(-scores_K, kind="stable")[:top]
     return tuple(Class(int(k), called(int(k), names), float(scores_K[k])) for k in order)
 
 
 def called(number: int, names: Sequence[str]) -> str:
-    """A class's name, or its number."""
+    """Return the name of a class, or its number."""
     return names[number] if number < len(names) else str(number)
 
 
 class Tally:
     """Counts over the images of a test: how often the label is among the `top` best, and
-    `confusion` (K, K): images with the label of the row that were taken for the class of the
-    column."""
+    `confusion` (K, K). A row of `confusion` is a label, a column the class that the net chose."""
 
     def __init__(self, classes: int, top: int = 1) -> None:
         self.top = min(top, classes)
@@ -55,8 +54,8 @@ class Tally:
         return f"<tally of {self.images} images in {len(self.confusion)} classes>"
 
     def add(self, scores_NK: NDArray[Any], labels_N: NDArray[Any]) -> None:
-        """Some images more. A label is counted as hit if fewer than `top` classes have a higher
-        score, as Caffe's Accuracy does; one that is no class (ignored) is not counted."""
+        """Add images. A label counts as a hit if fewer than `top` classes have a higher score, as
+        in Caffe's Accuracy. A label that is not a class (ignored) is not counted."""
         labels = labels_N.astype(np.int64)
         known = (labels >= 0) & (labels < len(self.confusion))
         scores = scores_NK[known]
@@ -68,24 +67,24 @@ class Tally:
 
     @property
     def accuracy(self) -> float:
-        """Top-1: images that were taken for their own class."""
+        """The fraction of images whose best class is their label (top-1)."""
         return float(np.trace(self.confusion)) / self.images if self.images else 0.0
 
     @property
     def top_accuracy(self) -> float:
-        """Images whose class is among the `top` best."""
+        """The fraction of images whose label is among the `top` best."""
         return self.hits / self.images if self.images else 0.0
 
     @property
     def recall(self) -> NDArray[np.float64]:
-        """Of each class (K,): the share of its images that were found; NaN for a class without
+        """The fraction of each class's images that were recognised, (K,). NaN for a class without
         images."""
         total = self.confusion.sum(axis=1)
         with np.errstate(invalid="ignore"):
             return np.asarray(np.diag(self.confusion) / np.where(total, total, np.nan))
 
     def worst(self, count: int) -> list[tuple[int, int, int]]:
-        """The pairs that are confused most often: label, class it was taken for, images."""
+        """Return the pairs that are confused most often: (label, chosen class, images)."""
         wrong = self.confusion.copy()
         np.fill_diagonal(wrong, 0)
         order = np.argsort(-wrong, axis=None, kind="stable")[:count]
@@ -96,6 +95,7 @@ class Tally:
 def rows_of(
     scores: NDArray[Any], labels: NDArray[Any], axis: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Scores with the classes on `axis`, labels of their other axes -> (N, K) and (N,)."""
+    """Reshape scores with the classes on `axis`, and labels of the other axes, to (N, K) and
+    (N,)."""
     moved = np.moveaxis(scores, axis, -1)
     return moved.reshape(-1, moved.shape[-1]), labels.reshape(-1)

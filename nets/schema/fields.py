@@ -1,9 +1,9 @@
-"""What becomes of every field of `caffe.proto` that a net or a solver may hold: honoured, warned
+"""The treatment of every field of `caffe.proto` that a net or a solver may hold: honoured, warned
 of, or refused.
 
-The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of
+This is the only declaration. `definition.ignored` makes warnings and errors from it. The tables of
 docs/caffe.md are written from it (`python -m tests.house --write`). A test sets every field of the
-schema and sees that it is so.
+schema and checks its treatment.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ENGINE = "Convoy chooses the algorithm itself"
-SOURCE = "[train.data] in cluster.toml says where data comes from, unless its format is 'net'"
-NO_CODE = "a prototxt runs no code; bring the layer as a type of its own (docs/extending.md)"
-CLUSTER = "train.devices in cluster.toml says where to compute"
+SOURCE = "[train.data] in cluster.toml gives the source of the data, unless its format is 'net'"
+NO_CODE = "a prototxt runs no code; provide the layer as a new type (docs/extending.md)"
+CLUSTER = "train.devices in cluster.toml gives the devices that compute"
 NORMS = "norms of blobs are not printed; `attach` and the metrics show what a run does"
 
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of one message. `honoured`: names, with spaces between them. `warned`, `refused`:
-    name -> why."""
+    """The fields of one message. `honoured`: names, separated by spaces. `warned`, `refused`: name
+    -> reason."""
 
     honoured: str = ""
     warned: Mapping[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Fields:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """All names of fields."""
         return (*self.honoured.split(), *self.warned, *self.refused)
 
 
@@ -151,24 +151,24 @@ FIELDS: dict[str, Fields] = {
         " regularization_type clip_gradients iter_size type solver_type weights random_seed"
         " display average_loss snapshot snapshot_after_train",
         warned={
-            "snapshot_prefix": "checkpoints lie in the run's folder",
+            "snapshot_prefix": "checkpoints are in the run directory",
             "snapshot_format": (
-                "checkpoints are .safetensors; `convert` makes both of Caffe's formats of them"
+                "checkpoints are .safetensors; `convert` converts them to both of Caffe's formats"
             ),
             "snapshot_diff": "checkpoints hold no gradients",
             "solver_mode": CLUSTER,
             "device_id": CLUSTER,
-            "test_compute_loss": "tests always tell the loss",
+            "test_compute_loss": "tests always report the loss",
             "debug_info": NORMS,
-            "layer_wise_reduce": "train.strategy in cluster.toml says how gradients are added up",
+            "layer_wise_reduce": "train.strategy in cluster.toml chooses how to sum gradients",
         },
     ),
 }
 
-# Their default is not what happens here, so they are told of whatever they say.
+# Convoy differs from the default of these fields, so they cause a warning with any value.
 ALWAYS_TOLD = frozenset({"SolverParameter.solver_mode"})
 
-# Which options a layer type of Caffe reads. Those of types that are refused stand in
+# The options that each layer type of Caffe reads. Options of refused types are in
 # `LayerParameter.refused`.
 _OWN = {
     "Accuracy": "accuracy",
@@ -226,6 +226,6 @@ _OWN = {
 
 
 def blocks_of(kind: str) -> frozenset[str]:
-    """The options that layers of this type of Caffe read: {"convolution_param"}; empty for types
-    without any."""
+    """Return the blocks of options that layers of this Caffe type read, such as
+    {"convolution_param"}. The set is empty for types without options."""
     return frozenset(f"{name}_param" for name in _OWN.get(kind, "").split())

@@ -1,8 +1,8 @@
-"""Regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m
+"""A script that regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m
 nets.schema.generate`.
 
-Calls protoc (needs grpcio-tools) and edits one thing of its output. Nothing imports this at run
-time.
+It calls protoc (which needs grpcio-tools) and removes one check from the output. It is not imported
+at run time.
 """
 
 import re
@@ -19,8 +19,8 @@ _RUNTIME_CHECK = re.compile(
 
 
 def generate(directory: Path) -> list[Path]:
-    """Write both generated files into `directory` and return their paths; SystemExit if protoc
-    refuses the schema."""
+    """Write both generated files into `directory` and return their paths. Raises SystemExit if
+    protoc refuses the schema."""
     from grpc_tools import protoc  # type: ignore[import-untyped]
 
     arguments = [
@@ -32,7 +32,7 @@ def generate(directory: Path) -> list[Path]:
     if protoc.main([*arguments, str(SCHEMA)]) != 0:
         sys.exit(f"protoc could not compile {SCHEMA}")
     code, stub = directory / "caffe_pb2.py", directory / "caffe_pb2.pyi"
-    # The check ties the file to the protobuf release of whoever generated it; the format itself is
+    # The check ties the file to the protobuf release that generated it, but the format itself is
     # stable.
     code.write_text(_RUNTIME_CHECK.sub("", code.read_text("utf-8")), "utf-8")
     stub.write_text(stub.read_text("utf-8").replace("_Mapping]", "_Mapping[str, object]]"), "utf-8")

@@ -1,5 +1,5 @@
-"""The names of all layer types of Caffe 1.0. Which of them this package computes is known to
-`nets.layers`."""
+"""The names of all layer types of Caffe 1.0. `nets.layers` knows the types that this package
+computes."""
 
 LAYER_TYPES = (
     *(

@@ -1,8 +1,8 @@
-"""The FC phase of a net, shared out over several servers by output units.
+"""The FC phase of a net, divided among several servers by output units.
 
-chain        The FC phase of a net as a chain
-sharded_net  What one of n servers has of a net's FC phase that is shared out by output units
-division     The FC phase of a net, shared out over n servers by output units (One weird trick,
-             section 4
-slices       Parts of arrays
+chain        The FC phase of a net as a chain of links
+sharded_net  The part that one of n servers has of a net's FC phase, which is divided by output
+             units
+division     The passes of one of n servers that divide the FC phase of a net by output units
+slices       The parts of arrays that a shard has, and a link of a chain as a separate net
 """

@@ -1,11 +1,11 @@
-"""The FC phase of a net as a chain: cut behind each InnerProduct, since only those are shared out
-by output units.
+"""The FC phase of a net as a chain of links. It is cut behind each InnerProduct, since only these
+layers are divided by output units.
 
-    what crosses the cut -> [ip1] -> [relu1 drop1 ip2] -> ... -> [relu drop ip] -> [loss accuracy]
+    values from the conv phase -> [ip1] -> [relu1 drop1 ip2] -> ... -> [relu ip] -> [loss]
 
-One blob of such a link goes to the next, the InnerProduct's top. Labels and other numbers of the
-conv phase without a gradient may be read anywhere. So a server that has a few units of every
-InnerProduct can compute all other layers whole, once the others' columns have come (One weird
+A link gives the next link one blob, the top of its InnerProduct. Any link may read labels and other
+numbers of the conv phase without a gradient. So a server that has a few units of every InnerProduct
+can compute all other layers whole, as soon as the other servers' columns have arrived (One weird
 trick, section 4; Omnivore D.4.2).
 """
 
@@ -23,10 +23,10 @@ KIND = "InnerProduct"
 
 @dataclass(eq=False)
 class Link:
-    """The layers between two cuts, in order; `dense` is the InnerProduct it ends with (None: the
-    last link).
+    """The layers between two cuts, in order. `dense` is the InnerProduct at its end (None: the last
+    link).
 
-    `inputs`: values it reads that come from outside, in the order in which they are made.
+    `inputs`: the values from outside that it reads, in the order in which they are made.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -35,13 +35,13 @@ class Link:
 
 
 def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
-    """The links of the net's FC phase, at least two. NetError lists every layer that does not fit
-    into a chain."""
+    """Return the links of the net's FC phase, at least two. Raises NetError with every layer that
+    does not fit into a chain."""
     nodes = [node for node in wiring.nodes if node.in_fc]
     count = sum(node.layer.is_dense for node in nodes)
     if not count:
         raise NetError(
-            f"net '{net}': it has no {KIND} layer, so there is nothing to share out by output units"
+            f"net '{net}': it has no {KIND} layer, so there is nothing to divide by output units"
         )
     links = [Link() for _ in range(count + 1)]
     place: dict[int, int] = {}  # index of a node -> its link
@@ -60,7 +60,8 @@ def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
 
 
 def _after(wiring: Wiring, place: dict[int, int], node: Node) -> int:
-    """The link a layer belongs to: that of its bottoms, or the next one behind an InnerProduct."""
+    """Return the link of a layer: the link of its bottoms, or the next one behind an
+    InnerProduct."""
     makers = [wiring.nodes[wiring.values[i].producer] for i in node.bottoms]
     return max(
         (place[maker.index] + maker.layer.is_dense for maker in makers if maker.in_fc), default=0
@@ -79,11 +80,11 @@ def _add(
         for i in range(len(node.layer.params))
     ):
         raise node.layer.error(
-            "param.name", (f"a shared parameter, but {KIND} layers are shared out by output units")
+            "param.name", (f"a shared parameter, but {KIND} layers are divided by output units")
         )
     if link is not links[-1] and any(node.layer.loss_weights):
         raise node.layer.error(
-            "loss_weight", (f"a loss before the last {KIND}: its gradient is no share of units")
+            "loss_weight", (f"a loss before the last {KIND}: its gradient cannot be divided")
         )
     link.nodes.append(node)
     if node.layer.is_dense:
@@ -98,22 +99,22 @@ def _add(
 
 
 def _check_kind(link: Link, node: Node) -> None:
-    """Check that one InnerProduct follows the other and no other layer is dense."""
+    """Check that the InnerProducts follow one another and that no other layer is dense."""
     kind = node.layer.proto.type
     if node.layer.is_dense and kind != KIND:
         raise node.layer.error(
-            "type", (f"found '{kind}', but only {KIND} layers can be shared out by output units")
+            "type", (f"found '{kind}', but only {KIND} layers can be divided by output units")
         )
     if node.layer.is_dense and link.dense is not None:
         other = link.dense.layer.name
         raise node.layer.error(
-            "bottom", (f"an {KIND} beside '{other}', expected one behind the other, in a chain")
+            "bottom", (f"an {KIND} parallel to '{other}', expected a chain of layers")
         )
 
 
 def _check_reach(wiring: Wiring, place: dict[int, int], node: Node, at: int) -> None:
-    """Check that nothing bypasses an InnerProduct, except numbers of the conv phase without a
-    gradient (labels)."""
+    """Check that every path goes through the InnerProducts. Only numbers of the conv phase without
+    a gradient (labels) may bypass one."""
     for i in node.bottoms:
         value = wiring.values[i]
         maker = wiring.nodes[wiring.values[i].producer]
@@ -122,5 +123,5 @@ def _check_reach(wiring: Wiring, place: dict[int, int], node: Node, at: int) -> 
         crosses = known is None and (at == 0 or not value.needs_grad)
         if not near and not crosses:
             raise node.layer.error(
-                "bottom", (f"'{value.name}' leads past an {KIND}, expected a chain of layers")
+                "bottom", (f"'{value.name}' bypasses an {KIND}, expected a chain of layers")
             )

@@ -1,11 +1,12 @@
-"""The FC phase of a net, shared out over n servers by output units (One weird trick, section 4;
-Omnivore D.4.2).
+"""The passes of one of n servers that divide the FC phase of a net by output units.
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias. It computes its columns of
-each InnerProduct and gets the others'. It computes all other layers whole, as every shard does:
-dropout masks, labels and losses are those of the whole net. Backward, the gradient behind the last
-InnerProduct is whole. Before that a shard has the part that comes through its own units, and the
-parts of all add up.
+Sources: One weird trick, section 4; Omnivore D.4.2.
+
+Shard j has rows [low, high) of every InnerProduct's weight and bias. It computes its columns of
+each InnerProduct and gets the columns of the other shards. Every shard computes all other layers
+whole: dropout masks, labels and losses are those of the whole net. In the backward pass, the
+gradient behind the last InnerProduct is whole. Before it, a shard has the part of a gradient that
+comes through its own units, and the parts of all shards add up.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from ops import Array, Backend
 
 
 class ShardedNet(Shard):
-    """Shard `rank` `of` so many of a net's FC phase, made of nets of a `kind`; the other options
-    are those of Net. NetError as `chain_of`.
+    """Shard number `rank` of `of` shards of a net's FC phase, made of nets of class `kind`.
 
-    One pass, link after link, where E is an exchange with the other shards, the same for all:
+    The other options are Net's. Raises NetError as `chain_of` does. One pass, link by link, where E
+    is the same exchange among all shards:
 
         begin, feed `inputs`, load every layer of `params`
         forward(0) -E-> gather(0, columns of all) ... forward(last)
@@ -73,10 +74,11 @@ class ShardedNet(Shard):
         ]
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
         self._gathered: dict[int, Array] = {}
-        self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
+        self._parts: dict[Slot, Array] = {}  # parts of this pass's gradients
 
     def initial_blobs(self) -> dict[str, Blobs]:
-        """See Shard; of emulated nets their shapes: CaffeNet's numbers take seconds to draw."""
+        """Return the first parameters (see Shard). Emulated nets return only their shapes, because
+        drawing CaffeNet's numbers takes seconds."""
         if issubclass(self._kind, EmulatedNet):
             return {
                 layer: blobs for net in self.nets for layer, blobs in net.initial_blobs().items()
@@ -84,7 +86,7 @@ class ShardedNet(Shard):
         return super().initial_blobs()
 
     def cut_units(self, parts: int) -> None:
-        """As Net.cut_units, cut as `parts` shards of all units would cut (`unit_parts`)."""
+        """Cut as Net.cut_units does, as if `parts` shards divided all units (`unit_parts`)."""
         for link, net in enumerate(self.nets[: self.last]):
             mine = unit_parts(self._total(link), parts, self.rank, self.of)
             net.cut_units(lambda _, mine=mine: mine)  # type: ignore[misc]
@@ -92,29 +94,29 @@ class ShardedNet(Shard):
     # one pass
 
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
-        """As Net.begin."""
+        """Start a pass in every link, as Net.begin does."""
         for net in self.nets:
             net.batch = self.batch
             net.begin(step, rows, *more)
 
     def feed(self, name: str, array: Any) -> None:
-        """As Net.feed, for one of `inputs`."""
+        """Give one of `inputs` to the links that read it, as Net.feed does."""
         readers = [net for net in self.nets if name in net.inputs]
         if name not in self.inputs or not readers:
             raise NetError(
-                f"input '{name}': no such blob crosses the cut, those are {', '.join(self.inputs)}"
+                f"input '{name}': no such blob crosses the cut, expected {', '.join(self.inputs)}"
             )
         for net in readers:
             net.feed(name, array)
 
     def load(self, layer: str, blobs: Sequence[Array]) -> None:
-        """As Net.load, with this shard's part of the parameters."""
+        """Give a layer this shard's part of its parameters, as Net.load does."""
         home = next((net for net in self.nets if layer in net.params), self.nets[0])
         home.load(layer, blobs)
 
     def forward(self, link: int) -> Array | None:
-        """Run a link; returns this shard's columns of the InnerProduct that ends it, new in every
-        pass."""
+        """Run a link. Returns this shard's columns of the InnerProduct at its end, which are new in
+        every pass."""
         net = self.nets[link]
         for stage in net.stages:
             net.forward(stage)
@@ -134,7 +136,7 @@ class ShardedNet(Shard):
         )
 
     def backward(self, link: int, out: Mapping[str, Blobs] | None = None) -> dict[str, Blobs]:
-        """Run a link backward; returns its parameters' gradients, new or in the arrays of `out`."""
+        """Run a link backward. Returns its parameters' gradients, new or in the arrays of `out`."""
         net = self.nets[link]
         found: dict[str, Blobs] = {}
         for stage in reversed(net.stages):
@@ -146,12 +148,12 @@ class ShardedNet(Shard):
         return found
 
     def parts(self, link: int) -> list[Blobs]:
-        """After backward(link): the gradient of the InnerProduct before it, by columns, each a new
-        array.
+        """Return the gradient of the InnerProduct before `link`, by columns, after backward(link).
+        Each is a new array.
 
-        Where `exchanges(link)`, for each shard this one's part of the gradient of its columns, and
-        of those of `partial(link)`; elsewhere the gradient of this shard's own columns. No columns
-        if nothing there learns.
+        If `exchanges(link)`, the result has, for each shard, this shard's part of the gradient of
+        that shard's columns and of the parameters in `partial(link)`. Otherwise it has the gradient
+        of this shard's own columns. Without columns if nothing there learns.
         """
         columns: list[Blobs] = [
             () for _ in (range(self.of) if self.exchanges(link) else [self.rank])
@@ -164,10 +166,10 @@ class ShardedNet(Shard):
         return [(*own, *others) for own in columns]
 
     def give(self, link: int, parts: Sequence[Sequence[Array]]) -> dict[Slot, Array]:
-        """Give `link` the gradient of its columns: the sum of what all shards have of it, in the
-        order of ranks.
+        """Give `link` the gradient of its columns: the sum of all shards' parts, in the order of
+        ranks.
 
-        Returns the sums of the rest, the gradients of `partial(link + 1)`.
+        Returns the sums of the other parts, the gradients of `partial(link + 1)`.
         """
         sums = [self._sum(arrays) for arrays in zip(*parts, strict=True)]
         if self._flows(link + 1):
@@ -175,11 +177,11 @@ class ShardedNet(Shard):
         return dict(zip(self.partial(link + 1), sums, strict=True))
 
     def grad(self, name: str) -> Array:
-        """This shard's part of the gradient of an input, after backward(0)."""
+        """Return this shard's part of the gradient of an input, after backward(0)."""
         return self.nets[0].grad(name)
 
     def scalars(self) -> dict[str, float]:
-        """As Net.scalars."""
+        """Return the scores of all links, as Net.scalars does."""
         return {name: value for net in self.nets for name, value in net.scalars().items()}
 
     # inside
@@ -193,7 +195,7 @@ class ShardedNet(Shard):
         )
 
     def _joined(self, link: int, parts: Sequence[Array]) -> Array:
-        """Columns side by side, in an array that is kept between passes."""
+        """Return the columns joined to one array, which is kept between passes."""
         shape = (*parts[0].shape[:-1], self._total(link))
         whole = self._gathered.get(link)
         if whole is None or whole.shape != shape:

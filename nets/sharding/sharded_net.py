@@ -1,7 +1,7 @@
-"""What one of n servers has of a net's FC phase that is shared out by output units.
+"""The part that one of n servers has of a net's FC phase, which is divided by output units.
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters
-whole. Its passes are in `division`.
+Shard j has rows [low, high) of every InnerProduct's weight and bias, and all other parameters
+whole. `division` has its passes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Slot = tuple[str, int]  # a layer and the index of one of its parameters
 
 
 class Shard:
-    """Shard `rank` `of` so many of the FC phase of `spec`, which is one phase's; NetError as
-    `chain_of`."""
+    """Shard number `rank` of `of` shards of the FC phase of `spec`, which has one phase's layers.
+    Raises NetError as `chain_of` does."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class Shard:
 
     @property
     def input_shapes(self) -> list[Shape]:
-        """Their shapes, without the rows."""
+        """The shapes of `inputs`, without the rows."""
         return [self._wiring.values[i].shape[1:] for i in self._wiring.boundary]
 
     @property
     def boundary_grads(self) -> list[str]:
-        """Those through which gradients flow back."""
+        """The `inputs` through which gradients flow back."""
         return [
             self._wiring.values[i].name
             for i in self._wiring.boundary
@@ -95,7 +95,7 @@ class Shard:
         ]
 
     def initial_blobs(self) -> dict[str, Blobs]:
-        """The first parameters of this shard: the whole net's numbers, cut."""
+        """Return the first parameters of this shard, which are cut from the whole net's numbers."""
         return {
             layer: tuple(
                 self.ops.asarray(self.part_of(layer, at, param.initial(self.seed, self.dtype)))
@@ -105,25 +105,25 @@ class Shard:
         }
 
     def part_of(self, layer: str, at: int, whole: Array) -> Array:
-        """This shard's part of an array that belongs to parameter `at` of a layer, as a new
-        array."""
+        """Return this shard's part of an array for parameter `at` of a layer, as a new array."""
         piece = self.slices[layer][at]
         return np.array(whole if piece is None else piece.of(whole), order="C")
 
     def parts_of(self, layer: str, blobs: Sequence[Array]) -> Blobs:
-        """This shard's parts of all of a layer's parameters."""
+        """Return this shard's parts of all parameters of a layer."""
         return tuple(self.part_of(layer, at, blob) for at, blob in enumerate(blobs))
 
     def exchanges(self, link: int) -> bool:
-        """Whether the shards have parts of gradients of `link`, which must be added up."""
+        """Whether each shard has only a part of some gradients of `link`, so that they must be
+        added up."""
         return (
             self.of > 1 and 0 < link < self.last and (self._flows(link) or bool(self.partial(link)))
         )
 
     def partial(self, link: int) -> list[Slot]:
-        """The learned parameters (layer, index) before the InnerProduct of a link.
+        """Return the learned parameters (layer, index) before the InnerProduct of a link.
 
-        Of their gradients each shard has the part that comes through its own units.
+        Each shard has the part of their gradients that comes through its own units.
         """
         inner = self._links[link].nodes if self.of > 1 and 0 < link < self.last else []
         nodes = [node for node in inner if node is not self._links[link].dense]
@@ -135,8 +135,8 @@ class Shard:
         ]
 
     def fits(self, link: int, rank: int, values: Sequence[Array], *, backward: bool) -> bool:
-        """Whether shard `rank` tells this one such arrays after a link (`forward`, `parts`), for
-        any number of rows."""
+        """Whether these arrays are what shard `rank` sends to this one after a link (`forward`,
+        `parts`), for any number of rows."""
         if not backward <= link < self.last:
             return False
         dense, whose = (link - 1, self.rank) if backward else (link, rank)
@@ -154,17 +154,18 @@ class Shard:
         )
 
     def sent(self, link: int, rank: int) -> tuple[int, int]:
-        """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and
-        once."""
+        """Return how many numbers this shard sends to shard `rank` for a link, forward and
+        backward: for each row, and once per pass."""
         back, once = self.sent_back(link, rank)
         return self.sent_on(link) + back, once
 
     def sent_on(self, link: int) -> int:
-        """How many numbers it tells every other after `forward(link)`, for each row."""
+        """Return how many numbers per row it sends to every other shard after `forward(link)`."""
         return self._width(link, self.rank)
 
     def sent_back(self, link: int, rank: int) -> tuple[int, int]:
-        """How many it tells shard `rank` after `backward(link)`: for each row, and once."""
+        """Return how many numbers it sends to shard `rank` after `backward(link)`: for each row,
+        and once per pass."""
         if not self.exchanges(link):
             return 0, 0
         back = self._width(link - 1, rank) if self._flows(link) else 0
@@ -174,8 +175,7 @@ class Shard:
 
     @property
     def means(self) -> bool:
-        """Whether every loss is a mean over rows, so that a part of the rows can be weighted
-        differently."""
+        """Whether every loss is a mean over rows, so that some rows can be weighted differently."""
         return all(
             getattr(node.layer, "normalization", "") != "NONE" for node in self._links[-1].nodes
         )
@@ -185,8 +185,8 @@ class Shard:
         """The layers before an InnerProduct that do more to a gradient than pass it on, stop it or
         double it.
 
-        Their gradients of the shards' parts add up to other last bits than their gradient of the
-        sum.
+        The sum of their gradients over the shards' parts differs in the last bits from their
+        gradient of the sum.
         """
         between = [
             node for link in self._links[:-1] for node in link.nodes if node is not link.dense
@@ -196,18 +196,19 @@ class Shard:
     # inside
 
     def _batch(self) -> int:
-        """Rows of the whole batch, which everything that crosses the cut must have."""
+        """Return the rows of the whole batch. Every value that crosses the cut must have so
+        many."""
         values = [self._wiring.values[i] for i in self._wiring.boundary]
         rows = {value.name: value.shape[0] if value.shape else 0 for value in values}
         if len(set(rows.values())) != 1:
             raise NetError(
-                f"net '{self.spec.name}': what crosses the cut has {rows} rows, "
-                "expected as many each"
+                f"net '{self.spec.name}': the blobs that cross the cut have {rows} rows, "
+                "expected the same number in each"
             )
         return next(iter(rows.values()))
 
     def _share_out(self, link: Link) -> None:
-        """Note the whole parameters of a link's layers and this shard's part of them."""
+        """Store the whole parameters of a link's layers and this shard's part of them."""
         for node in link.nodes:
             params = tuple(node.layer.params)
             if params:
@@ -225,11 +226,11 @@ class Shard:
         return node
 
     def _name(self, link: int) -> str:
-        """The blob that `link` ends with."""
+        """Return the name of the blob at the end of `link`."""
         return self._wiring.values[self._dense(link).tops[0]].name
 
     def _total(self, link: int) -> int:
-        """The units of the InnerProduct that ends `link`."""
+        """Return the number of units of the InnerProduct at the end of `link`."""
         return int(self._dense(link).layer.proto.inner_product_param.num_output)
 
     def _width(self, link: int, rank: int) -> int:
@@ -237,12 +238,12 @@ class Shard:
         return high - low
 
     def _flows(self, link: int) -> bool:
-        """Whether a gradient leaves `link` for the one before it."""
+        """Whether a gradient flows from `link` to the link before it."""
         return link > 0 and self._wiring.values[self._dense(link - 1).tops[0]].needs_grad
 
 
 def _exact(layer: caffe.LayerParameter) -> bool:
-    """Whether the layer multiplies a gradient by 0 or a power of two, and nothing else."""
+    """Whether the layer only multiplies a gradient by 0 or a power of two."""
     if layer.type == "ReLU":
         return layer.relu_param.negative_slope == 0
     if layer.type == "Dropout":

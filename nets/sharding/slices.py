@@ -1,4 +1,4 @@
-"""Parts of arrays: which of them a shard holds, and a link of a chain as a net of its own."""
+"""The parts of arrays that a shard has, and a link of a chain as a separate net."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ops import Array
 
 @dataclass(frozen=True)
 class Slice:
-    """The part [low, high) along `axis` of an array that has `total` there."""
+    """The part [low, high) along `axis` of an array that has the size `total` on this axis."""
 
     axis: int
     low: int
@@ -23,20 +23,20 @@ class Slice:
     total: int
 
     def of(self, whole: Array) -> Array:
-        """The part of a whole array, as a view."""
+        """Return the part of a whole array, as a view."""
         return whole[(slice(None),) * self.axis + (slice(self.low, self.high),)]
 
 
 def units(rank: int, of: int, total: int) -> tuple[int, int]:
-    """[low, high) of the units of shard `rank`: as even as possible."""
+    """Return the units [low, high) of shard `rank`. All shards have nearly the same number."""
     return total * rank // of, total * (rank + 1) // of
 
 
 def unit_parts(total: int, parts: int, rank: int = 0, of: int = 1) -> list[slice]:
-    """The units of shard `rank`, cut as `parts` shards of all units would cut them; both numbers
-    are powers of two.
+    """Return the units of shard `rank`, cut as if `parts` shards divided all units. Both numbers of
+    shards are powers of two.
 
-    With fewer units than `parts` these are fewer too, and so no part is empty.
+    If there are fewer units than `parts`, fewer parts are made, so that no part is empty.
     """
     parts = min(parts, 1 << (total.bit_length() - 1))
     low, _ = units(rank, of, total)
@@ -47,13 +47,11 @@ def unit_parts(total: int, parts: int, rank: int = 0, of: int = 1) -> list[slice
 
 
 def slices_of(node: Node, rank: int, of: int) -> tuple[Slice, ...]:
-    """Which part of an InnerProduct's parameters shard `rank` holds; NetError if there are fewer
-    units than shards."""
+    """Return the part of an InnerProduct's parameters that shard `rank` has. Raises NetError if
+    there are fewer units than shards."""
     param = node.layer.proto.inner_product_param
     if param.num_output < of:
-        text = (
-            f"found {param.num_output}, expected at least {of}: so many servers share out its units"
-        )
+        text = f"found {param.num_output}, expected at least {of}: so many servers divide its units"
         raise node.layer.error("inner_product_param.num_output", text)
     low, high = units(rank, of, param.num_output)
     axes = (1 if param.transpose else 0, 0)
@@ -71,8 +69,8 @@ def link_net(
     count: int,
     **options: Any,
 ) -> Net:
-    """A link as a net of a kind: an Input layer for the `values` it reads, its layers, its
-    InnerProduct with `count` units."""
+    """Return a link as a net of class `kind`: an Input layer for the `values` that it reads, its
+    layers, and its InnerProduct with `count` units."""
     entry = caffe.LayerParameter(
         name="(what this link reads)", type="Input", top=[value.name for value in values]
     )

@@ -1,6 +1,6 @@
-"""What people do with nets and data beside training.
+"""Tools for nets and data that do not train: conversion, sizes, timing.
 
-convert  From one format to another
-volumes  How large a net is and how much it computes
-timing   How long each layer takes, forward and backward: what users of `caffe time` know
+convert  Conversion between formats
+volumes  The size of a net and the amount of its computation
+timing   The time of each layer, forward and backward, as in `caffe time`
 """

@@ -1,7 +1,7 @@
-"""From one format to another: data to LMDB, weights and solver states between Caffe's files and
-checkpoints, means.
+"""Conversion between formats: data to LMDB, weights and solver states between Caffe's files and
+checkpoints, mean images.
 
-Plain functions, one per conversion, that read `source` and write a new file.
+Each conversion is a plain function that reads `source` and writes a new file.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ Params = Mapping[str, Sequence[ParamSpec]]
 
 
 def source_to_lmdb(source: Source, target: Path) -> int:
-    """Write every sample of a source of labelled images as a Datum; return how many. DataError if
-    `target` exists."""
+    """Write every sample of a source of labelled images as a Datum, and return their number. Raises
+    DataError if `target` exists."""
     return write_lmdb(target, records_of_source(source))
 
 
@@ -63,15 +63,15 @@ def images_to_lmdb(
     encoded: bool = False,
     shuffle_seed: int | None = None,
 ) -> int:
-    """Write the images of a list file or of a folder per class, as Caffe's convert_imageset; return
-    how many.
+    """Write the images of a list file, or of a folder per class, as Caffe's convert_imageset does.
+    Returns their number.
 
-    `root`: where the list's paths begin (default: the list's folder); `encoded` stores the files as
-    they are; `shuffle_seed` mixes them, the same way for the same seed.
+    `root`: the folder where the list's paths begin (default: the list's folder). `encoded` stores
+    the files unchanged. `shuffle_seed` shuffles them; the same seed gives the same order.
     """
     if encoded and (new_height or new_width or color != "color"):
         raise DataError(
-            "images: encoded images are stored as they are, expected no size and no colour"
+            "images: encoded images are stored unchanged, expected no size and no colour"
         )
     paths, labels = (
         read_folders(source) if source.is_dir() else read_list(source, root or source.parent)
@@ -85,7 +85,7 @@ def images_to_lmdb(
 
 
 def mean_of(source: Source, chunk: int = 256) -> NDArray[np.float32]:
-    """Return the mean image (C, H, W) of a source, summed in float64, reading `chunk` samples at a
+    """Return the mean image (C, H, W) of a source, summed in float64. Reads `chunk` samples at a
     time."""
     total = np.zeros(source.shape, np.float64)
     for start in range(0, len(source), chunk):
@@ -95,28 +95,28 @@ def mean_of(source: Source, chunk: int = 256) -> NDArray[np.float32]:
 
 
 def mean_to_binaryproto(source: Source, target: Path) -> NDArray[np.float32]:
-    """Write the mean image of a source as Caffe's compute_image_mean, and return it."""
+    """Write the mean image of a source as Caffe's compute_image_mean does, and return it."""
     mean = mean_of(source)
     write_mean(target, mean)
     return mean
 
 
 def convert_weights(source: Path, target: Path, net: NetSpec | None = None) -> tuple[str, ...]:
-    """Write the weights in `source` in the format that `target`'s suffix names; return the names of
-    the layers.
+    """Write the weights in `source` in the format of `target`'s suffix. Returns the names of the
+    layers.
 
-    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, as one state leaves it,
-    describes the layers of a .caffemodel; Caffe's files of a net whose layers share parameters are
-    written only with it.
+    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, in one state, describes
+    the layers of a .caffemodel. It is required for Caffe's files of a net whose layers share
+    parameters.
     """
     if net is None and source.suffix == ".safetensors" and target.suffix != ".safetensors":
         _, facts = checkpoint.load(source)
         if SHARES in facts:
             text = (
-                "its net shares parameters between layers, and Caffe's files say of each "
-                "layer what it has"
+                "its net shares parameters between layers, and Caffe's files list the "
+                "blobs of each layer"
             )
-            raise CheckpointError(f"{source.name}: {text}: name the net, with --net")
+            raise CheckpointError(f"{source.name}: {text}: name the net with --net")
     weights = read_weights(source, lent(net.layers) if net else {})
     write_weights(target, weights, net)
     return tuple(weights)
@@ -140,13 +140,13 @@ def checkpoint_from_caffe(
     name: str = "",
     shared: Lent = NONE,
 ) -> int:
-    """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0
-    without `state`).
+    """Write a checkpoint from which training continues where Caffe stopped. Returns the iteration
+    (0 without `state`).
 
-    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`,
-    as many as a `solver` of this type has: from `state`, which does not say its type, or zeros.
-    `params` are the net's, `shared` what its layers borrow. NetError when a layer of the net is
-    missing or the history has too many arrays, or too few.
+    The checkpoint has `layer.i` and the solver's arrays `layer.i.history` and `layer.i.history2`,
+    as many as a `solver` of this type has. They come from `state`, which does not name its type, or
+    are zero. `params` are the net's, `shared` the parameters that its layers borrow. Raises
+    NetError if a layer of the net is missing, or if the history has too many or too few arrays.
     """
     histories = RULES[solver].histories
     matched = load_weights(weights, params, shared)
@@ -166,7 +166,7 @@ def checkpoint_from_caffe(
                     f"found {len(kept)} arrays of history for each blob, but {solver} has "
                     f"{histories}"
                 )
-                raise CheckpointError(f"{state.name}: {text}: it is of another type of solver")
+                raise CheckpointError(f"{state.name}: {text}: it belongs to another type of solver")
             arrays[f"{layer}.{at}"] = blob
             arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
     iteration = found.iteration if found else 0
@@ -174,10 +174,7 @@ def checkpoint_from_caffe(
         target, arrays, {"iteration": str(iteration), "net": name, SOLVER: solver} | shares(shared)
     )
     if state is not None:
-        text = (
-            "%s: a solver state does not say the type of its solver: its history is taken "
-            "for that of %s"
-        )
+        text = "%s: a solver state does not name its solver: its history is used as history of %s"
         logging.getLogger("nets").warning(text, state.name, solver)
     return iteration
 
@@ -192,9 +189,12 @@ def checkpoint_to_caffe(
     net: NetSpec | None = None,
     shapes: Shapes = NONE,
 ) -> int:
-    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration.
-    `solver`: the type that a checkpoint of an earlier version does not say; one of another type is
-    refused. `net` and `shapes`: see `write_weights`."""
+    """Write a checkpoint's weights and history as Caffe's two snapshot files. Returns the
+    iteration.
+
+    `solver` is the type of the solver. Checkpoints of another type are refused; those of an earlier
+    version do not name their type. For `net` and `shapes` see `write_weights`.
+    """
     histories = RULES[solver].histories
     arrays, facts = checkpoint.load(source)
     if told := check_solver(
@@ -230,7 +230,7 @@ def checkpoint_to_caffe(
 
 
 def blob_shapes(net: Net) -> dict[Slot, tuple[int, ...]]:
-    """The shape of every blob of every layer, those it borrows among them."""
+    """Return the shape of every blob of every layer, including borrowed ones."""
     layers = (node.layer for stage in net.stages for node in stage.nodes)
     return {
         (layer.name, at): param.shape for layer in layers for at, param in enumerate(layer.params)
@@ -238,7 +238,7 @@ def blob_shapes(net: Net) -> dict[Slot, tuple[int, ...]]:
 
 
 def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str]:
-    """The names of a blob's history in a checkpoint; Caffe keeps zeros beside a running statistic,
-    we keep nothing."""
+    """Return the names of a blob's history in a checkpoint. For a running statistic Caffe keeps
+    zeros, and a checkpoint keeps nothing."""
     known = range(1, count + 1) if param.keep is None else ()
     return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in known]

@@ -1,4 +1,4 @@
-"""How long each layer takes, forward and backward: what users of `caffe time` know."""
+"""The time of each layer, forward and backward, as in `caffe time`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nets.tools.volumes import volumes
 
 @dataclass(frozen=True)
 class LayerTime:
-    """Seconds a pass, averaged over the measured passes, and FLOPs of the products (0 for layers
-    without)."""
+    """Seconds per pass, averaged over the measured passes, and the FLOPs of the layer's products (0
+    for layers without products)."""
 
     name: str
     kind: str
@@ -40,12 +40,12 @@ def time_net(
     """Run whole training passes of `net` (its TRAIN phase) and return one LayerTime per layer, in
     order.
 
-    Without `inputs` images are noise and labels are 0. `synchronize` waits for the device before
+    Without `inputs`, images are noise and labels are 0. `synchronize` waits for the device before
     the clock is read.
     """
     if iterations < 1 or warmup < 0:
         raise NetError(
-            f"time: found {iterations} iterations and {warmup} to warm up, expected >= 1 and >= 0"
+            f"time: found {iterations} iterations and {warmup} for warm-up, expected >= 1 and >= 0"
         )
     stages = [_alone(stage, at) for stage in net.stages for at in range(len(stage.nodes))]
     given = inputs or _noise(net)
@@ -85,7 +85,7 @@ def taken(
     synchronize: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Mean seconds of `work`, done again and again."""
+    """Return the mean seconds of `work`, which is repeated."""
     for _ in range(warmup):
         work()
     synchronize()
@@ -97,8 +97,8 @@ def taken(
 
 
 def table(times: tuple[LayerTime, ...]) -> str:
-    """Return the times as text: milliseconds forward and backward, GFLOP/s of the products, a line
-    of sums."""
+    """Return the times as text: milliseconds forward and backward, GFLOP/s of the products, and a
+    line with sums."""
     rows = [("layer", "type", "forward ms", "backward ms", "GFLOP/s")]
     for one in times:
         flops = one.forward_flops + one.backward_flops
@@ -118,21 +118,22 @@ def table(times: tuple[LayerTime, ...]) -> str:
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    """The two names on the left, the numbers on the right."""
+    """Return a line with the two names on the left and the numbers on the right."""
     names = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
     numbers = [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
     return "  ".join([*names, *numbers]).rstrip()
 
 
 def _alone(stage: Stage, at: int) -> Stage:
-    """One layer of a stage as a stage of its own."""
+    """Return one layer of a stage as a separate stage."""
     node = stage.nodes[at]
     owner = node.layer.name if node.layer.params else None
     return replace(stage, layer=owner, layers=(node.layer.name,), nodes=(node,))
 
 
 def _noise(net: Net) -> dict[str, Any]:
-    """Images of standard normal numbers; everything with fewer than four axes (labels) is 0."""
+    """Return images of standard normal numbers, and 0 for inputs with fewer than four axes
+    (labels)."""
     rng = generator(0, "timing")
     return {
         name: rng.standard_normal(shape, dtype=np.float32)

@@ -1,9 +1,9 @@
-"""How large a net is and how much it computes: weights, activations, FLOPs and memory, per layer
-and per phase.
+"""The size of a net and the amount of its computation: weights, activations, FLOPs and memory, per
+layer and per phase.
 
-Everything follows from shapes; no array is made. FLOPs count a multiplication and an addition as
-two, for the matrix products only (Omnivore, appendix B.1): one product forward, one backward for
-the weights, and one backward for the data unless nothing below learns.
+All numbers follow from shapes; no array is made. FLOPs count a multiplication and an addition as
+two operations, in the matrix products only (Omnivore, appendix B.1). There is one product forward,
+one backward for the weights, and one backward for the data unless no layer below learns.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nets.layers.base import Layer, Shape
 
 @dataclass(frozen=True)
 class LayerVolume:
-    """One layer at the net's batch size; sizes count numbers, `forward` and the two backward parts
+    """One layer at the net's batch size. Sizes count numbers; `forward` and the two backward parts
     count FLOPs.
 
-    `inputs`, `outputs`: what the layer reads and writes; `kept`: outputs that take memory of their
-    own (an in-place layer's do not); `lowered`: the matrix a convolution makes of one image;
-    `part`: "conv" or "fc".
+    `inputs`, `outputs`: the numbers that the layer reads and writes. `kept`: outputs that take
+    their own memory (outputs of an in-place layer do not). `lowered`: the matrix that a convolution
+    makes of one image. `part`: "conv" or "fc".
     """
 
     name: str
@@ -57,7 +57,7 @@ class Volumes:
 
     batch: int
     layers: tuple[LayerVolume, ...] = field(repr=False)
-    number: int = 4  # bytes of one
+    number: int = 4  # bytes per number
 
     def part(self, name: str) -> Volumes:
         """Return the layers of the phase "conv" or "fc"."""
@@ -67,22 +67,22 @@ class Volumes:
 
     @property
     def parameters(self) -> int:
-        """All learnable numbers, biases too."""
+        """The number of all learnable numbers, including biases."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def weight_bytes(self) -> int:
-        """|W| of FireCaffe's equation 1: bytes of the weights of all layers with products; biases
-        are not counted."""
+        """|W| of FireCaffe's equation 1: the bytes of the weights of all layers with products,
+        without biases."""
         return self.number * sum(layer.weights for layer in self.layers)
 
     @property
     def data_bytes(self) -> int:
-        """|D| of FireCaffe's equation 2, as its table 1 has it: bytes of what layers with weights
+        """|D| of FireCaffe's equation 2, as in its table 1: the bytes that layers with weights
         read.
 
-        The equation as printed multiplies by the number of filters too, which gives hundreds of
-        times the table.
+        The printed equation also multiplies by the number of filters, which gives hundreds of times
+        the values of the table.
         """
         return self.number * sum(layer.inputs for layer in self.layers if layer.forward)
 
@@ -97,7 +97,7 @@ class Volumes:
         return sum(layer.backward for layer in self.layers)
 
     def memory(self, lowered_images: int = 1) -> Memory:
-        """Return the memory of training this net when `lowered_images` are lowered at once
+        """Return the memory for training this net if `lowered_images` are lowered at once
         (Omnivore's b_p)."""
         parameters = self.number * self.parameters
         activations = self.number * sum(layer.kept for layer in self.layers)
@@ -109,8 +109,8 @@ class Volumes:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one training process with SGD, from above: every activation has a gradient, and none
-    is reused."""
+    """An upper bound of the bytes of one training process with SGD: every activation has a
+    gradient, and no memory is reused."""
 
     parameters: int
     gradients: int
@@ -121,13 +121,13 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """The sum of all six."""
+        """The sum of all six parts."""
         return sum(vars(self).values())
 
 
 def volumes(net: Net) -> Volumes:
     """Count every layer of `net` at its whole batch."""
-    learning: set[int] = set()  # values that depend on a parameter that learns
+    learning: set[int] = set()  # values that depend on a learned parameter
     found = []
     for node in (node for stage in net.stages for node in stage.nodes):
         layer = node.layer
@@ -169,8 +169,8 @@ def _count(shapes: Iterable[Shape]) -> int:
 
 
 def _lowered(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:
-    """Numbers in the lowered matrix of one image: a column of the window for each output
-    position."""
+    """Return how many numbers the lowered matrix of one image has: a column of the window for each
+    output position."""
     if layer.proto.type not in ("Convolution", "Deconvolution"):
         return 0
     small, wide = (

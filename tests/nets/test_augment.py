@@ -193,7 +193,10 @@ def test_grey_images_take_brightness_and_contrast_and_images_of_floats_are_not_c
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"scale": (0.5, 0.2)}, "scale: found [0.5, 0.2], expected two rising shares, at most 1"),
+        (
+            {"scale": (0.5, 0.2)},
+            "scale: found [0.5, 0.2], expected two rising numbers > 0, at most 1",
+        ),
         ({"scale": (0.5, 1.5)}, "scale: found"),
         ({"ratio": (2.0, 1.0)}, "ratio: found"),
     ],

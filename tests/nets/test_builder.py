@@ -177,7 +177,7 @@ MISTAKES: dict[str, tuple[Callable[[NetBuilder], object], str]] = {
     ),
     "top as field": (
         lambda net: net.ReLU("c", "data", top="x"),
-        ("key 'top': is said by the arguments before"),
+        ("key 'top': is set by the arguments before"),
     ),
 }
 
@@ -207,7 +207,7 @@ def test_all_mistakes_of_a_call_are_told_at_once_and_nothing_is_added() -> None:
 def test_an_unknown_type_is_told_with_the_nearest() -> None:
     with pytest.raises(
         AttributeError,
-        match=(r"'Convolutoin' is no layer type of Caffe .did " r"you mean 'Convolution'"),
+        match=(r"'Convolutoin' is not a layer type of Caffe .did " r"you mean 'Convolution'"),
     ):
         NetBuilder().Convolutoin("c", "data")
 

@@ -104,7 +104,7 @@ def test_every_field_of_a_v0_layer_reaches_the_layer_of_today_or_is_refused_by_n
 
 
 def test_what_stands_beside_a_v0_layer_and_caffe_drops_is_refused(tmp_path):
-    with pytest.raises(PrototxtError, match=r"key 'include': means nothing beside 'layer'"):
+    with pytest.raises(PrototxtError, match=r"key 'include': not allowed next to 'layer'"):
         spec_of(tmp_path, 'layers { layer { name: "l" type: "relu" }\n include { phase: TEST } }')
 
 
@@ -136,7 +136,7 @@ def test_one_line_tells_of_all_layers_and_keys_that_are_ignored_for_one_reason(t
     )
     assert spec_of(tmp_path, text % "a" + text % "b" + text % "c").warnings == (
         "net.prototxt:2: layer 'a': key 'data_param.source': not used (also 'data_param.backend'): "
-        "[train.data] in cluster.toml says where data comes from, unless its format is "
+        "[train.data] in cluster.toml gives the source of the data, unless its format is "
         "'net'; 2 more layers like this",
     )
 
@@ -253,7 +253,7 @@ def test_a_net_that_says_its_phase_is_no_net_for_the_other_one(tmp_path):
     assert spec.for_phase("TEST").layers
     with pytest.raises(
         PrototxtError,
-        match=(r"net.prototxt:2: key 'state.phase': found TEST, but the net is " r"wanted for"),
+        match=(r"net.prototxt:2: key 'state.phase': found TEST, but the net is " r"needed for"),
     ):
         spec.for_phase("TRAIN")
 
@@ -324,9 +324,9 @@ def test_rates_are_caffes_and_what_is_surely_not_meant_is_told(tmp_path, text, r
         (('lr_policy: "sigmoid" gamma: -0.5 stepsize: ' '' '' '1'), "key 'gamma': found -0.5, expected a number >= 0"),
         ('lr_policy: "exp" gamma: nan', "key 'gamma': found nan, expected a number >= 0"),
         ('lr_policy: "step" gamma: 0.5', ("key 'stepsize': missing, expected an integer >= 1 " "" "" "for lr_policy 'step'")),
-        (('lr_policy: "fixed" type: "Adam" solver_type: ' '' '' 'SGD'), "key 'solver_type': given besides type 'Adam'"),
+        (('lr_policy: "fixed" type: "Adam" solver_type: ' '' '' 'SGD'), "key 'solver_type': given together with type 'Adam'"),
         ('lr_policy: "fixed" average_loss: 0', ("key 'average_loss': found 0, expected an " "" "" "integer >= 1")),
-        (('lr_policy: "fixed" net: "a" train_net: ' '' '' '"b"'), "key 'train_net': given besides 'net', expected only one"),
+        (('lr_policy: "fixed" net: "a" train_net: ' '' '' '"b"'), "key 'train_net': given together with 'net', expected only one"),
         (('lr_policy: "fixed" train_net: "a" test_net: ' '' '' '"b"'), "key 'test_iter': found 0, expected 1, one per test net"),
         (('lr_policy: "fixed" net: "a" test_iter: 1 test_iter: 2 test_state { stage: "a" ' '' '' '}'), "key 'test_state': fou"),
         (('lr_policy: "fixed" train_state { phase: TEST ' '' '' '}'), "key 'train_state.phase': found another phase than TRAIN"),
@@ -342,7 +342,7 @@ def test_a_rand_skip_beyond_the_data_is_refused():
     source = open_source({"format": "synthetic", "size": 20}, Path())
     options = {"shuffle": False, "seed": 1, "train": True}
     with pytest.raises(
-        DataError, match=(r"rand_skip: found 21, expected at most 20, the " r"samples there are")
+        DataError, match=(r"rand_skip: found 21, expected at most 20, the " r"number of samples")
     ):
         Batches(source, Transform(), 2, rand_skip=21, **options)
     drawn = [

@@ -124,7 +124,8 @@ def test_a_zeroed_half_is_refused_by_name(tmp_path):
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
     with pytest.raises(
-        CheckpointError, match=(r"a.safetensors: damaged: its content does not " r"fit its SHA-256")
+        CheckpointError,
+        match=(r"a.safetensors: damaged: its content does not " r"match its SHA-256"),
     ):
         load(file)
 

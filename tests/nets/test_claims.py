@@ -19,7 +19,7 @@ from nets.files.weights import read_each
 from nets.schema import caffe_pb2 as caffe
 
 h5py = pytest.importorskip("h5py")
-TOGETHER = r"claim \d+ bytes together, too large for a file of \d+ bytes"
+TOGETHER = r"claim \d+ bytes in total, too large for a file of \d+ bytes"
 
 
 @pytest.fixture
@@ -231,8 +231,8 @@ def test_records_of_a_database_that_overlap_are_refused(tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r"db: damaged LMDB file: its records have \d+ bytes together, more "
-            r"than the file of \d+"
+            r"db: damaged LMDB file: its records have \d+ bytes in total, but "
+            r"the file has \d+"
         ),
     ):
         open_mdb(tmp_path / "db")

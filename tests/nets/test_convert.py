@@ -65,7 +65,7 @@ def test_images_of_a_list_become_records_under_caffes_keys(tmp_path):
     ]
     assert labels[0].tolist() == labels[1].tolist() != [5, 6, 7]
     assert sorted(labels[0]) == [5, 6, 7]
-    with pytest.raises(DataError, match="encoded images are stored as they are"):
+    with pytest.raises(DataError, match="encoded images are stored unchanged"):
         images_to_lmdb(
             tmp_path / "list.txt", tmp_path / "x", new_height=2, new_width=3, encoded=True
         )
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_another_type_of_solver_becomes_no_snapshot(tmp_path, ot
     )
     files = [tmp_path / f"b.{suffix}" for suffix in SNAPSHOT]
     with pytest.raises(
-        CheckpointError, match=(f"^a.safetensors: it is of {other}, the solver is SGD: ")
+        CheckpointError, match=(f"^a.safetensors: its solver is {other}, but this solver is SGD: ")
     ):
         checkpoint_to_caffe(tmp_path / "a.safetensors", *files, params, solver="SGD")
     assert not any(file.exists() for file in files)
@@ -193,8 +193,8 @@ def test_a_solver_state_with_too_few_arrays_is_of_another_type_of_solver(tmp_pat
         tmp_path / "a.solverstate",
     )
     text = (
-        "^a.solverstate: found 1 arrays of history for each blob, but Adam has 2: it is "
-        "of another type of solver$"
+        "^a.solverstate: found 1 arrays of history for each blob, but Adam has 2: it "
+        "belongs to another type of solver$"
     )
     with pytest.raises(CheckpointError, match=text):
         checkpoint_from_caffe(*files, solver="Adam")

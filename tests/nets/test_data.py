@@ -305,10 +305,10 @@ def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(
     ("given", "message"),
     [
         ({"mean_file": "absent"},
-         "mean_file': found 'absent', but there is no such file here or beside the net"),
-        ({"mean_file": "m", "mean_value": [3]}, ("mean_file': given besides 'mean_value', " "" "" "expected only one of the two")),
+         "mean_file': found 'absent', but no such file exists here or next to the net"),
+        ({"mean_file": "m", "mean_value": [3]}, ("mean_file': given together with 'mean_value', " "" "" "expected only one of the two")),
         ({"force_color": True, "force_gray": True},
-         "force_gray': given besides 'force_color', expected only one of the two"),
+         "force_gray': given together with 'force_color', expected only one of the two"),
     ],
 )  # fmt: skip
 def test_transform_keys_that_cannot_be_met_are_refused_by_line(given, message):

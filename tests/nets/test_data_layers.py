@@ -70,10 +70,10 @@ def test_sources_of_other_lengths_and_too_few_arrays_are_refused_by_the_names_of
         JoinedSource({"a": (numbered(50), 1), "b": (numbered(49), 3)})
     assert caught.value.problems == [
         (
-            "layer 'b': found 49 samples, but layer 'a' has 50 samples: the rows of all data "
-            "layers stay in step"
+            "layer 'b': found 49 samples, but layer 'a' has 50 samples, expected the same "
+            "for all data layers"
         ),
-        "layer 'b': found 2 arrays a sample (numbered), expected 3, one for each top",
+        "layer 'b': found 2 arrays per sample (numbered), expected 3, one for each top",
     ]
 
 
@@ -140,9 +140,9 @@ def test_image_lists_are_read_as_the_layer_says(tmp_path: Path) -> None:
             {"images": DIGITS},
             [
                 "net.prototxt:3: layer 'targets': key 'hdf5_data_param.source': found "
-                "'examples/labels.h5', but there "
-                "is no such file beside cluster.toml or the net; say what the layer reads: "
-                "targets = { format = ... }"
+                "'examples/labels.h5', but no "
+                "such file exists next to cluster.toml or the net; name the layer's source in "
+                "the configuration: targets = { format = ... }"
             ],
         ),
     ],
@@ -161,7 +161,8 @@ def test_a_leveldb_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         NetError,
         match=(
-            r"layer 'd': key 'data_param.source': found 'old_leveldb', which " r"holds no data.mdb"
+            r"layer 'd': key 'data_param.source': found 'old_leveldb', a folder "
+            r"without data.mdb"
         ),
     ):
         open_data({"format": "net"}, tmp_path, layers, tmp_path)
@@ -173,7 +174,10 @@ def test_a_layer_that_names_no_source_is_told_what_to_say(tmp_path: Path) -> Non
         ('layer { name: "d" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }'),
     )
     with pytest.raises(
-        NetError, match=(r"layer 'd'.*say what the layer reads: d = \{ format " r"= ... \}")
+        NetError,
+        match=(
+            r"layer 'd'.*name the layer's source in the configuration: d = \{ format " r"= ... \}"
+        ),
     ):
         open_data({"format": "net"}, tmp_path, layers, tmp_path)
 
@@ -182,6 +186,8 @@ def test_data_layers_of_other_batches_are_refused(tmp_path: Path) -> None:
     layers = layers_of(tmp_path, TWO.replace("batch_size: 4 } }\n", "batch_size: 5 } }\n", 1))
     with pytest.raises(
         NetError,
-        match=("found 4, but layer 'images' has 5: the rows of all data layers stay in step"),
+        match=(
+            "found 4, but layer 'images' has 5: all data layers must have the same number of rows"
+        ),
     ):
         open_data(DIGITS, tmp_path, layers, tmp_path)

@@ -66,7 +66,7 @@ IN_TEXT = [
     (
         'layer { name: "r" type: "ReLU" include { phase: TRAIN }\n exclude { phase: TEST } }',
         (
-            "net.prototxt:2: layer 'r': key 'exclude': given besides 'include', expected only "
+            "net.prototxt:2: layer 'r': key 'exclude': given together with 'include', expected only "
             "one of the two"
         ),
     ),
@@ -147,7 +147,7 @@ IN_MEANING = [
     ),
     (
         POOL % "global_pooling: true kernel_size: 2",
-        "net.prototxt:4: layer 'p': key 'pooling_param.global_pooling': given besides a "
+        "net.prototxt:4: layer 'p': key 'pooling_param.global_pooling': given together with a "
         "kernel size, "
         "expected only one of the two",
     ),
@@ -242,15 +242,15 @@ IN_MEANING = [
     (
         DENSE % "num_output: 1"
         + ('layer { name: "x" type: "SoftmaxWithLoss" bottom: "i" bottom: "i" top: "x" }'),
-        "net.prototxt:4: layer 'x': key 'bottom': labels 'i' depend on parameters, and no "
+        "net.prototxt:4: layer 'x': key 'bottom': labels 'i' depend on parameters, but no "
         "gradient reaches labels; "
-        "set propagate_down: false for them if that is meant",
+        "set propagate_down: false for them if this is intended",
     ),
     (
         'layer { name: "x" type: "Python" bottom: "data" top: "x" }',
         "net.prototxt:2: layer 'x': key 'type': layer type 'Python' of Caffe is not "
         "supported: it would run code "
-        "that a prototxt names; bring the layer as a type of its own (docs/extending.md)",
+        "that a prototxt names; provide the layer as a new type (docs/extending.md)",
     ),
 ]
 
@@ -314,7 +314,7 @@ def test_an_unknown_zoo_name_offers_the_nearest():
     ("text", "message"),
     [
         ('type: "Adam" momentum2: 1', ("s.prototxt:4: key 'momentum2': found 1, expected 0 " "" "<= " "momentum2 < 1")),
-        ('type: "AdaGrad" momentum: 0.5', ("s.prototxt:4: key 'momentum': found 0.5, but " "" "" "AdaGrad has none, expected 0")),
+        ('type: "AdaGrad" momentum: 0.5', ("s.prototxt:4: key 'momentum': found 0.5, but " "" "" "AdaGrad has no momentum, expected 0")),
         ('regularization_type: "L3"', ("s.prototxt:4: key 'regularization_type': found 'L3', " "" "" "expected 'L1' or 'L2'")),
         ('type: "SDG"', "s.prototxt:4: key 'type': found 'SDG', expected one of SGD, " "" "" "Nesterov, AdaGrad, RMSProp, "
          "AdaDelta, Adam (did you mean 'SGD'?)"),

@@ -202,11 +202,11 @@ def test_weights_that_say_nothing_of_their_net_say_what_to_give(tmp_path):
         write_weights(tmp_path / name, weights, load_net("lenet").for_phase("TEST"))
         with pytest.raises(
             NetError,
-            match=(rf"^{name}: it does not say which net it is of: " rf"give the net \(--net"),
+            match=(rf"^{name}: the file does not name its net: " rf"give the net \(--net"),
         ):
             Predictor.load(tmp_path / name)
     with pytest.raises(
-        NetError, match=("how large the images are that it reads: give --size HEIGHTxWIDTH")
+        NetError, match=("the net does not give the size of its images: give --size HEIGHTxWIDTH")
     ):
         Predictor.load(tmp_path / "w.caffemodel", Given(net=load_net("lenet")))
     found = Predictor.load(
@@ -265,7 +265,7 @@ def test_a_net_that_reads_no_images_classifies_none(tmp_path):
     spec = load_net("char_lstm")
     weights = some_values(Net(spec, "TEST", ops=get_backend()))
     write_weights(tmp_path / "w.safetensors", weights)
-    with pytest.raises(NetError, match="it classifies no such images"):
+    with pytest.raises(NetError, match="it cannot classify such images"):
         Predictor.load(tmp_path / "w.safetensors", Given(net=spec))
 
 

@@ -97,7 +97,7 @@ def test_closing_ends_the_thread_and_every_wait(slow):
     slow.let.set()
     closer.join(20)
     ahead.close()
-    assert failed == ["prefetch: closed while a share was being waited for"]
+    assert failed == ["prefetch: closed while waiting for a share"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
     with pytest.raises(DataError, match="prefetch: it is closed"):
         ahead.request(0, 10)

@@ -363,11 +363,11 @@ def loss(bottom: str, name: str = "loss") -> str:
 REFUSED = {
     "two side by side": (
         [ip("a", "data"), ip("b", "data"), loss("a"), loss("b", "loss2")],
-        "layer 'b': key 'bottom': an InnerProduct beside 'a'",
+        "layer 'b': key 'bottom': an InnerProduct parallel to 'a'",
     ),
     "a way past one": (
         [ip("a", "data"), ip("b", "a"), layer("Eltwise", "sum", "a", "b"), loss("sum")],
-        "layer 'sum': key 'bottom': 'a' leads past an InnerProduct",
+        "layer 'sum': key 'bottom': 'a' bypasses an InnerProduct",
     ),
     "a loss in between": (
         [ip("a", "data"), loss("a", "aside"), ip("b", "a"), loss("b")],
@@ -383,7 +383,7 @@ REFUSED = {
             ip("a", "data"),
             layer("InfogainLoss", "loss", "a", "label", "h"),
         ],
-        "what crosses the cut has {'data': 4, 'label': 4, 'h': 5} rows",
+        "the blobs that cross the cut have {'data': 4, 'label': 4, 'h': 5} rows",
     ),
     "nothing behind the last": ([ip("a", "data")], "no layer reads its last InnerProduct"),
     "none": ([loss("data")], "it has no InnerProduct layer"),
@@ -407,7 +407,8 @@ def test_a_net_whose_fc_phase_is_no_chain_is_refused_with_the_layer_that_breaks_
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("googlenet", "beside"), ("char_lstm", "'LSTM'"), ("nin", "no InnerProduct")]
+    ("name", "said"),
+    [("googlenet", "parallel"), ("char_lstm", "'LSTM'"), ("nin", "no InnerProduct")],
 )
 def test_nets_of_the_zoo_that_have_no_chain_say_so(name: str, said: str) -> None:
     shape = {"googlenet": (3, 224, 224), "nin": (3, 224, 224)}.get(name)

@@ -180,10 +180,10 @@ def test_without_the_net_a_checkpoint_of_shared_parameters_becomes_no_file_of_ca
     write_weights(tmp_path / "w.safetensors", net.initial_blobs(), net.spec)
     expected = (
         "w.safetensors: its net shares parameters between layers, and Caffe's files "
-        "say of each layer what it"
+        "list the blobs of each layer"
     )
     for suffix in (".caffemodel", ".h5"):
-        with pytest.raises(CheckpointError, match=f"{expected} has: name the net, with --net"):
+        with pytest.raises(CheckpointError, match=f"{expected}: name the net with --net"):
             convert_weights(tmp_path / "w.safetensors", tmp_path / f"x{suffix}")
         convert_weights(tmp_path / "w.safetensors", tmp_path / f"x{suffix}", net.spec)
         assert same(
@@ -195,7 +195,7 @@ def test_shapes_that_only_the_whole_net_knows_are_asked_for(tmp_path):
     net = net_of(tmp_path, "tied")
     with pytest.raises(
         NetError,
-        match=(r"layer 'decode': blob 0 is shared in a shape of its " r"own.*with --state"),
+        match=(r"layer 'decode': blob 0 is shared in another " r"shape.*with --state"),
     ):
         write_weights(tmp_path / "w.caffemodel", net.initial_blobs(), net.spec)
 

@@ -70,8 +70,8 @@ def test_a_solver_whose_net_is_missing_says_where_it_looked(tmp_path):
     with pytest.raises(PrototxtError) as caught:
         found.load_net()
     assert str(caught.value) == (
-        "s.prototxt:2: key 'net': found 'nowhere/net.prototxt', but there is no such file "
-        "here or beside the solver"
+        "s.prototxt:2: key 'net': found 'nowhere/net.prototxt', but no such file exists "
+        "here or next to the solver"
     )
 
 

@@ -41,8 +41,8 @@ def test_cifar10_batches_follow_each_other_plain_or_gzipped(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "a.bin: found 0 bytes, expected a multiple of 3073, one record an image"),
-        (bytes(3072), "a.bin: found 3072 bytes, expected a multiple of 3073, one record an image"),
+        (b"", "a.bin: found 0 bytes, expected a multiple of 3073, one record per image"),
+        (bytes(3072), "a.bin: found 3072 bytes, expected a multiple of 3073, one record per image"),
         (b"\x0a" + bytes(3072), "a.bin: image 0: found label 10, expected 0 to 9"),
         (None, "no such file"),
     ],
@@ -367,7 +367,7 @@ def test_sequences_stay_whole_when_they_are_shuffled(tmp_path):
         ({"alphabet": "abc"}, "t.txt: character 'd' is not in the alphabet"),
         ({"length": 100}, "t.txt: found 26 characters, expected more than 64 x 100"),
         ({"streams": 0}, "text: streams: found 0, expected an integer >= 1"),
-        ({"part": ["0.5", "0.2"]}, "text: part: found .* expected two rising shares from 0 to 1"),
+        ({"part": ["0.5", "0.2"]}, "text: part: found .* expected two rising numbers from 0 to 1"),
     ],
 )
 def test_mistakes_in_a_text_source_are_named(tmp_path, options, message):

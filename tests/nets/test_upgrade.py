@@ -144,5 +144,7 @@ def test_the_three_params_that_older_nets_give_batch_norm_say_nothing(tmp_path):
 
 
 def test_the_two_formats_in_one_file_are_refused(tmp_path):
-    with pytest.raises(PrototxtError, match=r"net.prototxt:2: key 'layers': given besides 'layer'"):
+    with pytest.raises(
+        PrototxtError, match=r"net.prototxt:2: key 'layers': given together with 'layer'"
+    ):
         spec_of(tmp_path, OLD + 'layer { name: "x" type: "ReLU" }')

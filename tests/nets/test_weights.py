@@ -124,7 +124,9 @@ def test_layers_that_do_not_fit_are_all_named_and_others_are_reported():
         ("ip3",),
         ["conv1", "conv2", "ip1"],
     )
-    with pytest.raises(NetError, match=r"no layer of the net is in it \(did you mean 'conv_1'\?\)"):
+    with pytest.raises(
+        NetError, match=r"no layer of the net is in the file \(did you mean 'conv_1'\?\)"
+    ):
         match({"conv_1": weights["conv1"]}, params, "f")
 
 

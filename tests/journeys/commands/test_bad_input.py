@@ -368,7 +368,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         idx(),
         {"i": images(3), "l": labels(2)},
         [],
-        [f"{AT_DATA}i has 3 images but l has 2 labels, expected as many"],
+        [f"{AT_DATA}i has 3 images but l has 2 labels, expected the same number"],
     ),
     "a truncated gzip file": (
         idx("i.gz"),

@@ -178,7 +178,7 @@ def test_a_damaged_best_model_is_named_and_nothing_else_is_taken_in_its_place(
     ):
         assert main(words) == 2
         assert capsys.readouterr().err.endswith(
-            "best.safetensors: damaged: its content does not fit its SHA-256; use another one\n"
+            "best.safetensors: damaged: its content does not match its SHA-256; use another one\n"
         )
     (run / "best.safetensors").write_bytes(b"")
     assert main(["check", "--set", f"train.weights=elsewhere/{RUN}"]) == 2

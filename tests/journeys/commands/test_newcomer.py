@@ -187,7 +187,7 @@ def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(
         ),
         (
             ["init", "--images", "empty"],
-            ("empty: found no folder in it, expected a folder of images per class\n"),
+            ("empty: found no folders, expected a folder of images per class\n"),
         ),
         (
             ["init", "--solver", "nowhere"],

@@ -55,7 +55,9 @@ def test_runs_of_one_and_of_three_workers_see_the_same_images(tmp_path: Path) ->
         ("scale=[0.5]", "train.data.augment.scale"),
         (
             "scale=[0.9,0.2]",
-            ("train.data.augment: scale: found [0.9, 0.2], expected two rising shares, at most 1"),
+            (
+                "train.data.augment: scale: found [0.9, 0.2], expected two rising numbers > 0, at most 1"
+            ),
         ),
         (
             "saturation=0.4",

@@ -164,7 +164,10 @@ def test_a_solver_trains_its_train_net_and_tests_its_test_nets(tmp_path) -> None
     (tmp_path / "test.prototxt").unlink()
     with pytest.raises(
         ConfigError,
-        match=(r"solver.prototxt:.*: key 'test_net': found 'test.prototxt', but " r"there is no"),
+        match=(
+            r"solver.prototxt:.*: key 'test_net': found 'test.prototxt', but "
+            r"no such file exists"
+        ),
     ):
         train(cluster)
 
@@ -243,10 +246,10 @@ def test_what_is_not_used_is_told_by_every_command_with_file_and_line(
     told = [record.getMessage() for record in caplog.records]
     assert told == [
         "cluster.toml:3: train.solver: solver.prototxt:5: key 'snapshot_prefix': not used: "
-        "checkpoints lie in the run's folder",
+        "checkpoints are in the run directory",
         "cluster.toml:2: train.net: lenet.prototxt:10: layer 'images': key "
         "'data_param.source': not used: "
-        "[train.data] in cluster.toml says where data comes from, unless its format is 'net'",
+        "[train.data] in cluster.toml gives the source of the data, unless its format is 'net'",
     ]
     assert cluster.exists()
 

@@ -201,7 +201,7 @@ def test_a_net_for_deployment_that_makes_no_classes_tells_the_mean_of_each_outpu
         ),
         (
             AUTO + ('layer { name: "x" type: "HDF5Data" top: "x" top: "y" hdf5_data_param { ' '' '' 'batch_size: 32 } }'),
-            "own.prototxt: found 2 arrays a sample (digits), expected 3: data, x, y",
+            "own.prototxt: found 2 arrays per sample (digits), expected 3: data, x, y",
         ),
     ],
 )  # fmt: skip

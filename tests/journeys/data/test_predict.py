@@ -242,7 +242,7 @@ def test_caffes_weights_are_used_with_what_is_given(
         file = str(tmp_path / name)
         assert main(["convert", str(trained), file, "--net", "lenet"]) == 0
         assert main(["predict", file, str(pictures)]) == 2
-        assert "it does not say which net it is of: give the net (--net" in capsys.readouterr().err
+        assert "the file does not name its net: give the net (--net" in capsys.readouterr().err
         (tmp_path / "names.txt").write_text("\n".join(f"digit {at}" for at in range(10)))
         given = [
             "--net",

@@ -241,7 +241,7 @@ def test_a_damaged_file_another_net_and_another_preset_are_skipped_each_with_its
         "it had preset 'replicas', this one has 'sync': to go on from it write --resume "
         f"{other.name}"
     )
-    assert skipped[4].endswith("damaged: its content does not fit its SHA-256; use another one")
+    assert skipped[4].endswith("damaged: its content does not match its SHA-256; use another one")
     for named in (Path(other.name), other):
         path, (told_of,) = found(cluster, named)
         assert path == str(other / "checkpoint-0000006.safetensors")

@@ -80,7 +80,7 @@ def test_a_checkpoint_of_another_type_of_solver_is_refused_and_skipped_with_both
     capsys.readouterr()
     of_type(cluster, after, 4)
     assert main(["up", "--resume", cluster.name]) == 2
-    said = f"it is of {before}, the solver is {after}: start with train.weights"
+    said = f"its solver is {before}, but this solver is {after}: start with train.weights"
     skipped = f"skipped runs/{run_directory(cluster).name}/{file.name}: {said}"
     assert capsys.readouterr().err.splitlines()[1:] == [skipped]
     resuming(cluster, file)
@@ -99,16 +99,13 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning_that_its_t
     without_type(file)
     of_type(cluster, "Adam", 3)
     assert main(["up", "--resume", cluster.name]) == 0
-    told = (
-        f"{file.name} does not say the type of its solver: its histories are taken for "
-        "those of Adam"
-    )
+    told = f"{file.name} does not name its solver: its histories are used as histories of Adam"
     assert f": train.resume: {told}\n" in capsys.readouterr().err
     later = next(Path("runs").rglob("checkpoint-0000003.safetensors"))
     assert checkpoint.metadata(later)[SOLVER] == "Adam"
     of_type(cluster, "Adam", 4)
     assert main(["up", "--resume", cluster.name]) == 0
-    assert "does not say" not in capsys.readouterr().err
+    assert "does not name its solver" not in capsys.readouterr().err
 
 
 @pytest.mark.few("[single]", "[sync]", "[replicas]", "[sparknet]", "[local-fc-shards]")
@@ -121,7 +118,7 @@ def test_checkpoints_of_every_preset_say_the_type_of_their_solver(
     file = tmp_path / "checkpoint-0000002.safetensors"
     assert checkpoint.metadata(file)[SOLVER] == "Nesterov"
     resuming(of_type(cluster, "SGD", 4), file)
-    with pytest.raises(ConfigError, match="it is of Nesterov, the solver is SGD: start with "):
+    with pytest.raises(ConfigError, match="its solver is Nesterov, but this solver is SGD: start"):
         loaded = load_with_program(cluster)
         loaded.program.plan(loaded.config, loaded.options)
 
@@ -137,8 +134,8 @@ def test_a_snapshot_of_caffe_says_no_type_which_is_told_and_it_is_taken_for_the_
         assert caplog.messages == []
         assert main(["convert", "a.caffemodel", "b.safetensors", "--state", f"a.{suffix}"]) == 0
         told = (
-            f"a.{suffix}: a solver state does not say the type of its solver: its history "
-            "is taken for that of "
+            f"a.{suffix}: a solver state does not name its solver: its history "
+            "is used as history of "
         )
         assert caplog.messages == [f"{told}AdaGrad"]
         caplog.clear()
@@ -147,7 +144,7 @@ def test_a_snapshot_of_caffe_says_no_type_which_is_told_and_it_is_taken_for_the_
     capsys.readouterr()
     assert main(["convert", str(file), "c.caffemodel", "--state", "c.solverstate"]) == 2
     said = (
-        f"{file.name}: it is of AdaGrad, the solver is Adam: expected the solver of its "
+        f"{file.name}: its solver is AdaGrad, but this solver is Adam: expected the solver of its "
         "run, of type AdaGrad\n"
     )
     assert capsys.readouterr().err == said
@@ -156,5 +153,5 @@ def test_a_snapshot_of_caffe_says_no_type_which_is_told_and_it_is_taken_for_the_
     of_type(cluster, "AdaGrad", 4)
     assert main(["convert", str(file), "c.caffemodel", "--state", "c.solverstate"]) == 0
     assert [text.partition(": its")[0] for text in caplog.messages] == [
-        f"{file.name} does not say the type of its solver"
+        f"{file.name} does not name its solver"
     ]

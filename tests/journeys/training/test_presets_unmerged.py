@@ -228,7 +228,7 @@ def test_weights_for_no_layer_of_the_net_are_refused_before_anything_starts(
     cluster = laid_out(tmp_path, "mxnet-sync", train_lines='weights = "other.safetensors"\n')
     done = run_up(cluster)
     assert done.returncode == 2
-    assert "train.weights: other.safetensors: no layer of the net is in it" in done.stderr
+    assert "train.weights: other.safetensors: no layer of the net is in the file" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
