@@ -1,8 +1,8 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing
 of nets.
 
-messages/          What actors say
-memory/            Memory: what processes of one host share, what a process keeps
+messages/          Messages: their classes, their wire format and their flow control
+memory/            Memory that processes of one host share, and memory that a process keeps
 transport/         The roads between actors
 tracing/           What the actors of a run did and when, as a file that Perfetto and
                    chrome://tracing open
