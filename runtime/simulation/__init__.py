@@ -1,10 +1,4 @@
-"""A cluster on one event loop.
-
-cluster       A whole cluster on one event loop
-loop_tracing  Traces a run whose actors all live on this event loop, in real or virtual time
-clock         Virtual time: an event loop whose clock jumps to the next due event instead of waiting
-              for it
-"""
+"""A whole cluster on one event loop, in real or virtual time."""
 
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate

@@ -72,7 +72,7 @@ def test_who_comes_first_is_served_first_by_whoever_is_free() -> None:
 
 
 def test_a_model_in_which_nobody_goes_round_says_so() -> None:
-    with pytest.raises(ValueError, match="nobody goes round"):
+    with pytest.raises(ValueError, match="no job goes round"):
         Model().run(1)
     with pytest.raises(ValueError, match="station 'fc': found 0 servers"):
         Model().station("fc", 0)
