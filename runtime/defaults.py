@@ -1,4 +1,4 @@
-"""Defaults of keys of cluster.toml that rooms below the configuration need as well: each stands
+"""Defaults of keys of cluster.toml that packages below the configuration need as well. Each stands
 here once."""
 
 from __future__ import annotations
