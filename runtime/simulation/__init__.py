@@ -1,4 +1,11 @@
-"""A whole cluster on one event loop, in real or virtual time."""
+"""A whole cluster on one event loop, in real or virtual time.
+
+cluster       A simulated cluster
+loop_tracing  Traces of runs whose actors all live on this event loop, in real or virtual time
+              (`run.trace`)
+clock         Virtual time: an event loop whose clock jumps to the next due event instead of waiting
+              for it
+"""
 
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
