@@ -37,18 +37,14 @@ from runtime.messages.message import (
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
-# bytes. An update of 100 KB (LeNet's conv2) takes 0.1 ms, and handing it to the thread and back
-# takes as long.
+# bytes: an update of 100 KB (LeNet's conv2) takes 0.1 ms, as long as the way to the thread and back
 BRIEF = 256 << 10
 
 
 class Actor(Measured):
     """Base of all actors. Subclasses take their options in `__init__`, and send only after
-    `on_start`.
-
-    A class that declares `Options`, a frozen dataclass, is called with an instance of it. Any other
-    class is called with keywords.
-    """
+    `on_start`. A class that declares `Options`, a frozen dataclass, is called with an instance of
+    it. Any other class is called with keywords."""
 
     Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
@@ -65,12 +61,9 @@ class Actor(Measured):
     _runtime_overrides: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, *, overrides: Collection[str] = (), **kwargs: Any) -> None:
-        """Check the new class and collect its handlers.
-
-        `overrides` are names of the runtime that the class redefines on purpose. Raises TypeError
-        if the class redefines another of the runtime's names, or if a handler is not named after
-        its message.
-        """
+        """Check the new class and collect its handlers. `overrides` are names of the runtime that
+        the class redefines on purpose. Raises TypeError if the class redefines another of the
+        runtime's names, or if a handler is not named after its message."""
         super().__init_subclass__(**kwargs)
         refuse_class(cls, Actor, RESERVED, overrides)
         cls._runtime_overrides = cls._runtime_overrides.union(overrides)
@@ -93,10 +86,7 @@ class Actor(Measured):
         """Write a checkpoint. Only the lead actor is asked. The default has nothing to save."""
 
     async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
-        """Send a message without waiting for an answer.
-
-        Waits only while the link has too few byte credits left.
-        """
+        """Send a message. Does not wait for an answer, only for byte credits of the link."""
         state = self._runtime
         await state.host.send(state.name, to, message, step=step)
 
@@ -109,11 +99,9 @@ class Actor(Measured):
         step: int = -1,
         timeout: float | None = None,
     ) -> R:
-        """Send a message and wait for the answer, which must be an `answer`.
-
-        Raises Refused if the peer's handler raised an error, ActorStopped if the peer has stopped
-        or its process has died, and AskTimeout after `timeout` seconds.
-        """
+        """Send a message and wait for the answer, which must be an `answer`. Raises Refused if the
+        peer's handler raised an error, ActorStopped if the peer has stopped or its process has
+        died, and AskTimeout after `timeout` seconds."""
         state = self._runtime
         send = state.host.ask
         if timeout is not None or asyncio.current_task() is not state.inbox_task:
@@ -126,10 +114,8 @@ class Actor(Measured):
             state.blocked_by = "", 0
 
     async def reply(self, envelope: Envelope, message: Message) -> None:
-        """Answer an ask, now or later. Keep the envelope until then.
-
-        Sends nothing if the message was not an ask.
-        """
+        """Answer an ask, now or later. Keep the envelope until then. Sends nothing if the message
+        was not an ask."""
         if envelope.reply_to:
             state = self._runtime
             await state.host.send(
@@ -137,40 +123,32 @@ class Actor(Measured):
             )
 
     def memory(self, size: int) -> Array:
-        """Return a new uint8 array of `size` bytes.
-
-        Arrays made from it reach actors on the same host without a copy, so they must not be
-        written to after they were sent. The memory is free once the last view of it, in any
-        process, is gone. May be called from the compute thread.
-        """
+        """Return a new uint8 array of `size` bytes. Arrays made from it reach actors on the same
+        host without a copy, so they must not be written to after they were sent. The memory is free
+        once the last view of it, in any process, is gone. May be called from the compute thread."""
         return self._runtime.host.memory(size)
 
     async def compute(
         self, label: str, work: Callable[..., T], *args: Any, size: int | None = None
     ) -> T:
         """Run array work in the process's compute thread, or on the actor's emulated device, and
-        return its result.
-
-        `size`: the bytes of arrays in host memory that the work reads or writes, if it passes over
-        them once or twice and does nothing else. Work of at most BRIEF bytes runs on the event loop
-        if the thread is idle, because handing it over would take longer than doing it.
-        """
+        return its result. `size`: the bytes of arrays in host memory that the work reads or writes,
+        if it passes over them once or twice and does nothing else. Work of at most BRIEF bytes runs
+        on the event loop if the thread is idle, because handing it over would take longer than
+        doing it."""
         state = self._runtime
         if size is not None and size <= BRIEF:
             return await state.device.run_brief(state.name, label, work, *args)
         return await state.device.run(state.name, label, work, *args)
 
     async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run array work at once, at the same time as other array work of the process.
-
-        Nothing prevents two pieces of work from using the same array.
-        """
+        """Run array work at once, at the same time as other array work of the process. Nothing
+        prevents two pieces of work from using the same array."""
         state = self._runtime
         return await state.host.compute.race(state.name, label, work, *args)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Report an event to the run's journal and live table. Never waits. Takes only plain
-        values."""
+        """Report an event to the run's journal and live table. Never waits. Plain values only."""
         state = self._runtime
         state.host.on_event(state.name, event, fields)
 
@@ -194,11 +172,8 @@ Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}
 def attach(
     actor: Actor, host: Host, name: str, role: str, device: Compute | None = None
 ) -> ActorState:
-    """Place an actor in a host and return its state.
-
-    `device` replaces the host's device. Raises TypeError if the actor has set an attribute whose
-    name the runtime uses.
-    """
+    """Place an actor in a host and return its state. `device` replaces the host's device. Raises
+    TypeError if the actor has set an attribute whose name the runtime uses."""
     refuse_attributes(actor, RESERVED, actor._runtime_overrides)
     log = logging.getLogger(f"convoy.{name}")
     actor._runtime = ActorState(host, name, role, device or host.compute, log)

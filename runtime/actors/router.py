@@ -22,8 +22,7 @@ R = TypeVar("R", bound=Message)
 
 
 class Router:
-    """Sends messages for the actors of one process (`cells`) and delivers the messages that
-    arrive."""
+    """Sends messages for the actors of one process (`cells`), and delivers arriving messages."""
 
     def __init__(
         self, process: str, incarnation: int, cells: Mapping[str, Cell], metrics: MessageMetrics
@@ -133,8 +132,7 @@ class Router:
         receiver's inbox."""
         receiver = envelope.receiver
         answers = envelope.answers
-        # It came after the receiver stopped; the sender did nothing wrong.
-        if receiver in self.stopped:
+        if receiver in self.stopped:  # it came too late; the sender did nothing wrong
             release()
             return
         cell = self._cells.get(receiver)
@@ -159,12 +157,9 @@ class Router:
             cell.take(envelope, release)
 
     def _take(self, envelope: Envelope) -> MessageError | None:
-        """Check a message and record that it came; pass an answer to its asker.
-
-        Returns the reason if the message is not legal, and then changes nothing. The reasons: its
-        sender or incarnation is not linked; it came twice or after a later message; it answers no
-        open ask.
-        """
+        """Check and record a message, and pass an answer to its asker. If it is not legal, change
+        nothing and return the reason: its sender or incarnation is not linked; it came twice or
+        after a later message; it answers no open ask."""
         message, number, sender, incarnation, receiver, _, answers, _ = envelope
         place = self._homes.get(sender)
         if place is None or place.incarnation != incarnation:

@@ -1,5 +1,4 @@
-"""Shared memory of the processes of one host: arrays are written once by their producer and read in
-place.
+"""Shared memory of the processes of one host: arrays are written once, and read in place.
 
 Each process has one `Arena`, a memory file without a name, which the system frees with its last
 user. It also has a `Window` onto the arena of each peer on this host. A block of an arena is free
@@ -47,10 +46,8 @@ class Arena:
     thread."""
 
     def __init__(self, name: str, size: int | None = None) -> None:
-        """Reserve `size` bytes of addresses, by default as many as the machine has memory.
-
-        A page takes memory only from its first use on.
-        """
+        """Reserve `size` bytes of addresses, by default as many as the machine has memory. A page
+        takes memory only from its first use on."""
         self.size = size or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._file = os.memfd_create(f"convoy-{name}-{secrets.token_hex(8)}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self.size)
@@ -59,10 +56,8 @@ class Arena:
         self._blocks: dict[int, _Block] = {}
         self._starts: list[int] = []  # of the blocks, sorted, to find the block of an address
         self._gaps = Gaps(self.size)
-        # pages exist up to this offset; they are large pages where the system has them
-        self._large = 0
-        # offsets of blocks whose last array in this process is gone; a finaliser cannot take the
-        # lock
+        self._large = 0  # pages exist up to this offset, large ones where the system has them
+        # offsets of blocks whose last array here is gone; a finaliser cannot take the lock
         self._gone: deque[int] = deque()
 
     def __repr__(self) -> str:
@@ -101,11 +96,9 @@ class Arena:
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
-        """Return the offset of an array in this arena.
-
-        Returns None for an array outside the arena. Also returns None for an array that runs
-        backwards or shows bytes more than once, because a reader would reject it.
-        """
+        """Return the offset of an array in this arena. Returns None for an array outside the arena.
+        Also returns None for an array that runs backwards or shows bytes more than once, because a
+        reader would reject it."""
         if not array.flags.c_contiguous:
             extent = sum(
                 (length - 1) * stride
@@ -125,8 +118,7 @@ class Arena:
             self._blocks[self._start(offset)].readers[reader] += 1
 
     def returned(self, reader: Hashable, offset: int) -> None:
-        """Release one hold of a reader that has dropped an array. Does nothing if the reader has no
-        hold."""
+        """Release one hold of a reader that has dropped an array, if the reader has a hold."""
         with self._lock:
             start = self._start(offset)
             block = self._blocks.get(start)
@@ -138,13 +130,11 @@ class Arena:
         """Release all holds of a reader that has died."""
         with self._lock:
             for start, block in list(self._blocks.items()):
-                # no error for an unknown reader, since `readers` is a Counter
-                del block.readers[reader]
+                del block.readers[reader]  # a Counter: no error for an unknown reader
                 self._settle(start, block)
 
     def close(self) -> None:
-        """Let no further reader map the arena. The memory is freed with its last view. Call it only
-        once."""
+        """Let no further reader map the arena. Its memory goes with its last view. Call once."""
         os.close(self._file)
 
     def _start(self, offset: int) -> int:
@@ -171,12 +161,9 @@ class Window:
     asked to write."""
 
     def __init__(self, address: str, on_drop: Callable[[int], None]) -> None:
-        """Map the arena at `address` (`Arena.address`).
-
-        `on_drop(offset)` is called when the last view of an array that began at `offset` is gone,
-        from any thread. Raises OSError if the peer has died, belongs to another user, or lives in
-        another PID namespace.
-        """
+        """Map the arena at `address` (`Arena.address`). `on_drop(offset)` is called when the last
+        view of an array that began at `offset` is gone, from any thread. Raises OSError if the peer
+        has died, belongs to another user, or lives in another PID namespace."""
         path, _, name = address.partition(" ")
         self.pid = int(path.split("/")[2])
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -20,8 +20,7 @@ DTYPES = {
         "float16", "float32", "float64",
     )
 }  # fmt: skip
-# looking up the name of a dtype takes 3 us
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # looking up a dtype's name takes 3 us
 
 Frame = bytes | memoryview
 # an array -> its offset in shared memory; None: the array must travel in a frame
@@ -35,10 +34,7 @@ def nowhere(array: Array) -> int | None:
 
 def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: list[Frame]) -> None:
     """Append the descriptors of a message's arrays, and the frames of the arrays that travel.
-
-    Raises MessageError if an array's dtype, its number of dimensions or the number of arrays is not
-    allowed.
-    """
+    Raises MessageError if no message may carry an array of such a dtype or rank, or so many."""
     arrays = 0
     for name, several in body.array_fields:
         value = getattr(body, name)

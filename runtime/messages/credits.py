@@ -15,17 +15,13 @@ from runtime.errors import ActorStopped
 # cost one small grant. A sender with no more than that share outstanding is never held back, so
 # grants that are not yet sent cannot stop it.
 GRANT_SHARE = 8
-# The least cost of a message, in bytes. It bounds the number of messages under way, not only their
-# bytes.
+# The least cost of a message, in bytes. Bounds the number of messages, not only their bytes.
 MINIMUM_COST = 256
 
 
 class CreditGate:
-    """The sender's side of byte credits.
-
-    At most `limit / GRANT_SHARE` bytes and one window are under way. The window is `limit`, or one
-    larger message.
-    """
+    """The sender's side of byte credits. At most `limit / GRANT_SHARE` bytes and one window are
+    under way. The window is `limit`, or one larger message."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -45,10 +41,7 @@ class CreditGate:
 
     def admit(self, size: int) -> bool:
         """Take `size` bytes at once and return True, or return False if the sender would have to
-        wait.
-
-        Raises ActorStopped once the gate is closed.
-        """
+        wait. Raises ActorStopped once the gate is closed."""
         if self._closed is not None:
             raise ActorStopped(self._closed)
         if self._waiting or self._turning or not self._admits(size):
@@ -74,8 +67,7 @@ class CreditGate:
                 self._wake()
             raise
         finally:
-            # the future holds the error, whose traceback holds this frame and so the message to be
-            # sent
+            # its error holds this frame (by the traceback), and so the message to be sent
             del turn
         self._turning -= 1
         self._wake()

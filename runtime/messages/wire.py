@@ -43,11 +43,8 @@ _pack = msgpack.Packer().pack
 
 
 def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
-    """Return the frames of an envelope.
-
-    Arrays without gaps are referenced, not copied. Do not write to them afterwards. Raises
-    MessageError if the message cannot be encoded.
-    """
+    """Return the frames of an envelope. Arrays without gaps are referenced, not copied. Do not
+    write to them afterwards. Raises MessageError if the message cannot be encoded."""
     body = envelope.message
     values = body.plain_values()
     if list(map(type, values)) != body.plain_types:
@@ -71,10 +68,8 @@ def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
 
 
 def decode(frames: Sequence[Any], borrow: Borrow = nothing) -> Envelope:
-    """Return the envelope of received frames (bytes-like).
-
-    Its arrays are read-only views of the frames or of shared memory. Raises MessageError.
-    """
+    """Return the envelope of received frames (bytes-like). Its arrays are read-only views of the
+    frames or of shared memory. Raises MessageError."""
     head = _header(frames)
     kind = REGISTRY.get(head[1])
     if kind is None:

@@ -40,13 +40,11 @@ _LANES: tuple[Lane, Lane] = ("control", "bulk")
 
 class SocketTransport(Transport):
     """A transport over sockets. The scheme of an address chooses the kind of sockets (KINDS).
-
     `bind(lane)` returns the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...),
     nearest first. A peer on this host connects to the first address. A peer on another host
     connects to the first that is not a file. `on_link_lost(peer)` is called once when a connection
     to a peer breaks: messages under way may be lost, and no more arrive. Arrays in `arena` stay
-    there for peers that have an arena too, and only their offsets travel.
-    """
+    there for peers that have an arena too, and only their offsets travel."""
 
     def __init__(
         self,
@@ -122,8 +120,7 @@ class SocketTransport(Transport):
         self._sources.forget(peer)
 
     def _let_go(self, peer: str, why: str) -> None:
-        """Close the ports to a peer. Its next life may have sent messages already, and keeps its
-        credits."""
+        """Close the ports to a peer. Its next life may have sent already, and keeps its credits."""
         for lane in _LANES:
             link = self._links.pop((peer, lane), None)
             if link is not None:
@@ -132,8 +129,7 @@ class SocketTransport(Transport):
     def _connect(
         self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]
     ) -> Port:
-        """Make one of the two ports to a peer. If both break, as when the peer dies, one loss is
-        reported."""
+        """Make a port to a peer. If both of its ports break, as at its death, report one loss."""
         lost = partial(self._lost, peer, lane)
         return self._kind(address).connect(peer, address, lane, self._identity, on_answer, lost)
 
@@ -148,8 +144,7 @@ class SocketTransport(Transport):
         self.reject(who, MessageError("refused", why))
 
     def _kind(self, address: str) -> Ports:
-        """Return the sockets for an address. They are made at first use, since ZeroMQ starts
-        threads."""
+        """Return the sockets for an address. Made at first use, since ZeroMQ starts threads."""
         kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
             self._ports[kind] = kind(self.limits, self._keys)

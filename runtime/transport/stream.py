@@ -26,11 +26,9 @@ def _nothing(*_: object) -> None:
 
 
 class Stream(Port):
-    """A connected socket that sends and receives whole messages.
-
-    Calls `on_message(frames)` for each message, and with no frames if the bytes are not a message.
-    Calls `on_end()` once, after such bytes or when the peer is gone. Calls neither after `close`.
-    """
+    """A connected socket that sends and receives whole messages. Calls `on_message(frames)` for
+    each message, and with no frames if the bytes are not a message. Calls `on_end()` once, after
+    such bytes or when the peer is gone. Calls neither after `close`."""
 
     def __init__(self, connected: socket.socket, message_bytes: int) -> None:
         self.on_message: OnAnswer = _nothing
