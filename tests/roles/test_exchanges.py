@@ -144,7 +144,8 @@ async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
         exchange.contributed(contribution(bucket, values), sender)
     exchange.contributed(contribution(4, ZEROS), "member-2")
     with pytest.raises(
-        MessageError, match=(r"illegal: .* of member-2: .* is 'here', it may " r"come in 'awaited")
+        MessageError,
+        match=r"illegal: .* of member-2: .* is 'here', this message is legal in 'awaited",
     ):
         exchange.contributed(contribution(4, ZEROS), "member-2")
 
