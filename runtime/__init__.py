@@ -28,16 +28,15 @@ extensions         Extensions from installed packages
 errors             Every error that the runtime raises, with what its reader can do about it, and
                    the choice of the error that is shown if there are several
 suggest            Suggestions of the nearest known name, which turn a typing mistake into a hint
-regular            Opening of files that a user names
+regular            The opening of files that a user names: only regular files are opened
 terminal_text      Text that is safe for the user's terminal
 reasons            Reasons for which the system refuses something, in words for the user
 hidden             A check that no other package hides one of Convoy's packages by its name
-defaults           Defaults of keys of cluster.toml that packages below the configuration need as
-                   well
+defaults           Defaults of keys of cluster.toml that packages below the configuration also use
 program_interface  The interface of a program to the runtime
 
-Everything is imported when it is asked for: role processes need no configuration, and `python -m
-runtime` hears signals before it imports anything that takes time.
+A name is imported when it is first used. So role processes import no configuration, and `python -m
+runtime` handles signals before it imports anything that takes time.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ _PLACE_OF = {
 
 def __getattr__(name: str) -> Any:
     if name in _PLACE_OF:
-        # first: imported from within `runtime.messages` it takes 40 ms longer
+        # first: imported from within `runtime.messages` it would take 40 ms longer
         import_module("numpy")
         found = globals()[name] = getattr(import_module(_PLACE_OF[name]), name)
         return found

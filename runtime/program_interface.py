@@ -93,7 +93,7 @@ class Program:
             raise self._wrong("Options", found, A_MODEL)
         return found
 
-    # -- what will run
+    # -- the plan
 
     def plan(self, config: ClusterConfig, options: Options) -> Topology:
         """Return the actors, which of them talk to each other, and which one leads.
@@ -131,7 +131,7 @@ class Program:
         text = "cannot change the number of workers: it has no scaled()"
         return self._required("scaled", text)(config, options, workers, groups)
 
-    # -- what is known before it runs
+    # -- forecasts and checks before it runs
 
     def decided(self, topology: Topology) -> Iterable[str]:
         """Return the decisions that the program made by itself, one line each: worth knowing, but

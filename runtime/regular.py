@@ -1,7 +1,7 @@
-"""Opening of files that a user names: the only way to them, since it opens only regular files.
+"""The opening of files that a user names: only regular files are opened.
 
-`nets.regular` is the same for nets. open() of a named pipe waits until a process writes into it, a
-device has no end, and a name may not be a valid file name.
+`nets.regular` does the same for nets. open() of a named pipe waits until a process writes into it,
+a device has no end, and a name may be impossible.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The actor: the base class of all actors. Five words (tell, ask, inbox, reply_to, on_<message>)
-describe it, and its whole life is on one screen.
+"""The actor: the base class of all actors. It sends by `tell`, `ask` and `reply`, and handles the
+messages of its inbox in methods on_<message>. Its whole life is on one screen.
 
     on_start()            Prepare: build nets, open data. No other actor is reachable yet.
     on_<message>(m, e)    One method per message class that the actor understands. The messages are
@@ -99,8 +99,8 @@ class Actor(Measured):
         step: int = -1,
         timeout: float | None = None,
     ) -> R:
-        """Send a message and wait for the answer, which must be an `answer`. Raises Refused if the
-        peer's handler raised an error, ActorStopped if the peer has stopped or its process has
+        """Send a message and wait for the answer, whose class must be `answer`. Raises Refused if
+        the peer's handler raised an error, ActorStopped if the peer has stopped or its process has
         died, and AskTimeout after `timeout` seconds."""
         state = self._runtime
         send = state.host.ask

@@ -135,5 +135,5 @@ class Cell:
     async def _guard(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await life()
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is this actor's failure: report it
+        except Exception as error:  # noqa: BLE001  # any error is this actor's failure: report it
             self._failed(self.actor.name, root_of(error))

@@ -1,5 +1,5 @@
 """Conversations: the table of which message may come when, and the state of each subject of it.
-Plain decisions.
+Pure logic, without I/O.
 
     Conversation("a layer", "iteration name", "unread",
                  {("unread", Pull): ("read",), ("read", Gradient): ("updated",)})

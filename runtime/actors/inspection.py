@@ -29,8 +29,8 @@ class Snapshot(Message):
 
 @message
 class ShowStacks(Message):
-    """Ask that a process writes the stacks of its threads into the file that `machine.stacks`
-    names. Answered with Done once the process was signalled."""
+    """Sent to the supervisor: have a process write the stacks of its threads into the file that
+    `machine.stacks` names. Answered with Looked once the process was signalled."""
 
     process: str
 

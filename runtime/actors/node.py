@@ -152,7 +152,7 @@ class Node:
         """Accept messages of an actor that cannot be reached (yet)."""
         self.router.know([actor], Home(process, incarnation, road))
 
-    # -- what is going on here
+    # -- its present state
 
     def status(self) -> list[dict[str, Any]]:
         """Return one plain dict per actor: what it is doing, the actor it waits for, the seconds it

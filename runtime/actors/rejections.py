@@ -42,7 +42,7 @@ class Rejections:
             self._more[peer, error.reason] += 1
 
     def end(self) -> None:
-        """End the period, or the process: log the rejections that were only counted."""
+        """Log the rejections that were only counted, at the end of a period or of the process."""
         if self._ends is not None:
             self._ends.cancel()
         if self._more:

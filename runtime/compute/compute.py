@@ -52,7 +52,7 @@ class Compute(ABC):
 
     @abstractmethod
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run `work(*args)` and return its result. Raises what the work raises."""
+        """Run `work(*args)` and return its result. Errors of the work are raised."""
 
     @abstractmethod
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:

@@ -43,7 +43,7 @@ class Checked:
     - `warnings`: for the user.
     - `choice`: the settings that the program leaves open until `up`. The other fields are then
       about the expected choice.
-    - `resumed`: lines about what the run resumes, and what it does not.
+    - `resumed`: lines that describe the resumed state, and the parts that are not resumed.
     - `finished`: the checkpoint after which nothing is left to do. The program has warned of it.
     """
 
@@ -61,8 +61,8 @@ class Checked:
         return tuple(self.loaded.program.decided(self.placement.topology))
 
     def tell(self, console: RunConsole) -> None:
-        """Show what a user should know who starts nothing: the warnings, the decisions, and what is
-        known of the choice."""
+        """Show the warnings, the decisions, and the facts about the choice. For commands that start
+        nothing."""
         for warning in (*self.warnings, *slurm_environment.told(self.loaded.config)):
             console.warn(warning)
         for note in self.notes:
@@ -129,8 +129,8 @@ def _restarts(loaded: Loaded) -> None:
 
 
 def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, ...]]:
-    """Return the configuration with what its program resumes, and lines about it. Raises
-    ConfigError if it cannot resume."""
+    """Return the configuration with the options of the resumed run, and lines about it for the
+    user. Raises ConfigError if the program cannot resume."""
     if resume is None:
         return loaded, ()
     if not loaded.program.resumes:

@@ -105,7 +105,7 @@ class Choosing:
         }
         return config.model_copy(update=changed)
 
-    # -- what signals do to a run
+    # -- the interface for signals
 
     async def wind_down(self, reason: str = "") -> None:
         """End the trial under way, and all others."""

@@ -21,7 +21,7 @@ Scaling = Callable[[Scale], Awaitable[Scaled]]
 
 async def not_scaled(wish: Scale) -> Scaled:
     """Refuse to scale a run that no other can follow. Raises ConvoyError."""
-    raise ConvoyError("this run was started by a script, and only those of `up` are scaled")
+    raise ConvoyError("this run was started by a script, and only runs of `up` can be scaled")
 
 
 class Continuing:

@@ -108,7 +108,7 @@ class Execution(ABC):
     async def supervise(self) -> ConvoyError | None:
         """Run the actors until the lead has ended or one has failed, then end the others.
 
-        Returns the error that ended the run, or None. The watcher was told of the error at once.
+        Returns the error that ended the run, or None. The watcher has received the error before.
         """
 
     @abstractmethod

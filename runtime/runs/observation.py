@@ -83,7 +83,7 @@ class Observation:
         self._over = not site.config.run.observe
 
     def __repr__(self) -> str:
-        return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"
+        return f"<observation by {self._observer!r}, {len(self._heard)} reports not yet passed on>"
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Keep an event for the observer."""

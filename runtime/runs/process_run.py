@@ -286,7 +286,7 @@ class ProcessExecution(Execution):
             on_the_way(machine.address, machine_name(machine.host or machine.name))
             for machine in far
         )
-        # the address that this host has by its own name
+        # a loopback address is that of this host's own name; if there are others, use those
         well = (way for way in ways if way and not (is_loopback(way) and len(far) > 1))
         near = towards(engine.host) if engine is not None and engine.host else ""
         found = next(filter(None, chain(well, (near, only()))), "")

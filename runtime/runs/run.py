@@ -231,7 +231,7 @@ class Run:
         if not self._raised:
             self._raise()
 
-    # -- what happens
+    # -- its events and state
 
     @property
     def directory(self) -> Path:

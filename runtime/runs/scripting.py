@@ -59,8 +59,8 @@ def launch(
     A run on virtual time needs an event loop on virtual time: `runtime.run` makes one, and so does
     `run.loop_factory`. Raises ConfigError with every mistake in the sections or in the topology's
     options. Also raises it if the topology's program is a script without a file, or if this machine
-    can never have the memory that the program says its actors hold. If the memory is only not free
-    now, a warning is logged.
+    can never have the memory that the program says its actors hold. If the machine only lacks free
+    memory now, a warning is logged.
     """
     stop_if_loading()
     here = processes == HERE

@@ -66,7 +66,7 @@ class Signals:
             self._spawn(self._run.end_now())
             return
         self.number = int(number)
-        saving = "finishing what is under way and saving; once more to end at once"
+        saving = "finishing the work under way and saving; repeat the signal to end at once"
         self._say(
             f"{number.name}: "
             f"{saving if self._run.has_begun else 'ending the run, which has not begun yet'}"

@@ -1,5 +1,5 @@
-"""The credit accounts between two processes over sockets: what one may still send, and what the
-other owes it for messages that were read.
+"""The credit accounts between two processes over sockets: the bytes that one may still send, and
+the credits that the other owes it for messages that were read.
 
 An answer on a port is a list of numbers: credits, then offsets of the sender's arrays whose last
 view at the receiver is gone.
