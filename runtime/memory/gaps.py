@@ -32,7 +32,7 @@ class Gaps:
         raise MemoryError(f"the arena of {self._size} bytes has no room for {wanted} more")
 
     def give(self, start: int, size: int) -> None:
-        """Return `size` bytes at `start` to the gaps."""
+        """Make `size` bytes at `start` a gap again."""
         end = start + size
         index = bisect_left(self._free, (start, 0))
         if index < len(self._free) and self._free[index][0] == end:

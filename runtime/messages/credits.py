@@ -75,7 +75,7 @@ class CreditGate:
             raise ActorStopped(self._closed)
 
     def grant(self, size: int) -> None:
-        """Return `size` bytes, which the receiver has released."""
+        """Take `size` bytes, which the receiver has granted back, off the outstanding ones."""
         self.outstanding = max(0, self.outstanding - size)
         self._wake()
 

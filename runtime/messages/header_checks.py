@@ -54,7 +54,7 @@ def _check_depth(values: list[Any]) -> None:
 
 
 def check_places(head: Any) -> None:
-    """Raise MessageError if a header is wrong, with the fault."""
+    """Check a header. Raises MessageError with the fault if it is wrong."""
     if not isinstance(head, list) or len(head) != len(PLACES):
         raise MessageError("bad_header", f"not an array of {len(PLACES)} items")
     for value in head:

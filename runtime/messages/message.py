@@ -106,8 +106,8 @@ REGISTRY: dict[str, type[Message]] = {}
 
 @dataclass_transform(frozen_default=True)
 def message(cls: type[M]) -> type[M]:
-    """Make `cls` a frozen dataclass and register it as message kind `package.ClassName`. A class
-    decorator.
+    """A class decorator: makes `cls` a frozen dataclass, and registers it as message kind
+    `package.ClassName`.
 
     Raises TypeError if a field has a type that no message can carry or a name that every message
     uses, or if another module has a message of that kind.

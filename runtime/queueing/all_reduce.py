@@ -19,8 +19,8 @@ def tree_seconds(members: int, size: float, rate: float, latency: float) -> floa
 
 
 def ring_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Return the seconds of a ring: twice round it, with a piece for each member. These are 2
-    (members - 1) messages, one after the other."""
+    """Return the seconds of a ring: twice round it, with a piece for each member. There are
+    2 * (members - 1) messages, one after the other."""
     return 2 * (members - 1) * (latency + size / members / rate)
 
 

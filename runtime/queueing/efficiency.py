@@ -2,9 +2,9 @@
 each.
 
 Source: Omnivore, section 4.1 and appendix D.4, unless a function names another. Its assumptions:
-times have no spread; k devices share a batch evenly and compute it k times as fast; the conv phase
-computes while its network transfers; the FC phase serves one group at a time; g * k devices compute
-the conv phase and others the FC phase.
+times have no spread; k devices share a batch evenly and compute it k times as fast; in the conv
+phase, computing and transfers overlap; the FC phase serves one group at a time; g * k devices
+compute the conv phase and others the FC phase.
 """
 
 from __future__ import annotations

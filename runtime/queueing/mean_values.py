@@ -63,7 +63,7 @@ def solve(stations: Sequence[Station], demands: Mapping[str, float], jobs: int) 
     """
     _check(stations, {"": demands}, {"": jobs})
     waiting = dict.fromkeys(demands, 0.0)
-    # P(n jobs there)
+    # P(n jobs at the station)
     busy = {station.name: [1.0] + [0.0] * ((station.servers or 1) - 1) for station in stations}
     throughput = 0.0
     use = dict.fromkeys(demands, 0.0)

@@ -2,8 +2,8 @@
 pieces that each of them waits for.
 
 A compute group goes round its cycle again and again. A piece begins when all pieces that it waits
-for have ended, in this cycle (`after`) or in the group's last cycle (`since`): x(n) = the latest of
-their ends + its time. This is the recursion of a timed event graph (Baccelli, Cohen, Olsder and
+for have ended, in this cycle (`after`) or in the group's previous one (`since`): x(n) = the latest
+of their ends + its time. This is the recursion of a timed event graph (Baccelli, Cohen, Olsder and
 Quadrat, Synchronization and Linearity, 1992, section 2.5). Layers whose computing and transfers
 overlap are such a graph. In addition,
 
@@ -61,7 +61,7 @@ class Piece:
     Work takes `seconds` at a `station` ("": pieces do not wait for each other there), with
     `variation`, a squared coefficient of variation. A transfer is `size` bytes on a `lane`, with a
     number of copies on each of `ways` (no ways: it arrives at once). The pieces that wait for it
-    may begin `delay` later. A piece that waits for nothing begins when the last cycle is over.
+    may begin `delay` later. A piece that waits for nothing begins when the previous cycle ends.
 
     A transfer is admitted to its lane when there is room in the lane's `window` (`Window`). A piece
     that waits for `Sent` of it waits only for that.

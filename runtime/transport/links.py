@@ -101,7 +101,7 @@ class Sources(dict[tuple[Lane, bytes], Source]):
         return source
 
     def _grant(self, lane: Lane, identity: bytes, due: int, peer: str) -> None:
-        """Grant credits, and return to `peer` the arrays whose last view is gone."""
+        """Grant credits, and give `peer` its arrays back whose last view here is gone."""
         returns = self.take_due(peer) if peer else []
         if not self._answer(lane, identity, [granted([due, *returns])]):
             self.pop((lane, identity), None)  # the peer has left, so the grant is not needed
@@ -113,7 +113,7 @@ class Sources(dict[tuple[Lane, bytes], Source]):
         self.read_in_place.pop(peer, None)
 
     def give_back(self, peer: str) -> None:
-        """Return the arrays of a peer whose last view is gone."""
+        """Give a peer its arrays back whose last view here is gone."""
         due = self.take_due(peer)
         if due and peer in self.read_in_place:
             self._answer("bulk", self.read_in_place[peer], [granted([0, *due])])
