@@ -27,7 +27,8 @@ SEALED_PART = 256 << 10  # for encrypted links: one part is encrypted while the 
 CURVE = "curve://"
 TCP = "tcp://"
 IPC = "ipc://"
-# frames of a message: one that describes the others, a header, then the arrays
+# largest number of a frame in its message: before the arrays come a frame with the kind of the
+# others, and a header
 MAX_NUMBER = MAX_ARRAYS + 1
 # number of the frame in its message, bytes of the frame, offset of the part
 PLACE = struct.Struct("<IQQ")

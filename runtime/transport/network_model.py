@@ -145,8 +145,8 @@ class Network:
     """A network with a `latency` in seconds and a rate in `bytes_per_second` (0: unlimited).
 
     The rate is that of each link. If `interfaces` names the interface of each process, it is the
-    rate of each interface and direction. The first rule of `links` that fits a link replaces these
-    values. Times are those of the running event loop.
+    rate of each interface and direction. The first rule of `links` that fits a link may replace
+    the latency and add a rate of the link itself. Times are those of the running event loop.
     """
 
     latency: float = 0.0

@@ -104,7 +104,7 @@ class SharedMemory:
             self.disconnect(peer)
 
     def _dropped(self, peer: str, life: int, offset: int) -> None:
-        """Called from any thread, even during Python's shutdown."""
+        """Note a dropped array. Called from any thread, even during Python's shutdown."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._note, peer, life, offset)
 

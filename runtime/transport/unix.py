@@ -36,7 +36,7 @@ class UnixPorts(Ports):
 
     def __init__(self, limits: Limits, keys: Keys = NO_KEYS) -> None:
         super().__init__(limits, keys)
-        self._streams: WeakSet[Stream] = WeakSet()  # streams that still have bytes to send
+        self._streams: WeakSet[Stream] = WeakSet()  # weak; a stream lives while bytes wait in it
 
     def listen(
         self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused
