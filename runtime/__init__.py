@@ -25,8 +25,8 @@ recovery/          A run as a command, and the runs that follow it
 cli/               What the user types: a command a file
 actor_options      Options of an actor
 extensions         Extensions from installed packages
-errors             Every error that the runtime raises, with what its reader can do about it, and
-                   the choice of the error that is shown if there are several
+errors             Every error that the runtime raises, with the remedy for its reader, and the
+                   choice of the error that is shown if there are several
 suggest            Suggestions of the nearest known name, which turn a typing mistake into a hint
 regular            The opening of files that a user names: only regular files are opened
 terminal_text      Text that is safe for the user's terminal

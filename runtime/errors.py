@@ -1,5 +1,5 @@
-"""Every error that the runtime raises, with what its reader can do about it, and the choice of the
-error that is shown if there are several.
+"""Every error that the runtime raises, with the remedy for its reader, and the choice of the error
+that is shown if there are several.
 
     ConvoyError                     (exit_code)
      |- ConfigError            2    correct the named lines of cluster.toml

@@ -51,7 +51,7 @@ class Program:
 
     @property
     def roles(self) -> Mapping[str, Callable[..., Any]]:
-        """`ROLES`: role name -> actor class. Raises ConfigError if there is no such table."""
+        """`ROLES`: role name -> actor class. Raises ConfigError if the module lacks it."""
         found = getattr(self._module, "ROLES", None)
         if found is None:
             raise ConfigError([f"program '{self.name}' has no ROLES, {A_TABLE_OF_ROLES}"])
@@ -104,7 +104,7 @@ class Program:
         return self._required("plan", NO_PLAN)(config, options)
 
     def choice(self, config: ClusterConfig, options: Options) -> Choice | None:
-        """Return the choices to be made before the run starts. None: there are none."""
+        """Return the choices to be made before the run starts. None: nothing is left open."""
         return self._call("choice", config, options)
 
     def resumed(

@@ -111,7 +111,7 @@ class Transport(ABC):
         """Send an envelope to `peer`. Waits for byte credits, not for delivery.
 
         Arrays are referenced, not copied: the sender must not write to them again. Raises
-        ActorStopped if there is no link to the peer, and MessageError if the message cannot travel.
+        ActorStopped without a link to the peer, and MessageError if the message cannot travel.
         """
 
     @abstractmethod

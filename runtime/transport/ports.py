@@ -52,8 +52,7 @@ class Listener(ABC):
 
     @abstractmethod
     def answer(self, identity: bytes, frames: Frames) -> bool:
-        """Send frames back to a peer on its port. Returns False if the peer is no longer
-        connected."""
+        """Send frames back to a peer on its port. Returns False if the peer has left."""
 
     @abstractmethod
     def close(self) -> None:
@@ -90,8 +89,8 @@ class Ports(ABC):
         """Connect to a listener of `peer`, as `identity`.
 
         `on_lost` is called once, when the connection breaks or cannot be made. It is never made
-        again, since the messages under way are lost. Raises LaunchError if there is no key for the
-        peer, and OSError if the process has no descriptor left.
+        again, since the messages under way are lost. Raises LaunchError if the process has no key
+        for the peer, and OSError if it has no descriptor left.
         """
 
     @abstractmethod

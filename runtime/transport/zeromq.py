@@ -358,7 +358,7 @@ class ZmqPorts(Ports):
         on_lost: OnLost,
     ) -> Port:
         """Connect to a peer; see Ports.connect. Raises LaunchError if the link is encrypted and
-        there is no key for the peer."""
+        the process has no key for the peer."""
         keys = self.keys
         key = self.keys.peers.get(peer)
         guard: _Options = {

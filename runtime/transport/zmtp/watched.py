@@ -32,7 +32,7 @@ class Watched(ABC):
 
     @abstractmethod
     def _take(self) -> int:
-        """Read one message and pass it on. Return its bytes, or -1 if there is none."""
+        """Read one message and pass it on. Return its bytes, or -1 without one."""
 
     def close(self) -> None:
         """Stop watching. May be called again."""
