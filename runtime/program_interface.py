@@ -126,8 +126,8 @@ class Program:
         return self._function("resumed") is not None
 
     def scaled(self, config: ClusterConfig, options: Options, workers: int, groups: int) -> Options:
-        """Return the options of a run with these numbers of workers and groups. 0: as before. Raises
-        ConfigError if that is impossible."""
+        """Return the options of a run with these numbers of workers and groups. 0: as before.
+        Raises ConfigError if that is impossible."""
         text = "cannot change the number of workers: it has no scaled()"
         return self._required("scaled", text)(config, options, workers, groups)
 
