@@ -1,21 +1,21 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing
 of nets.
 
-messages/          What actors say
-memory/            Memory: what processes of one host share, what a process keeps
-transport/         The roads between actors
+messages/          Messages: their classes, their wire format and their flow control
+memory/            Memory that processes of one host share, and memory that a process keeps
+transport/         Transports: the ways on which messages travel between actors
 tracing/           The work of a run's actors over time, as a file that Perfetto and
                    chrome://tracing open
 actors/            An actor, the process it lives in, and the way to its peers
-compute/           Array work off the event loop
+compute/           Array work off the event loop, and how long it takes
 config/            cluster.toml: read, checked, every mistake at its line
 plan/              What will run, as data
 drawing/           The plan of a run in words and pictures
 machine/           What the machine is on which a process runs
 serving/           The pages that a process serves over HTTP
 cluster/           The life of the processes of a run
-queueing/          How fast a cluster will be, from how long its parts take
-simulation/        A cluster on one event loop
+queueing/          Predictions of how fast a cluster will be, from the times of its parts
+simulation/        A whole cluster on one event loop, in real or virtual time
 records/           The files that runs leave
 runs/              A run from its start to its end
 report/            What is known of a run
@@ -24,19 +24,19 @@ attached/          Access to a live run from outside its processes
 recovery/          A run as a command, and the runs that follow it
 cli/               The commands that the user types, one in each file
 actor_options      Options of an actor
-extensions         What installed packages bring
-errors             Every error the runtime raises, drawn by what the reader can do about it, and
-                   which of several is told
-suggest            The nearest name: turns a typing mistake into a hint
-regular            The one door to files that a person names
-terminal_text      Text for the person's terminal
-reasons            Why the system refused something, in words for people
-hidden             Is one of Convoy's packages hidden by something else of its name?
-defaults           Defaults of keys of cluster.toml that rooms below the configuration need as well
-program_interface  What a program offers to the runtime: the one list of it, with the defaults
+extensions         Extensions from installed packages
+errors             Every error that the runtime raises, with the remedy for its reader, and the
+                   choice of the error that is shown if there are several
+suggest            Suggestions of the nearest known name, which turn a typing mistake into a hint
+regular            The opening of files that a user names: only regular files are opened
+terminal_text      Text that is safe for the user's terminal
+reasons            Reasons for which the system refuses something, in words for the user
+hidden             A check that no other package hides one of Convoy's packages by its name
+defaults           Defaults of keys of cluster.toml that packages below the configuration also use
+program_interface  The interface of a program to the runtime
 
-Everything is imported when it is asked for: role processes need no configuration, and `python -m
-runtime` hears signals before it imports anything that takes time.
+A name is imported when it is first used. So role processes import no configuration, and `python -m
+runtime` handles signals before it imports anything that takes time.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ _PLACE_OF = {
 
 def __getattr__(name: str) -> Any:
     if name in _PLACE_OF:
-        # first: imported from within `runtime.messages` it takes 40 ms longer
+        # first: imported from within `runtime.messages` it would take 40 ms longer
         import_module("numpy")
         found = globals()[name] = getattr(import_module(_PLACE_OF[name]), name)
         return found

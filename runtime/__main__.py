@@ -1,20 +1,21 @@
-"""`python -m runtime`, and the command `convoy`: see `cli`."""
+"""The command `convoy`, also `python -m runtime`; see `cli`."""
 
 import gc
 import sys
 
 from runtime.cli.interrupts import Interrupts
 
-# Objects between two looks for circles: `check` takes 0.61 s of a core, 0.69 with Python's 700.
+# new objects between two garbage collections; `check` takes 0.61 s of a core, 0.69 with Python's
+# 700
 OBJECTS = 100_000
 
 
 def command() -> int:
-    """Run the command line of this process; its exit status."""
+    """Run the command line of this process. Return its exit status."""
     interrupts = Interrupts()
     interrupts.hear()
     try:
-        # before the imports that it takes to read the command line, 0.2 s
+        # before the imports that are needed to read the command line, which take 0.2 s
         if sys.argv[1:2] in (["up"], ["join"]):
             from runtime.cluster import nursery_start
 
@@ -22,12 +23,12 @@ def command() -> int:
         else:
             status = _main()
     except BaseException:
-        # Interrupted, of which Python 3.11 makes a RuntimeError where a class is being made
+        # an interrupt; while a class is being made, Python 3.11 turns it into a RuntimeError
         if not interrupts.number:
             raise
         status = 0
     interrupts.over()
-    gc.freeze()  # or Python looks through all of it at its end
+    gc.freeze()  # else Python searches all objects for garbage at its end
     return 128 + interrupts.number if interrupts.number else status
 
 

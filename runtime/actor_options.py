@@ -20,20 +20,20 @@ _MISSING = re.compile(r"^Object missing required field `(?P<key>.*)`$")
 
 
 def plain(options: object) -> Any:
-    """Dataclasses as dicts, and so on inside: dicts, lists, tuples, strings, numbers, True, False
-    and None only."""
+    """Return options as plain data, with dataclasses as dicts: only dicts, lists, tuples, strings,
+    numbers, True, False and None."""
     return msgspec.to_builtins(_fields(options))
 
 
 def typed(kind: type[T], options: object) -> T:
-    """A new `kind`, a dataclass, of an instance of it or of plain data. ValueError names the key
-    and what is wrong."""
+    """Make a new `kind`, a dataclass, from an instance of it or from plain data. Raises ValueError
+    with the key and the mistake."""
     try:
         given = plain(options)
         made = msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise ValueError(_worded(str(error))) from None
-    except TypeError as error:  # an object that is no data
+    except TypeError as error:  # an object that is not data
         raise ValueError(str(error)) from None
     for key, known in _unknown(given, _fields(made)):
         raise ValueError(f"{key}: unknown key{hint(key.rpartition('.')[2], known)}")
@@ -41,13 +41,13 @@ def typed(kind: type[T], options: object) -> T:
 
 
 def _fields(options: object) -> object:
-    """Every field: msgspec leaves out those of a dataclass that it made whose defaults are the
-    class's."""
+    """Return an instance's fields as a dict, other values as they are. msgspec would leave out
+    fields that have their default values."""
     return asdict(options) if is_dataclass(options) and not isinstance(options, type) else options
 
 
 def _worded(text: str) -> str:
-    """msgspec's message as "key: found int, expected str"."""
+    """Return msgspec's message in the form "key: found int, expected str"."""
     at = _AT.match(text)
     text, key = (at["text"], at["key"] or "") if at else (text, "")
     if missing := _MISSING.match(text):
@@ -58,7 +58,8 @@ def _worded(text: str) -> str:
 
 
 def _unknown(given: Any, kept: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
-    """The keys of `given` that a typed object did not keep, each with those that it knows."""
+    """Yield the keys of `given` that a typed object did not keep, each with the keys that are known
+    there."""
     if isinstance(given, Mapping) and isinstance(kept, Mapping):
         for name, value in given.items():
             inner = f"{key}.{name}" if key else str(name)

@@ -1,5 +1,5 @@
-"""Defaults of keys of cluster.toml that rooms below the configuration need as well: each stands
-here once."""
+"""Defaults of keys of cluster.toml that packages below the configuration also use. Each default is
+written only here."""
 
 from __future__ import annotations
 

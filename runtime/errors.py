@@ -1,18 +1,18 @@
-"""Every error the runtime raises, drawn by what the reader can do about it, and which of several is
-told.
+"""Every error that the runtime raises, with the remedy for its reader, and the choice of the error
+that is shown if there are several.
 
-ConvoyError                     (exit_code)
- |- ConfigError            2    mend the named lines of cluster.toml
- |- LaunchError            3    free the port, install the program, reach the host
- |   `- Absent                    .machine cannot take part
- |- RoleDied               4    read the named role's log
- |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
- |- MessageError                a message was malformed: .reason labels the counter
- |   `- Unsendable              its receiver does not understand it: told to the sender
- |- ActorStopped                the peer is stopping or gone; nobody will answer
- |- AskTimeout                  the peer did not answer in time
- |- Refused                     the peer's handler answered an ask with an error
- `- Deadlock                    on the virtual clock: everyone waits and nothing is due
+    ConvoyError                     (exit_code)
+     |- ConfigError            2    correct the named lines of cluster.toml
+     |- LaunchError            3    free the port, install the program, reach the host
+     |   `- Absent                    .machine cannot take part
+     |- RoleDied               4    read the named role's log
+     |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
+     |- MessageError                a message was malformed or illegal: .reason labels the counter
+     |   `- Unsendable              its receiver does not understand it: raised at the sender
+     |- ActorStopped                the peer is stopping or gone; no answer will come
+     |- AskTimeout                  the peer did not answer in time
+     |- Refused                     the peer's handler answered an ask with an error
+     `- Deadlock                    on the virtual clock: every actor waits and no event is due
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ E = TypeVar("E", bound="ConvoyError")
 
 
 class ConvoyError(Exception):
-    """Base of all errors that are told to people without a traceback."""
+    """Base of all errors that are shown to the user without a traceback."""
 
     exit_code = 1
-    by = ""  # the process or actor of the run that it befell
-    silent: Collection[str] = ()  # machines of which nothing was heard any more when the run ended
+    by = ""  # the process or actor of the run that had the error
+    silent: Collection[str] = ()  # machines that were silent when the run ended
 
 
 class ConfigError(ConvoyError):
@@ -44,13 +44,14 @@ class ConfigError(ConvoyError):
 
 
 class LaunchError(ConvoyError):
-    """A process could not be placed or started: port in use, program missing, host out of reach."""
+    """A process could not be placed or started: a port is in use, a program is missing, or a host
+    cannot be reached."""
 
     exit_code = 3
 
 
 class Absent(LaunchError):
-    """A `machine` cannot be reached, or cannot take part as it is."""
+    """A `machine` cannot be reached, or cannot take part in its present state."""
 
     def __init__(self, machine: str, why: str) -> None:
         super().__init__(f"machine '{machine}'{why}")
@@ -58,7 +59,7 @@ class Absent(LaunchError):
 
 
 class RoleDied(ConvoyError):
-    """A role process died, hung or failed, and it is not restarted (any more)."""
+    """A role process died, hung or failed, and is not restarted (any more)."""
 
     exit_code = 4
 
@@ -68,11 +69,11 @@ class ProgramFailed(ConvoyError):
 
 
 class MessageError(ConvoyError):
-    """A message is malformed or not legal here; it was rejected and changed nothing.
+    """A message is malformed or not legal here. It was rejected and changed nothing.
 
     `reason` is a short label (bad_header, too_large, bad_shape, bad_type, unknown_kind,
-    wrong_version, ...) under which the rejection is counted; `illegal` is what no row of an actor's
-    table takes (`Conversation`).
+    wrong_version, ...) under which the rejection is counted. The reason `illegal` is for a message
+    that no row of an actor's table takes (`Conversation`).
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -81,20 +82,20 @@ class MessageError(ConvoyError):
 
 
 class Unsendable(MessageError):
-    """What an actor would send, its receiver does not understand: a mistake of the sender, not of
-    what it handles."""
+    """A message that its receiver would not understand. It is a mistake of the sender, and not of
+    the message that the sender handles."""
 
 
 class ActorStopped(ConvoyError):
-    """The actor asked, or the asking actor itself, has stopped: no answer will come."""
+    """The asked actor or the asking actor has stopped: no answer will come."""
 
 
 class AskTimeout(ConvoyError):
-    """No answer within the asker's timeout."""
+    """No answer came within the asker's timeout."""
 
 
 class Refused(ConvoyError):
-    """The asked actor's handler raised: its error, in words."""
+    """The handler of the asked actor raised an error, which this error has in words."""
 
 
 class Deadlock(ConvoyError):
@@ -102,21 +103,21 @@ class Deadlock(ConvoyError):
 
 
 def by(name: str, error: E) -> E:
-    """The error, of this process or actor of the run."""
+    """Return the error, marked as an error of this process or actor of the run."""
     error.by = name
     return error
 
 
 def with_silent(machines: Collection[str], error: E | None) -> E | None:
-    """What ended a run, and the machines of which nothing was heard any more by then."""
+    """Return the error that ended a run, with the machines that were silent by then."""
     if error is not None:
         error.silent = machines
     return error
 
 
 def root_of(error: BaseException) -> BaseException:
-    """The error that people should hear of: of several that a task group raised, the first that
-    does not merely say that a peer has stopped."""
+    """Return the error to show to the user. Of several errors of a task group it is the first that
+    is more than the report of a stopped peer."""
     while isinstance(error, BaseExceptionGroup):
         inner: tuple[BaseException, ...] = error.exceptions
         error = next((one for one in inner if not isinstance(root_of(one), ActorStopped)), inner[0])

@@ -1,11 +1,11 @@
-"""What installed packages bring: names in the entry point groups `convoy.*`, each the name that
+"""Extensions from installed packages: names in the entry point groups `convoy.*`, which
 cluster.toml uses.
 
     [project.entry-points."convoy.launchers"]        in the package's pyproject.toml
-    slurm = "slurm_launcher:SlurmLauncher"           a name, the module, and what of it is meant
+    slurm = "slurm_launcher:SlurmLauncher"           a name, the module, and an attribute of it
 
-Whoever asks looks among what is built in first: then nothing is read from disk. A package is found
-wherever Python finds modules, also beside cluster.toml.
+Callers look among the built-in names first, so that nothing is read from disk for these. A package
+is found wherever Python finds modules, also next to cluster.toml.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 
 def names(group: str) -> list[str]:
-    """The names that installed packages bring in `group`, in order. Imports none of them."""
+    """Return the names that installed packages offer in `group`, in order. Imports no package."""
     return sorted(_brought(group, tuple(sys.path)))
 
 
 def find(group: str, name: str) -> object | None:
-    """What an installed package brings as `name`; None if none does.
+    """Return the object that an installed package offers as `name`, or None.
 
-    ConfigError if several packages bring it, or if its module cannot be imported or lacks it.
+    Raises ConfigError if several packages offer it, or if its module cannot be imported or does not
+    have it.
     """
     found = _brought(group, tuple(sys.path)).get(name, ())
     if len(found) > 1:
@@ -42,9 +43,9 @@ def find(group: str, name: str) -> object | None:
 
 @cache
 def _brought(group: str, path: Sequence[str]) -> dict[str, tuple[EntryPoint, ...]]:
-    """name -> its entry points. `path` is where Python looks for packages, which changes as
-    programs are found."""
-    from importlib.metadata import entry_points  # 30 ms that a run of built-in parts does without
+    """Return name -> its entry points. `path`, where Python looks for packages, is an argument
+    because it changes as programs are found."""
+    from importlib.metadata import entry_points  # takes 30 ms, which a run of built-in parts saves
 
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=group):
@@ -56,7 +57,7 @@ def _brought(group: str, path: Sequence[str]) -> dict[str, tuple[EntryPoint, ...
 def _loaded(entry: EntryPoint) -> object:
     try:
         return entry.load()
-    except (Exception, SystemExit) as error:  # a stranger's module may raise anything
+    except (Exception, SystemExit) as error:  # a third party's module may raise anything
         text = (
             f"{entry.group}: {entry.name!r} of {_package(entry)} ({entry.value}) cannot be imported"
         )

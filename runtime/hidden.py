@@ -1,6 +1,6 @@
-"""Is one of Convoy's packages hidden by something else of its name?
+"""A check that no other package hides one of Convoy's packages by its name.
 
-Python takes the first one that it finds: the folder where it was started comes before installed
+Python takes the first package that it finds. The folder where it was started comes before installed
 packages, and so does PYTHONPATH.
 """
 
@@ -12,12 +12,13 @@ from pathlib import Path
 
 from runtime.errors import ConfigError
 
-PACKAGES = ("ops", "nets", "roles")  # what hides `runtime` is run in place of this
+# a package that hides `runtime` would be run in place of this one
+PACKAGES = ("ops", "nets", "roles")
 
 
 def stop_if_hidden() -> None:
-    """ConfigError with a line for each that is hidden, which names the culprit. Nothing is
-    imported."""
+    """Raise ConfigError if packages are hidden, with one line for each that names the hiding file.
+    Imports none of them."""
     if found := list(_hidden()):
         raise ConfigError(found)
 

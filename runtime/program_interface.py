@@ -1,8 +1,9 @@
-"""What a program offers to the runtime: the one list of it, with the defaults.
+"""The interface of a program to the runtime: everything that a program may offer, with the
+defaults.
 
-A program is a module (or a script). `Program` reads it: an attribute of the module is looked up
-when it is used, since many modules import what they need for it only then. An attribute of another
-kind than is expected here is a ConfigError that names the program and the attribute.
+A program is a module (or a script). `Program` reads it. An attribute of the module is looked up
+when it is used, since many modules import what they need for it only then. An attribute of a wrong
+kind raises a ConfigError that names the program and the attribute.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from runtime.errors import ConfigError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-# Types of rooms above this one, which may not be imported here: their names are for the reader.
+# Types of packages above this one, which this module must not import. Their names are for the
+# reader.
 ClusterConfig = Any  # runtime.config.sections
 Topology = Any  # runtime.plan.topology
 Placement = Any  # runtime.plan.topology
@@ -27,7 +29,7 @@ Prospects = Any  # runtime.plan.prospects
 Wanted = Any  # runtime.plan.prospects
 Choice = Any  # runtime.plan.open_choice
 Observer = Any  # runtime.runs.observation
-Options = Any  # the program's own, or None
+Options = Any  # the program's own options, or None
 
 A_TABLE_OF_ROLES = "a table of role names and actor classes"
 A_TABLE_OF_COMMANDS = "a table of command names and 'module:function'"
@@ -36,7 +38,7 @@ A_MODEL = "a pydantic model class"
 
 
 class Program:
-    """A module, read as a program. `name`: how messages call it."""
+    """A module, read as a program. `name` is its name in error texts."""
 
     def __init__(self, module: ModuleType, name: str) -> None:
         self._module = module
@@ -49,7 +51,7 @@ class Program:
 
     @property
     def roles(self) -> Mapping[str, Callable[..., Any]]:
-        """`ROLES`: role name -> actor class. ConfigError if there is none."""
+        """`ROLES`: role name -> actor class. Raises ConfigError if the module lacks it."""
         found = getattr(self._module, "ROLES", None)
         if found is None:
             raise ConfigError([f"program '{self.name}' has no ROLES, {A_TABLE_OF_ROLES}"])
@@ -64,7 +66,8 @@ class Program:
 
     @property
     def commands(self) -> Mapping[str, str]:
-        """`COMMANDS`: name -> "module:function", what it adds to the command line."""
+        """`COMMANDS`: name -> "module:function", the commands that the program adds to the command
+        line."""
         found = getattr(self._module, "COMMANDS", None)
         if found is None:
             return {}
@@ -79,98 +82,110 @@ class Program:
 
     @property
     def options(self) -> type[BaseModel] | None:
-        """`Options`: the model of its own sections of cluster.toml; None: it has none."""
+        """`Options`: the model of the program's own sections of cluster.toml. None: it has no
+        sections."""
         found = getattr(self._module, "Options", None)
         if found is None:
             return None
-        from pydantic import BaseModel  # takes long; role processes do without it
+        from pydantic import BaseModel  # takes long, and role processes do not need it
 
         if not (isinstance(found, type) and issubclass(found, BaseModel)):
             raise self._wrong("Options", found, A_MODEL)
         return found
 
-    # -- what will run
+    # -- the plan
 
     def plan(self, config: ClusterConfig, options: Options) -> Topology:
-        """Which actors there are, which of them talk, which one leads. A program that a
-        cluster.toml names must have it; that of a script's topology need not."""
+        """Return the actors, which of them talk to each other, and which one leads.
+
+        A program that a cluster.toml names must have this function. The program of a script's
+        topology need not.
+        """
         return self._required("plan", NO_PLAN)(config, options)
 
     def choice(self, config: ClusterConfig, options: Options) -> Choice | None:
-        """What is to be found out before the run starts. None: nothing."""
+        """Return the choices to be made before the run starts. None: nothing is left open."""
         return self._call("choice", config, options)
 
     def resumed(
         self, config: ClusterConfig, options: Options, run: Path | None
     ) -> tuple[Options, list[str]]:
-        """The options of a run that goes on from `run` (None: from the last one), and the lines
-        that tell of it. ConfigError if there is nothing to go on from; `resumes` says whether the
-        program has it."""
-        text = "does not say where a run goes on: it has no resumed()"
+        """Return the options of a run that resumes from `run` (None: from the last one), and lines
+        about it for the user.
+
+        Raises ConfigError if there is nothing to resume from. `resumes` shows whether the program
+        has this function.
+        """
+        text = "cannot resume a run: it has no resumed()"
         found: tuple[Options, list[str]] = self._required("resumed", text)(config, options, run)
         return found
 
     @property
     def resumes(self) -> bool:
-        """Does it say where a run goes on?"""
+        """Whether the program can resume a run."""
         return self._function("resumed") is not None
 
     def scaled(self, config: ClusterConfig, options: Options, workers: int, groups: int) -> Options:
-        """The options of a run that goes on with so many; 0: as many as before. ConfigError if that
-        cannot be."""
-        text = "does not say what other workers are: it has no scaled()"
+        """Return the options of a run with these numbers of workers and groups. 0: as before.
+        Raises ConfigError if that is impossible."""
+        text = "cannot change the number of workers: it has no scaled()"
         return self._required("scaled", text)(config, options, workers, groups)
 
-    # -- what is known before it runs
+    # -- forecasts and checks before it runs
 
     def decided(self, topology: Topology) -> Iterable[str]:
-        """What it has decided by itself, a line for each: worth knowing, and no warning."""
+        """Return the decisions that the program made by itself, one line each: worth knowing, but
+        not warnings."""
         found: Iterable[str] = self._call("decided", topology, absent=())
         return found
 
     def finished(self, topology: Topology) -> tuple[str, Path] | None:
-        """Why nothing is left to do, and the checkpoint that is the end. None: there is something
-        to do."""
+        """Return why nothing is left to do, and the checkpoint at the end. None: there is work to
+        do."""
         found: tuple[str, Path] | None = self._call("finished", topology)
         return found
 
     def lacking(self, config: ClusterConfig, topology: Topology) -> Sequence[str]:
-        """What this machine lacks for it, a line each, as far as that is known without a start."""
+        """Return what this machine lacks for the program, one line each, as far as it is known
+        before a start."""
         found: Sequence[str] = self._call("lacking", config, topology, absent=())
         return found
 
     def memory(self, topology: Topology) -> Mapping[str, int] | None:
-        """Actor -> the bytes that it holds at least. None: not said."""
+        """Return for each actor the bytes that it holds at least. None: not known."""
         found: Mapping[str, int] | None = self._call("memory", topology)
         return found
 
     def forecast(self, topology: Topology) -> Forecast | None:
-        """Memory and traffic, for `plan` and reports. None: not said."""
+        """Return a forecast of memory and traffic, for `plan` and reports. None: not known."""
         return self._call("forecast", topology)
 
     def prospects(
         self, config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted
     ) -> Prospects | None:
-        """How long it will take, for `plan`. None: not said."""
+        """Return how long the run will take, for `plan`. None: not known."""
         return self._call("prospects", config, options, placement, wanted)
 
     # -- while it runs
 
     def preload(self) -> None:
-        """Import and prepare what every process needs, once, before they are forked."""
+        """Import and prepare what every process needs, once, before the processes are forked."""
         self._call("preload")
 
     def observer(
         self, placement: Placement, config: ClusterConfig, gauge: Callable[..., Any]
     ) -> Observer | None:
-        """What hears of the run while it goes on. None: nothing."""
+        """Return an observer that receives reports of the run while it goes on. None: no
+        observer."""
         return self._call("observer", placement, config, gauge)
 
     # -- reading
 
     def _function(self, name: str) -> Callable[..., Any] | None:
-        """The function of this name. None: the module has none. ConfigError if it is no function,
-        or cannot be called as the runtime calls it."""
+        """Return the function of this name. None: the module has none.
+
+        Raises ConfigError if it is not a function, or cannot be called as the runtime calls it.
+        """
         found = getattr(self._module, name, None)
         if found is None:
             return None
@@ -183,20 +198,21 @@ class Program:
         except TypeError as error:
             text = f"{name} cannot be called as {call}: {error}"
             raise ConfigError([f"program '{self.name}': {text}"]) from None
-        except ValueError:  # a function of C may not say how it is called
+        except ValueError:  # functions written in C may not show their signature
             pass
         function: Callable[..., Any] = found
         return function
 
     def _required(self, name: str, complaint: str) -> Callable[..., Any]:
-        """The same of what there must be; ConfigError with the complaint if it is missing."""
+        """Return a function that the program must have. Raises ConfigError with the complaint if it
+        is missing."""
         found = self._function(name)
         if found is None:
             raise ConfigError([f"program '{self.name}' {complaint}"])
         return found
 
     def _call(self, name: str, *arguments: Any, absent: Any = None) -> Any:
-        """What the function returns; `absent` if there is none."""
+        """Call the function and return its result, or `absent` if the module has none."""
         found = self._function(name)
         return absent if found is None else found(*arguments)
 
@@ -205,8 +221,11 @@ class Program:
         return ConfigError([f"program '{self.name}': {name} is {kind}, expected {expected}"])
 
     def _judge(self) -> None:
-        """ConfigError if the module has no `plan`, or defines something of a wrong kind. What it
-        imports only when it is asked for is judged when it is used."""
+        """Raise ConfigError if the module has no `plan`, or defines an attribute of a wrong kind.
+
+        Attributes that the module imports only when they are looked up are checked when they are
+        used.
+        """
         self._required("plan", NO_PLAN)
         defined = vars(self._module)
         for name, table in TABLES.items():
@@ -218,7 +237,7 @@ class Program:
 
 
 TABLES = {"ROLES": "roles", "COMMANDS": "commands", "Options": "options"}
-# the public methods: what a module may offer as functions
+# the public methods, which a module may offer as functions
 FUNCTIONS = tuple(
     name
     for name, member in vars(Program).items()
@@ -227,9 +246,11 @@ FUNCTIONS = tuple(
 
 
 def program_of(module: ModuleType, name: str = "", *, planned: bool = False) -> Program:
-    """The program that a module is. `name`: that of a script, its path. `planned`: a cluster.toml
-    names it, so it must have a `plan`, and what it defines is judged at once; a script may use
-    these names for other things."""
+    """Return the program that a module is.
+
+    `name`: the path of a script. `planned`: a cluster.toml names the module. So it must have a
+    `plan`, and its attributes are checked at once. A script may use these names for other things.
+    """
     program = Program(module, name or module.__name__)
     if planned:
         program._judge()
@@ -237,5 +258,6 @@ def program_of(module: ModuleType, name: str = "", *, planned: bool = False) -> 
 
 
 def _arguments_of(name: str) -> list[str]:
-    """The names of what the runtime gives to a function of a program: "config", "options"."""
+    """Return the names of the arguments with which the runtime calls a function of a program, such
+    as "config", "options"."""
     return list(inspect.signature(getattr(Program, name)).parameters)[1:]

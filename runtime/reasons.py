@@ -1,6 +1,7 @@
-"""Why the system refused something, in words for people: the one place that reads an OSError.
+"""Reasons for which the system refuses something, in words for the user. The only module of the
+runtime that interprets an OSError.
 
-`nets.reasons` says the same of the files of nets.
+`nets.reasons` does the same for the files of nets.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def reason(error: OSError) -> str:
 
 
 def in_words(error: ConvoyError | OSError, directory: Path) -> ConvoyError:
-    """What keeps a run from starting, or its last files from being written."""
+    """Return an error that keeps a run from starting, or its last files from being written, as a
+    ConvoyError."""
     if isinstance(error, ConvoyError):
         return error
     return LaunchError(f"{error.filename or directory}: {reason(error)}")

@@ -1,8 +1,7 @@
-"""The one door to files that a person names: only a regular file is opened (`nets.regular` is the
-same for nets).
+"""The opening of files that a user names: only regular files are opened.
 
-open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be
-none at all.
+`nets.regular` does the same for nets. open() of a named pipe waits until a process writes into it,
+a device has no end, and a name may be impossible.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Text for the person's terminal. File names, keys, labels and others' errors may hold anything: a
-control character could move the cursor, hide a line or change the terminal."""
+"""Text that is safe for the user's terminal. File names, keys, labels and others' error texts may
+hold anything: a control character could move the cursor, hide a line or change the terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from unicodedata import category
 
 
 def is_plain(text: str) -> bool:
-    """Is it without control characters, such as an end of line, and without bytes that are not
-    UTF-8?"""
+    """Return whether text has neither control characters, such as an end of line, nor bytes that
+    are not UTF-8."""
     return not any(category(character) in ("Cc", "Cs") for character in text)
 
 
 def one_line(text: str) -> str:
-    """`text` with every character that is not printable written as its escape: a newline as \\n,
+    """Return `text` with every character that is not printable as its escape: a newline as \\n,
     escape as \\x1b."""
     return (
         text
@@ -23,7 +23,7 @@ def one_line(text: str) -> str:
 
 
 def bounded(text: str, most: int = 2000) -> str:
-    """`text`, without its middle where it is longer than anybody reads."""
+    """Return `text` without its middle if it has more than `most` characters."""
     half = most // 2
     return (
         text
@@ -33,5 +33,5 @@ def bounded(text: str, most: int = 2000) -> str:
 
 
 def printable(text: str) -> str:
-    """The same, but lines stay lines."""
+    """Return `text` with the escapes of `one_line`, but keep its lines."""
     return "\n".join(map(one_line, text.split("\n")))

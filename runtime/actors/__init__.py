@@ -1,23 +1,25 @@
 """An actor, the process it lives in, and the way to its peers.
 
-actor            The actor: five words (tell, ask, inbox, reply_to, on_<message>) and its whole life
-                 on one screen
+actor            The actor: the base class of all actors
 router           The way from one actor to another
-routes           What the router keeps: where actors live, and the questions that are open
+routes           The records of the router: where actors live, and the open asks
 cell             An actor in its process
 node             A node: the actors of one process
-inspection       What somebody who looks at a run asks of it
-snapshot         What the actors of a process do now, as plain data
-conversation     Which message may come when
+inspection       Messages with which a client inspects a live run
+snapshot         A snapshot of the actors of a process, as plain data
+conversation     Conversations: the table of which message may come when, and the state of each
+                 subject of it
 metrics          Metrics of one process and the pages that show them
-rejections       Tells of rejected messages at a bounded rate
+rejections       Logging of rejected messages at a bounded rate, so that a peer that sends garbage
+                 cannot fill the disk with log lines
 message_metrics  The runtime's own metrics of the actors of one process
-actor_metrics    What an actor measures: its metrics, and the phases of its work
-service          How messages of one kind fared at one actor: sums that its cell adds to
-station_metrics  Each actor as a station of a queueing network
-actor_state      What the runtime keeps of an actor, apart from what the actor keeps of its own work
+actor_metrics    The measurements of an actor: its metrics, and the phases of its work
+service          Statistics of the messages of one kind at one actor: sums that its cell adds to
+station_metrics  Metrics that describe each actor as a station of a queueing network
+actor_state      The runtime's own state of an actor, apart from the state that the actor keeps for
+                 its work
 reserved_names   The names that the runtime uses on every actor
-handlers         The handlers of a class of actors
+handlers         The handlers of an actor class
 
 See docs/decisions/messages.md.
 """

@@ -1,16 +1,16 @@
-"""The actor: five words (tell, ask, inbox, reply_to, on_<message>) and its whole life on one
-screen.
+"""The actor: the base class of all actors. It sends by `tell`, `ask` and `reply`, and handles the
+messages of its inbox in methods on_<message>. Its whole life is on one screen.
 
-    on_start()            prepare: build nets, open data. No other actor is reachable yet.
-    on_<message>(m, e)    one per message class the actor understands; called one at a time, in
-                          order of arrival.
-    run()                 the actor's own work, beside its inbox; the run ends when the lead actor's
-                          run() returns.
-    on_stop()             release what on_start took.
+    on_start()            Prepare: build nets, open data. No other actor is reachable yet.
+    on_<message>(m, e)    One method per message class that the actor understands. The messages are
+                          handled one at a time, in order of arrival.
+    run()                 The actor's own work, done while its inbox is served. The run ends when
+                          the lead actor's run() returns.
+    on_stop()             Release the resources that on_start took.
 
-An actor owns its state: nobody else touches it, so there are no locks. An exception in on_<message>
-goes to the asker if there is one, otherwise it ends the run and names the actor. Time comes only
-from the event loop.
+An actor owns its state: no other actor touches it, so there are no locks. An exception in
+on_<message> goes to the asker of the message. If the message was not an ask, the exception ends the
+run, and the error names the actor. Actors take time only from the event loop.
 """
 
 from __future__ import annotations
@@ -37,35 +37,33 @@ from runtime.messages.message import (
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
-# bytes: an update of LeNet's conv2, 100 KB, takes 0.1 ms, and the way to the thread and back as
-# long
+# bytes: an update of 100 KB (LeNet's conv2) takes 0.1 ms, as long as the way to the thread and back
 BRIEF = 256 << 10
 
 
 class Actor(Measured):
-    """Base of all actors. Subclasses take options in `__init__` and talk only after `on_start`.
-
-    A class that declares `Options`, a frozen dataclass, is called with one of them; any other with
-    keywords.
-    """
+    """Base of all actors. Subclasses take their options in `__init__`, and send only after
+    `on_start`. A class that declares `Options`, a frozen dataclass, is called with an instance of
+    it. Any other class is called with keywords."""
 
     Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
-    # which message may come when; without one: at any time
+    # which message is legal when; without a conversation, every message is legal at any time
     conversations: ClassVar[tuple[Conversation, ...]] = ()
-    # patterns of its files in the run directory; None: not said
+    # patterns of the files that it writes in the run directory; None: not declared
     writes: ClassVar[tuple[str, ...] | None] = None
     name = Placed[str]()
     role = Placed[str]()
     log = Placed[logging.Logger]()
-    device = Placed[Compute]()  # where this actor's array work is done
+    device = Placed[Compute]()  # the device that does this actor's array work
     steps = Placed[int]()  # see `stepped`
-    # names of the runtime's that the class defines on purpose
+    # names of the runtime that the class redefines on purpose
     _runtime_overrides: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, *, overrides: Collection[str] = (), **kwargs: Any) -> None:
-        """`overrides`: names that the runtime uses itself and that the class defines on purpose.
-        TypeError if it defines others, or a handler that is not called after its message."""
+        """Check the new class and collect its handlers. `overrides` are names of the runtime that
+        the class redefines on purpose. Raises TypeError if the class redefines another of the
+        runtime's names, or if a handler is not named after its message."""
         super().__init_subclass__(**kwargs)
         refuse_class(cls, Actor, RESERVED, overrides)
         cls._runtime_overrides = cls._runtime_overrides.union(overrides)
@@ -75,21 +73,20 @@ class Actor(Measured):
         """Prepare. Called once, before any message."""
 
     async def on_stop(self) -> None:
-        """Release. Called once, after the last message; also when the run failed."""
+        """Release resources. Called once, after the last message, also when the run failed."""
 
     async def run(self) -> None:
-        """The actor's own work; an actor that only answers has none."""
+        """Do the actor's own work. The default is for actors that only answer messages."""
 
     async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
-        """Asked to end well (only the lead is asked). The default ends the run at once."""
+        """End the run well. Only the lead actor is asked. The default ends the run at once."""
         self.finish()
 
     async def on_save(self, message: Save, envelope: Envelope) -> None:
-        """Asked to write a checkpoint (only the lead is asked). The default has nothing to save."""
+        """Write a checkpoint. Only the lead actor is asked. The default has nothing to save."""
 
     async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
-        """Send and do not wait for an answer. Waits only while the link has no byte credits
-        left."""
+        """Send a message. Does not wait for an answer, only for byte credits of the link."""
         state = self._runtime
         await state.host.send(state.name, to, message, step=step)
 
@@ -102,11 +99,9 @@ class Actor(Measured):
         step: int = -1,
         timeout: float | None = None,
     ) -> R:
-        """Send and wait for the answer, which must be an `answer`.
-
-        Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after
-        `timeout` seconds.
-        """
+        """Send a message and wait for the answer, whose class must be `answer`. Raises Refused if
+        the peer's handler raised an error, ActorStopped if the peer has stopped or its process has
+        died, and AskTimeout after `timeout` seconds."""
         state = self._runtime
         send = state.host.ask
         if timeout is not None or asyncio.current_task() is not state.inbox_task:
@@ -119,8 +114,8 @@ class Actor(Measured):
             state.blocked_by = "", 0
 
     async def reply(self, envelope: Envelope, message: Message) -> None:
-        """Answer an ask, now or later: keep the envelope as long as needed. After a tell nothing is
-        sent."""
+        """Answer an ask, now or later. Keep the envelope until then. Sends nothing if the message
+        was not an ask."""
         if envelope.reply_to:
             state = self._runtime
             await state.host.send(
@@ -128,35 +123,32 @@ class Actor(Measured):
             )
 
     def memory(self, size: int) -> Array:
-        """`size` bytes as a new uint8 array. Arrays made of it reach actors of this host without a
-        copy: they must not be written to again once they were sent, and the memory is free when the
-        last view of it, anywhere, is gone. May be called from the compute thread.
-        """
+        """Return a new uint8 array of `size` bytes. Arrays made from it reach actors on the same
+        host without a copy, so they must not be written to after they were sent. The memory is free
+        once the last view of it, in any process, is gone. May be called from the compute thread."""
         return self._runtime.host.memory(size)
 
     async def compute(
         self, label: str, work: Callable[..., T], *args: Any, size: int | None = None
     ) -> T:
-        """Run array work in the process's compute thread (or on the actor's emulated device);
-        return its result.
-
-        `size`: bytes of arrays in host memory, if the work goes once or twice over so many and does
-        nothing else. Over BRIEF and less it goes on the event loop, if the thread is idle: that is
-        sooner done than handed over.
-        """
+        """Run array work in the process's compute thread, or on the actor's emulated device, and
+        return its result. `size`: the bytes of arrays in host memory that the work reads or writes,
+        if it passes over them once or twice and does nothing else. Work of at most BRIEF bytes runs
+        on the event loop if the thread is idle, because handing it over would take longer than
+        doing it."""
         state = self._runtime
         if size is not None and size <= BRIEF:
             return await state.device.run_brief(state.name, label, work, *args)
         return await state.device.run(state.name, label, work, *args)
 
     async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run array work at once, beside whatever else the process computes. Nothing keeps two
-        pieces off one array."""
+        """Run array work at once, at the same time as other array work of the process. Nothing
+        prevents two pieces of work from using the same array."""
         state = self._runtime
         return await state.host.compute.race(state.name, label, work, *args)
 
     def emit(self, event: str, **fields: Any) -> None:
-        """Report an event to the run's journal and live table. Never waits; plain values only."""
+        """Report an event to the run's journal and live table. Never waits. Plain values only."""
         state = self._runtime
         state.host.on_event(state.name, event, fields)
 
@@ -166,7 +158,7 @@ class Actor(Measured):
 
     @property
     def run_directory(self) -> Path:
-        """Where this run's files are kept."""
+        """The folder that holds this run's files."""
         return self._runtime.host.directory
 
     def __repr__(self) -> str:
@@ -180,8 +172,8 @@ Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}
 def attach(
     actor: Actor, host: Host, name: str, role: str, device: Compute | None = None
 ) -> ActorState:
-    """Give an actor its place in a host. `device`: its own, instead of the host's. TypeError if it
-    has set an attribute of a name that is the runtime's."""
+    """Place an actor in a host and return its state. `device` replaces the host's device. Raises
+    TypeError if the actor has set an attribute whose name the runtime uses."""
     refuse_attributes(actor, RESERVED, actor._runtime_overrides)
     log = logging.getLogger(f"convoy.{name}")
     actor._runtime = ActorState(host, name, role, device or host.compute, log)
@@ -189,6 +181,6 @@ def attach(
 
 
 async def start(actor: Actor) -> None:
-    """Let an actor prepare. TypeError as `attach`."""
+    """Let an actor prepare. Raises TypeError like `attach`."""
     await actor.on_start()
     refuse_attributes(actor, RESERVED, actor._runtime_overrides)

@@ -1,4 +1,4 @@
-"""What an actor measures: its metrics, and the phases of its work."""
+"""The measurements of an actor: its metrics, and the phases of its work."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Summary
 
 
 class Measured:
-    """The measuring half of an actor."""
+    """The methods with which an actor measures its work."""
 
     _runtime: ActorState
 
     def now(self) -> float:
-        """Seconds on the event loop's clock."""
+        """Return the time of the event loop's clock in seconds."""
         return asyncio.get_running_loop().time()
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds that the device of this actor has worked so far: its process's compute thread, or
-        its own."""
+        """The seconds that this actor's device has worked so far. The device is the compute thread
+        of its process, or its own emulated device."""
         return self._runtime.device.busy
 
     def counter(self, name: str, help_text: str, **labels: str) -> Counter:
-        """This actor's counter `convoy_<name>_total`."""
+        """Return this actor's counter `convoy_<name>_total`."""
         return self._runtime.host.metrics.counter(name, help_text, **self._runtime.labels, **labels)
 
     def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
-        """This actor's gauge `convoy_<name>`."""
+        """Return this actor's gauge `convoy_<name>`."""
         return self._runtime.host.metrics.gauge(name, help_text, **self._runtime.labels, **labels)
 
     def histogram(
         self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str
     ) -> Histogram:
-        """This actor's histogram `convoy_<name>`."""
+        """Return this actor's histogram `convoy_<name>`."""
         return self._runtime.host.metrics.histogram(
             name, help_text, buckets, **self._runtime.labels, **labels
         )
 
     def summary(self, name: str, help_text: str, **labels: str) -> Summary:
-        """This actor's summary `convoy_<name>`: a count and a sum."""
+        """Return this actor's summary `convoy_<name>`: a count and a sum."""
         return self._runtime.host.metrics.summary(name, help_text, **self._runtime.labels, **labels)
 
     @contextmanager
@@ -54,13 +54,18 @@ class Measured:
         state.host.phase_seconds(state.name, name).observe(self.now() - started)
 
     def took(self, label: str, seconds: float) -> None:
-        """Something of the actor's own, which is no array work, took so long: the program's
-        observer hears of it with the sums of all work."""
+        """Record `seconds` of the actor's time that were not array work.
+
+        They are passed to the program's observer together with the sums of all array work.
+        """
         state = self._runtime
         state.host.work.note(state.name, label, seconds)
 
     def stepped(self) -> None:
-        """Count a step of the run, as an iteration. Once the lead actor has counted one, a run ends
-        in which none follows for `liveness.standstill_seconds` (or twenty usual steps) while nobody
-        computes; who waits is named."""
+        """Count one step of the run, such as an iteration.
+
+        After the lead actor's first step, a standstill ends the run: no further step for
+        `liveness.standstill_seconds` (or twenty usual steps) while no actor computes. The error
+        names the actors that wait.
+        """
         self._runtime.steps += 1

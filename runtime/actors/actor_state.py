@@ -1,4 +1,4 @@
-"""What the runtime keeps of an actor, apart from what the actor keeps of its own work."""
+"""The runtime's own state of an actor, apart from the state that the actor keeps for its work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Message)
 
 
 class Host(Protocol):
-    """What an actor needs of the process it lives in; a node is one."""
+    """The services that an actor needs of the process it lives in. A node offers them."""
 
     compute: Compute
     directory: Path
@@ -30,7 +30,8 @@ class Host(Protocol):
     async def send(
         self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> None:
-        """See Actor.tell and Actor.reply."""
+        """Send a message for `sender`; see Actor.tell. `answers` is the id of the ask it
+        answers."""
 
     async def ask(
         self,
@@ -42,24 +43,24 @@ class Host(Protocol):
         step: int,
         timeout: float | None,
     ) -> R:
-        """See Actor.ask."""
+        """Send a message for `sender` and wait for its answer; see Actor.ask."""
         ...
 
     def memory(self, size: int) -> Array:
-        """See Actor.memory."""
+        """Return memory for arrays; see Actor.memory."""
         ...
 
     def finished(self, name: str) -> None:
-        """See Actor.finish."""
+        """Record that an actor's own work is done; the lead actor ends the run."""
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
-        """See Measured.phase."""
+        """Return the histogram of a phase of an actor's work."""
         ...
 
 
 @dataclass(slots=True)
 class ActorState:
-    """An actor's place, and what it does there."""
+    """An actor's place, and its state there."""
 
     host: Host
     name: str
@@ -68,19 +69,19 @@ class ActorState:
     log: logging.Logger
     steps: int = 0
     inbox_task: asyncio.Task[Any] | None = None  # runs the handlers
-    # the peer whose answer a handler waits for without a limit; which ask it is
+    # the peer whose answer a handler awaits without a timeout, and the number of that ask
     blocked_by: tuple[str, int] = ("", 0)
-    asked: int = 0  # such asks so far
+    asked: int = 0  # number of such asks so far
 
     @property
     def labels(self) -> dict[str, str]:
-        """Whose a metric is."""
+        """The labels of this actor's metrics."""
         return {"role": self.role, "actor": self.name}
 
 
 class Placed(Generic[T]):
-    """An attribute of actors that the runtime has in the ActorState: a class can read it, and is
-    refused by name when it sets it."""
+    """An attribute of actors whose value the runtime keeps in ActorState. An actor class can read
+    it. Setting it raises an error that names the attribute."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -105,7 +106,7 @@ class Placed(Generic[T]):
 
 
 def collision(kind: str, does: str, name: str) -> TypeError:
-    """The complaint about a class that takes a name of the runtime's."""
+    """Return the error for a class that takes one of the runtime's names."""
     return TypeError(
         f"{kind} {does}, which the runtime uses itself on every actor: call it something else, "
         f"such as my_{name.lstrip('_')}"

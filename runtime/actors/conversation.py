@@ -1,13 +1,14 @@
-"""Which message may come when: a conversation's table, and where each of its subjects stands. Plain
-decisions.
+"""Conversations: the table of which message may come when, and the state of each subject of it.
+Pure logic, without I/O.
 
     Conversation("a layer", "iteration name", "unread",
                  {("unread", Pull): ("read",), ("read", Gradient): ("updated",)})
 
-A conversation is about many subjects of one sort, such as the layers of an iteration. Each is in
-one state of the table; a message that has no row there is illegal: it raises, and changes nothing.
-What the actor does itself stands in the table too, as a verb ("publish"). An actor brings its
-tables as `conversations`; docs/conversations.md is made from them.
+A conversation is about many subjects of one sort, such as the layers of an iteration. Each subject
+is in one state of the table. A message without a row for that state is illegal: it raises
+MessageError and changes nothing. The table also holds what the actor does itself, as a verb
+("publish"). An actor class declares its tables as `conversations`; docs/conversations.md is made
+from them.
 """
 
 from __future__ import annotations
@@ -18,16 +19,21 @@ from typing import Generic, TypeVar
 from runtime.errors import MessageError
 from runtime.messages.message import Message
 
-Said = type[Message] | str  # a message, or in a word what the actor does
-Table = Mapping[tuple[str, Said], tuple[str, ...]]  # the states that it may lead to
+Said = type[Message] | str  # a message class, or a verb for something that the actor does
+# (state, message or verb) -> the states that it may lead to
+Table = Mapping[tuple[str, Said], tuple[str, ...]]
 Subject = TypeVar("Subject", bound=tuple[object, ...])
 
 
 class Conversation:
-    """`about` what it is; `by` names the elements of a subject, separated by blanks; `start` is a
-    subject's state before anything was said, unless a `Standing` knows better: `closed` are states
-    of its own in which nothing may be said. `never`: messages that no state takes, though peers
-    have a word for them."""
+    """A conversation and its table.
+
+    - `about`: its subjects, in words.
+    - `by`: the names of the elements of a subject, separated by blanks.
+    - `start`: the state of a subject before any message, unless a `Standing` decides otherwise.
+    - `closed`: states outside the table, in which no message is legal.
+    - `never`: messages that are legal in no state, though peers can send them.
+    """
 
     def __init__(
         self,
@@ -59,16 +65,17 @@ class Conversation:
         )
 
     def takes(self, said: Said) -> list[str]:
-        """The states in which it may come."""
+        """Return the states in which a message or verb is legal."""
         return [state for state, other in self.table if other is said or other == said]
 
 
 class Standing(Generic[Subject]):
-    """Where the subjects of a conversation are, for one actor.
+    """The states of a conversation's subjects, for one actor.
 
-    `unheard` gives the state of a subject that nothing is kept of: the start, or why nothing may be
-    said of it, such as a number that is over or a sender who has no part in it. What is in that
-    state anyway is not kept, so memory is as large as what is under way.
+    `unheard` gives the state of a subject that is not kept: the start state, or the reason why no
+    message about it is legal, such as an iteration that is over or a sender without a part in it. A
+    subject that returns to its `unheard` state is no longer kept, so memory is bounded by the
+    subjects under way.
     """
 
     def __init__(self, talk: Conversation, unheard: Callable[[Subject], str] | None = None) -> None:
@@ -83,24 +90,24 @@ class Standing(Generic[Subject]):
         return len(self._kept)
 
     def state(self, subject: Subject) -> str:
-        """Where it is."""
+        """Return the state of a subject."""
         return self._kept.get(subject) or self._unheard(subject)
 
     def check(self, message: Message, sender: str, subject: Subject) -> str:
-        """The subject's state. MessageError if the message may not come there."""
+        """Return the subject's state. Raises MessageError if the message is not legal there."""
         state = self.state(subject)
         if (state, type(message)) not in self.talk.table:
             raise MessageError("illegal", self._why(message, sender, subject, state))
         return state
 
     def hear(self, message: Message, sender: str, subject: Subject, to: str = "") -> None:
-        """A message comes and leads to a state: `to`, or the only one there is. MessageError if it
-        may not come."""
+        """Take a message and move its subject to state `to`, or to the only state that the row
+        allows. Raises MessageError if the message is not legal."""
         self._lead(type(message), subject, self.check(message, sender, subject), to)
 
     def move(self, said: Said, subject: Subject, to: str = "") -> None:
-        """What was checked, or what the actor does itself, leads to a state. ValueError if the
-        table knows no such step."""
+        """Move a subject after a checked message, or after something that the actor did itself.
+        Raises ValueError if the table has no such step."""
         self._lead(said, subject, self.state(subject), to)
 
     def _lead(self, said: Said, subject: Subject, state: str, to: str) -> None:
@@ -127,4 +134,4 @@ class Standing(Generic[Subject]):
             or "no state at all"
         )
         about = f"{self.talk.about} ({self._named(subject)})"
-        return f"{message!r} of {sender}: {about} is '{state}', it may come in {places}"
+        return f"{message!r} of {sender}: {about} is '{state}', this message is legal in {places}"

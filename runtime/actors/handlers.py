@@ -1,15 +1,18 @@
-"""The handlers of a class of actors: its methods `on_<message>`, each found by its message."""
+"""The handlers of an actor class: its methods `on_<message>`, each found by its message class."""
 
 from __future__ import annotations
 
 from runtime.messages.message import Message, message_annotation, snake_case
 
-LIFE = ("on_start", "on_stop")  # they handle no message
+LIFE = ("on_start", "on_stop")  # not handlers of messages
 
 
 def handlers_of(kind: type) -> dict[type[Message], str]:
-    """Message class -> name of the method, with those of the bases. TypeError if a method's first
-    parameter is not the message that the method is called after."""
+    """Return the method name for each message class, including inherited handlers.
+
+    Raises TypeError if a method's first parameter is not the message that the method is named
+    after.
+    """
     found: dict[type[Message], str] = {}
     for base in reversed(kind.__mro__):
         found |= vars(base).get("handlers", {})

@@ -1,12 +1,12 @@
-"""What somebody who looks at a run asks of it. Nothing of it is sent, and nothing kept, while
-nobody looks.
+"""Messages with which a client inspects a live run. While no client looks, nothing of this is sent
+or kept.
 
-client                supervisor              agent
-   |  --- GetSnapshot ----------------------->   what do your actors do now?    <-- Snapshot
-   |  --- ShowStacks ------->                    by a signal, which needs no event loop
-   |  --- BeginTrace ------->   --- StartTrace ->   note what they do from now on
-   |                            --- GetClock --->   of processes on other hosts   <-- ClockReading
-   |  --- EndTrace --------->   --- StopTrace -->   write the rest                <-- Traced
+    client                supervisor              agent
+       |  --- GetSnapshot ----------------------->   what do your actors do now?    <-- Snapshot
+       |  --- ShowStacks ------->                    by a signal, which needs no event loop
+       |  --- BeginTrace ------->   --- StartTrace ->   record what your actors do from now on
+       |                            --- GetClock --->   to agents of other hosts    <-- ClockReading
+       |  --- EndTrace --------->   --- StopTrace -->   write the rest                <-- Traced
 """
 
 from __future__ import annotations
@@ -16,69 +16,70 @@ from runtime.messages.message import Array, Message, message
 
 @message
 class GetSnapshot(Message):
-    """What do the actors of this process do now?"""
+    """Ask an agent what the actors of its process do now."""
 
 
 @message
 class Snapshot(Message):
-    """JSON as uint8, see `actors.snapshot`: a header could not hold that of hundreds of actors."""
+    """The state of a process's actors, as JSON in a uint8 array; see `actors.snapshot`. It is an
+    array because a header could not hold the state of hundreds of actors."""
 
     state: Array
 
 
 @message
 class ShowStacks(Message):
-    """Have a process write the stacks of its threads into the file that `machine.stacks` names.
-    Answered by Done when it was told to."""
+    """Sent to the supervisor: have a process write the stacks of its threads into the file that
+    `machine.stacks` names. Answered with Looked once the process was signalled."""
 
     process: str
 
 
 @message
 class BeginTrace(Message):
-    """Trace every process: so many iterations, or until EndTrace (0)."""
+    """Trace every process for `iterations` iterations, or until EndTrace (0)."""
 
     iterations: int
 
 
 @message
 class EndTrace(Message):
-    """Trace no more, and make a file of it."""
+    """Stop tracing, and make a file of the trace."""
 
 
 @message
 class Looked(Message):
-    """It is so: lines for the person."""
+    """The request was carried out. `lines` are shown to the user."""
 
     lines: tuple[str, ...]
 
 
 @message
 class StartTrace(Message):
-    """To an agent: the `number`-th trace of the run."""
+    """Sent to an agent: start the `number`-th trace of the run."""
 
     number: int
 
 
 @message
 class StopTrace(Message):
-    """To an agent: write what is not written yet."""
+    """Sent to an agent: stop tracing, and write the entries that are not written yet."""
 
 
 @message
 class Traced(Message):
-    """Of an agent: bytes of its part."""
+    """An agent's answer to StopTrace: the bytes of its part of the trace."""
 
     size: int
 
 
 @message
 class GetClock(Message):
-    """To an agent."""
+    """Sent to an agent: read your clock."""
 
 
 @message
 class ClockReading(Message):
-    """Of an agent: its loop time, in seconds."""
+    """An agent's answer to GetClock: the time of its event loop, in seconds."""
 
     now: float

@@ -1,7 +1,7 @@
 """The runtime's own metrics of the actors of one process.
 
-What counts messages is plain numbers, read when a page of metrics is made: a counter of the metrics
-library takes a lock each time, 0.4 to 1 us, three times per message.
+Messages are counted in plain numbers, which are read when a metrics page is made. A counter of the
+metrics library would take a lock each time: 0.4 to 1 us, three times per message.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.messages.message import Envelope
 
-# (actor, kind of message), or with the peer between them -> so far
+# (actor, kind of message), or (actor, peer, kind of message) -> count so far
 Counts = defaultdict[tuple[str, ...], int]
 
 
 class MessageMetrics:
-    """Messages, bytes, waits and phases per actor. `roles` (actor -> role) is filled as actors are
-    placed."""
+    """Messages, bytes, waits and phases per actor. The node adds each actor that it places to
+    `roles` (actor -> role)."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -49,24 +49,24 @@ class MessageMetrics:
             lambda: self._labelled(self._of_actors(1)),
         )
         text = (
-            "Bytes of the arrays in messages, by sender, sent or read in "
-            "place; `plan` predicts them."
+            "Bytes of the arrays in received messages, by sender, also of arrays read in place. "
+            "`plan` predicts them."
         )
         between = ("role", "actor", "peer", "kind")
         metrics.tally(
             "payload_bytes_received", text, between, lambda: self._labelled(self._payload())
         )
-        text = "Seconds spent waiting for answers of a peer."
+        text = "Seconds that an actor waited for answers of a peer."
         metrics.tally(
             "wait_seconds", text, ("role", "actor", "peer"), lambda: self._labelled(self._waited())
         )
 
     def sent(self, actor: str, kind: str) -> None:
-        """An actor sent a message."""
+        """Count a message that an actor sent."""
         self._sent[actor, kind] += 1
 
     def received(self, envelope: Envelope, size: int) -> None:
-        """A message of `size` bytes came for an actor."""
+        """Count a received message of `size` bytes."""
         message = envelope.message
         counts = self._received[envelope.receiver, envelope.sender, message.kind]
         counts[0] += 1
@@ -75,13 +75,13 @@ class MessageMetrics:
             counts[2] += message.array_bytes()
 
     def waited(self, actor: str, peer: str, seconds: float) -> None:
-        """An actor waited for a peer's answer."""
+        """Add the seconds that an actor waited for a peer's answer."""
         mine = self.waits.setdefault(actor, {})
         mine[peer] = mine.get(peer, 0.0) + seconds
 
     def totals(self) -> dict[str, list[int]]:
-        """Actor -> messages sent, messages received and their bytes (also of arrays that are read
-        in place), so far."""
+        """Return three sums for each actor: messages sent, messages received, and bytes received.
+        The bytes include arrays that are read in place."""
         found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for (actor, _), count in self._sent.items():
             found[actor][0] += count
@@ -91,16 +91,16 @@ class MessageMetrics:
         return found
 
     def rejected(self, reason: str) -> None:
-        """A message was not accepted."""
+        """Count a message that was rejected for `reason`."""
         self.metrics.counter(
             "messages_rejected",
-            "Malformed or illegal messages; they changed nothing.",
+            "Malformed or illegal messages that were rejected; they changed nothing.",
             role="node",
             reason=reason,
         ).inc()
 
     def phase(self, actor: str, phase: str) -> Histogram:
-        """The histogram of one phase of an actor's work."""
+        """Return the histogram of one phase of an actor's work."""
         key = (actor, phase)
         if key not in self._phases:
             name = "phase_duration_seconds"
@@ -117,7 +117,7 @@ class MessageMetrics:
         return self._phases[key]
 
     def payload(self) -> dict[str, dict[str, int]]:
-        """Actor -> sender -> bytes of the arrays that came."""
+        """Return the bytes of received arrays, as actor -> sender -> bytes."""
         found: dict[str, dict[str, int]] = {}
         for (actor, peer, _), size in self._payload().items():
             mine = found.setdefault(actor, {})
@@ -125,7 +125,7 @@ class MessageMetrics:
         return found
 
     def _of_actors(self, place: int) -> Counts:
-        """Messages (0) or bytes (1) that came, from whomever."""
+        """Return the messages (0) or bytes (1) received per (actor, kind), summed over senders."""
         found: Counts = defaultdict(int)
         for (actor, _, kind), counts in list(self._received.items()):
             found[actor, kind] += counts[place]
@@ -144,7 +144,7 @@ class MessageMetrics:
     def _labelled(
         self, counts: Mapping[tuple[str, ...], float]
     ) -> Iterator[tuple[tuple[str, ...], float]]:
-        """From any thread: the list is made in one step; the event loop adds to the counts before
-        and after it."""
+        """Add the role to each key. May be called from any thread: `list` copies the counts in one
+        step, and the event loop adds to them only before or after it."""
         for key, count in list(counts.items()):
             yield (self.roles.get(key[0], ""), *key), count

@@ -1,9 +1,9 @@
 """Metrics of one process and the pages that show them. The only file that imports
 prometheus_client.
 
-Every metric is called `convoy_<name>` and carries the label `role`, those of an actor also `actor`.
-Ask for a child once and keep it: a cached child costs 0.4 us per increment, looking it up three
-times that.
+Every metric is called `convoy_<name>` and has the label `role`; metrics of an actor also have
+`actor`. Look up a child (the series for one set of labels) once and keep it. An increment of a kept
+child costs 0.4 us; looking it up costs three times that.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ Gauge = prometheus.Gauge
 Histogram = prometheus.Histogram
 Summary = prometheus.Summary
 
-# the most series of a role are these, once per phase
+# buckets of histograms, in seconds; most series of a role are these, once per phase
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
-prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter that no board reads
+# without this call, each counter has one more series, which no board reads
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 STRANGE = (
-    b"These pages are not called %s: call them by the machine's address or name, or "
-    b"add that to metrics.hosts.\n"
+    b"These pages are not served under the name %s: use the machine's address or name, or "
+    b"add that name to metrics.hosts.\n"
 )
 
-# values of the labels -> what it is now
+# yields (label values, current value) for each series
 Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
 Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 
 
 class _Kept:
-    """What the registry asks."""
+    """A collector for the registry, whose samples are kept elsewhere."""
 
     def __init__(
         self, kind: Family, name: str, help_text: str, labels: tuple[str, ...], samples: Samples
@@ -57,11 +58,11 @@ class _Kept:
         self._samples = samples
 
     def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
-        """The name, for the registry to find it taken."""
+        """Return the metric without values, so that the registry sees that its name is taken."""
         return [self._kind(*self._named, labels=self._labels)]
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
-        """The values of this moment."""
+        """Return the metric with its current values."""
         (family,) = self.describe()
         for values, count in self._samples():
             family.add_metric(values, count)
@@ -69,26 +70,26 @@ class _Kept:
 
 
 class _Unheard:
-    """In place of any child where nobody observes (`run.observe`)."""
+    """A child that drops all values, used when observation is off (`run.observe`)."""
 
     def inc(self, amount: float = 1) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def set(self, value: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def observe(self, amount: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def set_function(self, function: Callable[[], float]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 _UNHEARD = _Unheard()
 
 
 class Metrics:
-    """The metrics registry of one process; if it is not `observed`, nothing is counted in it."""
+    """The metrics registry of one process. Counts nothing if it is not `observed`."""
 
     def __init__(self, *, observed: bool = True) -> None:
         self.registry = prometheus.CollectorRegistry()
@@ -96,57 +97,58 @@ class Metrics:
         self._observed = observed
 
     def counter(self, name: str, help_text: str, **labels: str) -> Counter:
-        """The child of counter `convoy_<name>_total` for these labels."""
+        """Return the child of counter `convoy_<name>_total` for these labels."""
         child: Counter = self._child(prometheus.Counter, name, help_text, labels)
         return child
 
     def tally(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
-        """A counter `convoy_<name>_total` that is kept elsewhere and asked for when a page is made,
-        in its thread."""
+        """Register a counter `convoy_<name>_total` whose values are kept elsewhere. `samples` is
+        called when a metrics page is made, in the page's thread."""
         if self._observed:
             self.registry.register(
                 _Kept(CounterMetricFamily, f"convoy_{name}", help_text, labels, samples)
             )
 
     def reading(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
-        """A gauge `convoy_<name>` of the same kind: series whose labels go are no longer shown."""
+        """Register a gauge `convoy_<name>` whose values are kept elsewhere, like `tally`. A series
+        is no longer shown once `samples` leaves it out."""
         if self._observed:
             self.registry.register(
                 _Kept(GaugeMetricFamily, f"convoy_{name}", help_text, labels, samples)
             )
 
     def of_process(self) -> None:
-        """The processor time, memory, descriptors and beginning of this process, as
-        `convoy_process_...`. On Linux."""
+        """Register the processor time, memory, open descriptors and start time of this process, as
+        `convoy_process_...`. Only Linux has them."""
         if self._observed:
             prometheus.ProcessCollector(namespace="convoy", registry=self.registry)
 
     def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
-        """The child of gauge `convoy_<name>` for these labels."""
+        """Return the child of gauge `convoy_<name>` for these labels."""
         child: Gauge = self._child(prometheus.Gauge, name, help_text, labels)
         return child
 
     def histogram(
         self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str
     ) -> Histogram:
-        """The child of histogram `convoy_<name>` for these labels."""
+        """Return the child of histogram `convoy_<name>` for these labels."""
         child: Histogram = self._child(
             prometheus.Histogram, name, help_text, labels, buckets=tuple(buckets)
         )
         return child
 
     def summary(self, name: str, help_text: str, **labels: str) -> Summary:
-        """The child of summary `convoy_<name>` for these labels: a count and a sum, where a
-        histogram would have too many series."""
+        """Return the child of summary `convoy_<name>` for these labels: a count and a sum. For
+        metrics whose histogram would have too many series."""
         child: Summary = self._child(prometheus.Summary, name, help_text, labels)
         return child
 
     def info(self, name: str, help_text: str, **facts: str) -> None:
-        """A gauge `convoy_<name>_info` that is 1 and has facts as labels."""
+        """Set a gauge `convoy_<name>_info` to 1, with the facts as its labels."""
         self.gauge(f"{name}_info", help_text, **facts).set(1)
 
     def text(self) -> str:
-        """The whole registry in Prometheus' text format."""
+        """Return the whole registry in Prometheus' text format."""
         return prometheus.generate_latest(self.registry).decode()
 
     def _child(
@@ -169,10 +171,15 @@ class Metrics:
 
 
 class Pages:
-    """The pages of a process, for its user and these `readers`: `/metrics`, those of further
-    `applications` (path -> application), and further JSON pages. `names`: by which they may be
-    called, besides the machine's own. Close it before the process ends. `key` of cluster.toml says
-    which port."""
+    """The HTTP pages of a process: `/metrics`, further JSON pages and `applications` (path ->
+    application).
+
+    They are served to the process's own user and to `readers`. `names` are host names by which the
+    pages may be called, in addition to the machine's own. `key` is the configuration key of the
+    port, for error texts. Close the pages before the process ends.
+
+    Raises LaunchError if the port cannot be opened.
+    """
 
     def __init__(
         self,
@@ -218,5 +225,5 @@ class Pages:
 
 
 def discovery(targets: Iterable[tuple[str, dict[str, str]]]) -> list[dict[str, Any]]:
-    """Prometheus http_sd: the full list of (host:port, labels)."""
+    """Return the full list of (host:port, labels) in the format of Prometheus http_sd."""
     return [{"targets": [target], "labels": labels} for target, labels in targets]

@@ -1,8 +1,8 @@
-"""A node: the actors of one process. It places them, begins and stops them, and hands them what
-arrives.
+"""A node: the actors of one process. It places, starts and stops them.
 
-An operating-system process hosts one node; a simulated cluster hosts many on one event loop.
-Messages do not pass through here: its actors send by the router, to which the roads deliver.
+An operating-system process hosts one node; a simulated cluster hosts many nodes on one event loop.
+Messages do not pass through the node: actors send through the router, and transports deliver to the
+router.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from runtime.messages.message import Array
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
 
-LINE = 64  # bytes of a cache line: kernels are fastest on arrays that begin with one
+LINE = 64  # bytes of a cache line; kernels are fastest on arrays that start on one
 
 
 class Node:
-    """Hosts actors. `on_event(actor, event, fields)`, `on_failure(actor, error)` and
-    `on_finished()` report upwards."""
+    """The host of the actors of one process. It reports by calling `on_event(actor, event,
+    fields)`, `on_failure(actor, error)` and `on_finished()`."""
 
     def __init__(self, process: str, incarnation: int, compute: Compute, metrics: Metrics) -> None:
         self.process = process
@@ -40,15 +40,16 @@ class Node:
         self.compute = compute
         self.metrics = metrics
         self.lead = ""
-        self.directory = Path()  # of the run
-        self.arena: Arena | None = None  # what peers on this host can read, if there are some
+        self.directory = Path()  # the run directory
+        # memory that peers on this host can read; None: no such peers
+        self.arena: Arena | None = None
         self.actors: dict[str, Cell] = {}
         self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: (
             None
         )
         self.on_failure: Callable[[str, BaseException], None] = lambda actor, error: None
         self.on_finished: Callable[[], None] = lambda: None
-        # array work is done
+        # called when a piece of array work is done
         self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None
         self.work = WorkSums()
         compute.on_done = self._worked
@@ -57,7 +58,7 @@ class Node:
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
         self.send = self.router.send
         self.ask = self.router.ask
-        self.deliver = self.router.deliver  # for the roads
+        self.deliver = self.router.deliver  # called by the transports
         self.reject = self.router.reject
         self.lost = self.router.lost
 
@@ -69,8 +70,8 @@ class Node:
     # -- placing and running actors
 
     def add(self, name: str, role: str, actor: Actor, device: Compute | None = None) -> None:
-        """Place an actor here, with an emulated device of its own if it has one. It does nothing
-        until `prepare` and `begin`."""
+        """Place an actor here, with `device` as its emulated device if there is one. The actor does
+        nothing until `prepare` and `begin`."""
         attach(actor, self, name, role, device)
         if device is not None:
             device.on_done = self._worked
@@ -78,7 +79,7 @@ class Node:
         self.actors[name] = Cell(actor, self._failed, self.finished, self.router.reject)
 
     async def prepare(self, names: Iterable[str]) -> None:
-        """Call on_start of the named actors; the first error comes through."""
+        """Call on_start of the named actors. Raises the first error that an actor raises."""
         for name in names:
             await start(self.actors[name].actor)
 
@@ -100,7 +101,8 @@ class Node:
             self.router.rejections.end()
 
     def trace(self, tracer: Tracer | None) -> None:
-        """Let it note what the actors here do from now on; None: nobody any more."""
+        """Record in `tracer` what the actors of this node do from now on. None ends the
+        recording."""
         self.router.tracer = tracer
         for cell in self.actors.values():
             cell.tracer = tracer
@@ -108,7 +110,6 @@ class Node:
             compute.step = None if tracer is None else tracer.step
 
     def memory(self, size: int) -> Array:
-        """See Actor.memory."""
         if self.arena is None or size < IN_PLACE_FROM:
             block = np.empty(size + LINE, np.uint8)
             start = -int(block.__array_interface__["data"][0]) % LINE
@@ -116,7 +117,7 @@ class Node:
         return self.arena.empty((size,), np.uint8)
 
     def finished(self, name: str) -> None:
-        """An actor's own work is done; the lead's ends the run."""
+        """End the run if the named actor, whose own work is done, is the lead."""
         if name == self.lead:
             self.on_finished()
 
@@ -143,7 +144,7 @@ class Node:
         actors: Iterable[str],
         road: Transport,
     ) -> None:
-        """Make the actors of a process reachable over a transport."""
+        """Make the actors of a process reachable over the transport `road`."""
         road.connect(process, endpoints)
         self.router.know(actors, Home(process, incarnation, road))
 
@@ -151,12 +152,12 @@ class Node:
         """Accept messages of an actor that cannot be reached (yet)."""
         self.router.know([actor], Home(process, incarnation, road))
 
-    # -- what is going on here
+    # -- its present state
 
     def status(self) -> list[dict[str, Any]]:
-        """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what
-        it has handled."""
-        # of each its oldest
+        """Return one plain dict per actor: what it is doing, the actor it waits for, the seconds it
+        has waited for each peer, and the messages it has handled."""
+        # an actor with several open asks waits for the peer of the oldest
         waits = {ask.asker: ask.peer for ask in reversed(self.router.asks.values())}
         return [
             {
@@ -174,11 +175,10 @@ class Node:
         ]
 
     def totals(self) -> dict[str, list[int]]:
-        """See MessageMetrics.totals."""
         return self._message_metrics.totals()
 
     def received(self) -> dict[str, dict[str, int]]:
-        """Actor -> sender -> bytes of the arrays that came so far."""
+        """Return the bytes of arrays received so far, as actor -> sender -> bytes."""
         return self._message_metrics.payload()
 
     def _computing(self, name: str, cell: Cell) -> str:
@@ -186,5 +186,4 @@ class Node:
         return current.label if current is not None and current.actor == name else ""
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
-        """The histogram of one phase of one actor."""
         return self._message_metrics.phase(actor, phase)

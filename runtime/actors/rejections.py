@@ -1,8 +1,8 @@
-"""Tells of rejected messages at a bounded rate: whoever sends garbage must not fill the disk with
-its log.
+"""Logging of rejected messages at a bounded rate, so that a peer that sends garbage cannot fill the
+disk with log lines.
 
-Of each PERIOD the first LOGGED are logged one by one; what follows is counted, and logged as one
-line at its end.
+In each PERIOD the first LOGGED rejections are logged one by one. The rest are counted and logged as
+one line at the end of the period.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ PERIOD = 10.0  # seconds
 
 
 class Rejections:
-    """Of one process. `log` gets warnings. Needs an event loop, which tells the time."""
+    """The rejections of one process. Warnings go to `log`. Needs a running event loop for the
+    time."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._logged = 0
-        # (peer, reason) -> how many were not logged
+        # (peer, reason) -> rejections that were not logged
         self._more: Counter[tuple[str, str]] = Counter()
-        self._ends: asyncio.TimerHandle | None = None  # of the period
+        self._ends: asyncio.TimerHandle | None = None  # end of the period
 
     def __repr__(self) -> str:
         return f"<rejections: {self._logged} logged, {self._more.total()} more counted>"
 
     def note(self, peer: str, error: MessageError) -> None:
-        """A message of `peer` was rejected."""
+        """Log or count a rejected message of `peer`."""
         if self._ends is None:
             self._ends = asyncio.get_running_loop().call_later(PERIOD, self.end)
         if self._logged < LOGGED:
@@ -41,7 +42,7 @@ class Rejections:
             self._more[peer, error.reason] += 1
 
     def end(self) -> None:
-        """The period is over, or the process ends: tell what was only counted."""
+        """Log the rejections that were only counted, at the end of a period or of the process."""
         if self._ends is not None:
             self._ends.cancel()
         if self._more:

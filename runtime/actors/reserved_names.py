@@ -1,5 +1,5 @@
-"""The names that the runtime uses on every actor: a class that takes one by accident is refused,
-when it is made or when an actor of it gets its place."""
+"""The names that the runtime uses on every actor. A class that takes one of them by accident is
+refused when the class is made, or when one of its actors is placed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator
 from runtime.actors.actor_state import ActorState, collision
 from runtime.suggest import near_hint
 
-# what classes of actors are meant to define, besides on_<message> and names with two underscores
+# names that actor classes may define, in addition to on_<message> and names that start with "__"
 OPEN = {"Options", "conversations", "on_start", "on_stop", "run", "writes"}
 
 
 def reserved_names(base: type) -> frozenset[str]:
-    """Of the class of all actors: every name that is not meant to be defined by others."""
+    """Return every name of the base class of actors, `base`, that subclasses must not define."""
     kinds = [kind for kind in base.__mro__ if kind is not object]
     found = {name for kind in kinds for name in (*vars(kind), *kind.__annotations__)}
     return frozenset(name for name in found - OPEN if not name.startswith(("on_", "__")))
@@ -22,8 +22,8 @@ def reserved_names(base: type) -> frozenset[str]:
 def refuse_class(
     kind: type, base: type, reserved: Collection[str], overrides: Collection[str]
 ) -> None:
-    """TypeError if the class, or one that it inherits from and that is no actor, defines a name
-    that is `reserved` and not among its `overrides`."""
+    """Raise TypeError if the class defines a `reserved` name that is not among its `overrides`.
+    Names of mixin classes that are not actors count too."""
     for name in overrides:
         if name not in reserved:
             known = near_hint(name, reserved)
@@ -36,14 +36,14 @@ def refuse_class(
 
 
 def refuse_attributes(actor: object, reserved: Collection[str], overrides: Collection[str]) -> None:
-    """TypeError if the actor has an attribute of its own of a reserved name."""
+    """Raise TypeError if the actor has set an attribute with a reserved name."""
     for name, value in vars(actor).items():
         if name in reserved and name not in overrides and not isinstance(value, ActorState):
             raise collision(type(actor).__name__, f"sets self.{name}", name)
 
 
 def _new(kind: type, base: type) -> Iterator[type]:
-    """The class itself and those before it that no other class of actors has been judged with."""
+    """Yield the class, and those of its bases that were not checked for an earlier actor class."""
     judged = {
         earlier
         for parent in kind.__bases__

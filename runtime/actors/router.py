@@ -1,5 +1,5 @@
-"""The way from one actor to another: where each lives, which asks are open, and into whose inbox a
-message goes."""
+"""The way from one actor to another: the process of each actor, the open asks, and the inbox that a
+message goes into."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ R = TypeVar("R", bound=Message)
 
 
 class Router:
-    """Sends for the actors of one process (`cells`) and hands them what arrives."""
+    """Sends messages for the actors of one process (`cells`), and delivers arriving messages."""
 
     def __init__(
         self, process: str, incarnation: int, cells: Mapping[str, Cell], metrics: MessageMetrics
     ) -> None:
         self.stopped: set[str] = set()  # actors that lived here
-        self.stopping = False  # the process as a whole
-        # actor -> what it understands, if that is known
+        self.stopping = False  # the whole process is stopping
+        # actor -> the message classes that it understands, if that is known
         self.vocabulary: Mapping[str, Collection[type[Message]]] = {}
         self._process = process
         self._incarnation = incarnation
@@ -38,14 +38,14 @@ class Router:
         self._homes: dict[str, Home] = {}
         self._ids = itertools.count(1)
         self.asks: dict[int, Ask] = {}
-        self.tracer: Tracer | None = None  # while somebody traces this process
+        self.tracer: Tracer | None = None  # while this process is traced
         self.rejections = Rejections(logging.getLogger(f"convoy.{process}"))
 
     def __repr__(self) -> str:
         return f"<router: {len(self._homes)} actors known, {len(self.asks)} asks open>"
 
     def know(self, actors: Iterable[str], home: Home) -> None:
-        """These actors live there."""
+        """Record that these actors live at `home`."""
         for actor in actors:
             self._homes[actor] = home
 
@@ -54,8 +54,8 @@ class Router:
     def send(
         self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> Coroutine[Any, Any, None]:
-        """Send a message, or the answer to ask number `answers`. ActorStopped if no actor of that
-        name is linked."""
+        """Send a message, or the answer to ask number `answers`. Raises ActorStopped if no actor
+        called `to` is linked."""
         return self._send(
             Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step)
         )
@@ -70,7 +70,7 @@ class Router:
         step: int,
         timeout: float | None,
     ) -> R:
-        """Send a message and wait for its answer (`Actor.ask`)."""
+        """Send a message and wait for its answer, like `Actor.ask`."""
         if sender in self.stopped:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
         loop = asyncio.get_running_loop()
@@ -128,10 +128,11 @@ class Router:
     # -- receiving
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        """Take a message from a transport: an answer to its asker, others to their inbox."""
+        """Take a message from a transport. An answer goes to its asker, any other message into the
+        receiver's inbox."""
         receiver = envelope.receiver
         answers = envelope.answers
-        if receiver in self.stopped:  # it came too late; that is no offence
+        if receiver in self.stopped:  # it came too late; the sender did nothing wrong
             release()
             return
         cell = self._cells.get(receiver)
@@ -156,9 +157,9 @@ class Router:
             cell.take(envelope, release)
 
     def _take(self, envelope: Envelope) -> MessageError | None:
-        """Note a message, and give an answer to its asker. Returns why it may not come, and notes
-        nothing: its sender or incarnation is not linked, it came before or was overtaken, or no
-        open ask has its number."""
+        """Check and record a message, and pass an answer to its asker. If it is not legal, change
+        nothing and return the reason: its sender or incarnation is not linked; it came twice or
+        after a later message; it answers no open ask."""
         message, number, sender, incarnation, receiver, _, answers, _ = envelope
         place = self._homes.get(sender)
         if place is None or place.incarnation != incarnation:
@@ -171,18 +172,18 @@ class Router:
                 place.latest[key] = number
                 return None
             return MessageError(
-                "late", (f"{envelope!r} came twice, or something sent later came before it")
+                "late", (f"{envelope!r} came twice, or after a message that was sent later")
             )
         ask = self.asks.get(answers)
         if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (sender, receiver):
-            return MessageError("unasked", f"{envelope!r} answers nothing that is open")
+            return MessageError("unasked", f"{envelope!r} answers no open ask")
         if self.tracer is not None:
             self.tracer.answered(envelope)
         ask.answer.set_result(message)
         return None
 
     def reject(self, peer: str, error: MessageError | None) -> None:
-        """Count and log a message that was not accepted; it changed nothing."""
+        """Count and log a message that was not accepted. It changed nothing."""
         if error is not None and not self.stopping:
             self._metrics.rejected(error.reason)
             self.rejections.note(peer, error)
@@ -190,7 +191,7 @@ class Router:
     # -- ends
 
     def lost(self, process: str) -> None:
-        """Forget a process that is gone. Open asks to its actors, and senders that wait for its
+        """Forget a process that has died. Open asks to its actors, and senders that wait for its
         credits, get ActorStopped."""
         gone = {actor for actor, place in self._homes.items() if place.process == process}
         for road in {self._homes.pop(actor).road for actor in gone}:

@@ -1,4 +1,4 @@
-"""What the router keeps: where actors live, and the questions that are open."""
+"""The records of the router: where actors live, and the open asks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from runtime.transport import Transport
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where actors live: their process, which life of it, and the road there.
+    """The place where actors live: their process, its incarnation (which life of it), and the
+    transport that leads there.
 
-    `latest` holds, per sender there and lane, the id of the last message that was taken. The ids of
-    a sender only grow, so what has no larger one was taken before, or was overtaken on its way.
+    `latest` holds the id of the last accepted message for each (sender, lane). A sender's ids only
+    grow. A message whose id is not larger was accepted before, or a later message overtook it.
     """
 
     process: str
@@ -26,7 +27,7 @@ class Home:
 
 
 class Ask(NamedTuple):
-    """A question of one of this process's actors that is not answered yet."""
+    """An ask of one of this process's actors that is not answered yet."""
 
     asker: str
     peer: str
@@ -35,8 +36,9 @@ class Ask(NamedTuple):
     since: float = 0.0  # loop time
 
     def fail(self, why: str) -> None:
-        """There will be no answer."""
+        """Fail the ask with ActorStopped(`why`)."""
         if not self.answer.done():
             self.answer.set_exception(ActorStopped(why))
-            # asyncio would log it if the asker, still sending, never gets to look
+            # Without this call, asyncio would log the error if the asker is still sending and never
+            # awaits the answer.
             self.answer.exception()

@@ -1,4 +1,4 @@
-"""How messages of one kind fared at one actor: sums that its cell adds to."""
+"""Statistics of the messages of one kind at one actor: sums that its cell adds to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from runtime.messages.message import Envelope
 
 @dataclass(slots=True)
 class Service:
-    """How many were handled, seconds that they waited in the inbox, and seconds that their handler
-    took, with what that itself waited for."""
+    """The messages of one kind that were handled, the seconds that they waited in the inbox, and
+    the seconds that their handler took. The handler's seconds include its own waits."""
 
-    name: str  # of the kind
+    name: str  # of the message kind
     handle: Callable[[Any, Envelope], Awaitable[None]]  # the actor's on_<message>
     handled: int = 0
     waited: float = 0.0

@@ -1,7 +1,7 @@
-"""What the actors of a process do now, as plain data: taken when somebody looks, from what is there
-anyway.
+"""A snapshot of the actors of a process, as plain data. It is taken when a client looks, from state
+that exists in any case.
 
-{"now": loop time, "processor": seconds, "actors": {name: {...}}}
+    {"now": loop time, "processor": seconds, "actors": {name: {...}}}
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runtime.messages.message import Envelope
 
 
 def snapshot(node: Node) -> dict[str, Any]:
-    """Times are seconds, what is counted counts from the beginning of the process."""
+    """Return the snapshot of a node. Times are in seconds. Counts start with the process."""
     now = asyncio.get_running_loop().time()
     asks = defaultdict(list)
     sends = defaultdict(list)
@@ -48,8 +48,12 @@ def snapshot(node: Node) -> dict[str, Any]:
 
 
 def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
-    """`computing`: what, for how long; `oldest`: which message, how long it has waited. Beside them
-    `asks`: of whom, what, for how long; `sends`: to whom, what."""
+    """Return the entries that come from the cell itself.
+
+    `computing` is (label, seconds so far), `oldest` is (message kind, seconds in the inbox). The
+    caller adds `asks`, a list of (peer, message kind, seconds so far), and `sends`, a list of
+    (receiver, message kind).
+    """
     current = cell.actor.device.current
     computing = current if current is not None and current.actor == name else None
     return {
@@ -66,8 +70,10 @@ def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
 
 
 def _sending() -> list[Envelope]:
-    """What waits for the credits of its link, read from the suspended calls of `Router._send`:
-    nobody keeps a list."""
+    """Return the messages that wait for the credits of their link.
+
+    They are read from the suspended calls of `Router._send`, because no list of them is kept.
+    """
     return [
         frame.f_locals["envelope"]
         for task in asyncio.all_tasks()
@@ -77,7 +83,7 @@ def _sending() -> list[Envelope]:
 
 
 def _frames(waiting: Any) -> Iterator[Any]:
-    """Of a suspended coroutine, from the outermost in."""
+    """Yield the frames of a suspended coroutine, the outermost first."""
     while waiting is not None:
         if (frame := getattr(waiting, "cr_frame", None)) is not None:
             yield frame

@@ -1,13 +1,13 @@
-"""Each actor as a station of a queueing network: what arrives, waits and is served, and how long
-its device works.
+"""Metrics that describe each actor as a station of a queueing network: the messages that arrive,
+wait and are served, and how long its device works.
 
     arrival rate       rate of `messages_received`
-    service time       `handler_seconds` by `messages_handled`
-    time in the inbox  `inbox_seconds` by the same
-    utilisation        rate of `handler_seconds`; of the device: of `compute_seconds`
+    service time       `handler_seconds` / `messages_handled`
+    time in the inbox  `inbox_seconds` / `messages_handled`
+    utilisation        rate of `handler_seconds`; of the device: rate of `compute_seconds`
 
-All are sums that the event loop adds to, read in the thread of the page: a counter of the metrics
-library takes a lock each time.
+The event loop adds to plain sums, and the thread of the metrics page reads them. A counter of the
+metrics library would take a lock each time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ Labelled = Iterator[tuple[tuple[str, ...], float]]
 
 
 class StationMetrics:
-    """Of the actors of one process, which live in `cells`."""
+    """The station metrics of the actors of one process, whose cells are `cells`."""
 
     def __init__(self, metrics: Metrics, cells: Mapping[str, Cell]) -> None:
         self._cells = cells
-        self._computed: dict[str, list[float]] = {}  # actor -> pieces of array work, their seconds
+        # actor -> [pieces of array work, their seconds]
+        self._computed: dict[str, list[float]] = {}
         actor = ("role", "actor")
         kind = ("role", "actor", "kind")
         metrics.reading(
@@ -35,15 +36,15 @@ class StationMetrics:
         metrics.tally(
             "messages_handled",
             (
-                "Messages that a handler is done with; answers go to their "
-                "askers and are not among them."
+                "Messages that a handler has finished. Answers are not counted: they go to "
+                "their askers."
             ),
             kind,
             lambda: self._service("handled"),
         )
         text = "Seconds that handled messages waited in the inbox."
         metrics.tally("inbox_seconds", text, kind, lambda: self._service("waited"))
-        text = "Seconds that handlers took, with what they waited for themselves."
+        text = "Seconds that handlers took, including what they waited for."
         metrics.tally("handler_seconds", text, kind, lambda: self._service("seconds"))
         metrics.tally(
             "compute_items", "Pieces of an actor's array work.", actor, lambda: self._compute(0)
@@ -56,7 +57,7 @@ class StationMetrics:
         return f"<metrics of {len(self._cells)} stations, {len(self._computed)} of which compute>"
 
     def computed(self, actor: str, seconds: float) -> None:
-        """A piece of an actor's array work took so long."""
+        """Count a piece of an actor's array work that took `seconds`."""
         sums = self._computed.get(actor)
         if sums is None:
             sums = self._computed[actor] = [0, 0.0]
@@ -64,7 +65,7 @@ class StationMetrics:
         sums[1] += seconds
 
     def compute_seconds(self, actor: str) -> float:
-        """Of its array work so far."""
+        """Return the seconds of an actor's array work so far."""
         sums = self._computed.get(actor)
         return sums[1] if sums else 0.0
 

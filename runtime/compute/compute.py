@@ -1,8 +1,8 @@
-"""Array work, off the event loop: one compute thread per process, or inline on a virtual clock.
+"""Array work off the event loop: one compute thread per process, or inline on a virtual clock.
 
-The event loop stays free while kernels run (numpy and BLAS release the GIL), and a process never
-runs two kernels at once: actors that share a process share its device. The exception is work that
-is to race (`race`).
+The event loop stays free while kernels run (numpy and BLAS release the GIL). A process never runs
+two kernels at once, since actors that share a process share its device. The exception is work that
+is given to `race`.
 """
 
 from __future__ import annotations
@@ -21,53 +21,55 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 RACERS = 16  # threads for pieces of array work that race
-REMEMBERED = 64  # durations kept per process to know what a usual item costs
+REMEMBERED = 64  # durations kept per process, to know what a usual piece of work takes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """A piece of array work in progress: whose, what, and since when (loop time, seconds). Equal
-    only to itself: two threads add to and remove from one list of them, which no comparison in
-    Python may interrupt."""
+    """A piece of array work in progress: its actor, label and start (loop time, seconds).
+
+    An Item is equal only to itself. Two threads add to and remove from one list of items, and a
+    comparison written in Python could interrupt that.
+    """
 
     actor: str
     label: str
     since: float
-    step: int = -1  # the iteration that it belongs to, if that is asked for
+    step: int = -1  # the iteration that it belongs to, while the process is traced
 
 
 class Compute(ABC):
     """Runs array work for the actors of one process and remembers what it runs."""
 
     def __init__(self) -> None:
-        self._items: list[Item] = []  # in progress, in the order of their beginning
+        self._items: list[Item] = []  # in progress, in the order in which they started
         self.done = 0
         self.busy = 0.0  # seconds of all items so far
         self.on_done: Callable[[Item, float], None] = lambda item, seconds: None
-        # of who asks for work: its iteration; None while nobody traces
+        # actor -> its iteration; None while the process is not traced
         self.step: Callable[[str], int] | None = None
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     @abstractmethod
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run `work(*args)` and return its result; an exception comes through."""
+        """Run `work(*args)` and return its result. Errors of the work are raised."""
 
     @abstractmethod
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """As `run`, but at once, beside whatever else runs, other races too: nothing keeps two off
-        one array."""
+        """Run work like `run`, but at once, at the same time as all other work of the process,
+        races included. Nothing prevents two pieces of work from using the same array."""
 
     async def run_brief(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """As `run`, of work that takes less time than a thread needs to hear of it."""
+        """Run work like `run`. For work that takes less time than handing it to a thread."""
         return await self.run(actor, label, work, *args)
 
     @property
     def current(self) -> Item | None:
-        """The piece in progress, the oldest of several."""
+        """The piece of work in progress, the oldest if there are several."""
         return self._items[0] if self._items else None
 
     def usual_seconds(self) -> float:
-        """Median duration of the last items, 0 before the first."""
+        """Return the median duration of the last pieces of work, 0 before the first."""
         return median(self._durations) if self._durations else 0.0
 
     def close(self) -> None:  # noqa: B027  # most kinds hold nothing to release
@@ -94,8 +96,8 @@ class Compute(ABC):
 
 @dataclass(slots=True)
 class _Piece:
-    """Array work on its way to the thread and back: `done` is the loop's, its cancelling means that
-    nobody waits."""
+    """Array work on its way to the thread and back. The future `done` belongs to the loop; it is
+    cancelled if the caller no longer waits."""
 
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[Any]
@@ -107,24 +109,25 @@ class _Piece:
 
 
 class ThreadCompute(Compute):
-    """A compute thread beside the event loop, and as many more as there are races (at most RACERS).
+    """A compute thread next to the event loop, and at most RACERS more threads for races.
 
-    Pieces wait in a queue of the thread's own: it goes from one to the next without asking the
-    loop, which takes a core that sleeps 0.1 ms and more.
+    Pieces of work wait in the thread's own queue. So the thread goes from one piece to the next
+    without asking the event loop, which would take 0.1 ms or more on a core that sleeps.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._pieces: SimpleQueue[_Piece | None] = SimpleQueue()
-        self._asked = self._served = 0  # pieces: the loop counts the former, the thread the latter
+        # pieces of work: the loop counts the asked, the thread the served ones
+        self._asked = self._served = 0
         self._closed = False
-        # starts none before its first
+        # starts no thread before its first use
         self._racers = ThreadPoolExecutor(max_workers=RACERS, thread_name_prefix="race")
         threading.Thread(target=self._serve, name="compute", daemon=True).start()
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run. Pieces are done in the order of the calls; RuntimeError after
-        `close`."""
+        """Run work in the compute thread; see Compute.run. Pieces are done in the order of the
+        calls. Raises RuntimeError after `close`."""
         if self._closed:
             raise RuntimeError(f"{label} of {actor}: the compute thread takes no more work")
         loop = asyncio.get_running_loop()
@@ -134,8 +137,7 @@ class ThreadCompute(Compute):
         return await done
 
     async def run_brief(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run_brief: on the event loop; by the thread, in its turn, if that is at
-        something."""
+        """Run work on the event loop, or in the thread, in its turn, if the thread is busy."""
         if self._closed or self._asked != self._served:
             return await self.run(actor, label, work, *args)
         loop = asyncio.get_running_loop()
@@ -146,7 +148,6 @@ class ThreadCompute(Compute):
             self._end(item, loop.time() - item.since)
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.race."""
         loop = asyncio.get_running_loop()
         item = self._start(actor, label, loop, self._step(actor))
         try:
@@ -155,24 +156,24 @@ class ThreadCompute(Compute):
             self._end(item, loop.time() - item.since)
 
     def close(self) -> None:
-        """Take no more work; a piece under way is not waited for, those that wait are cancelled."""
+        """Take no more work. A running piece is not waited for; waiting pieces are cancelled."""
         self._closed = True
         self._pieces.put(None)
         self._racers.shutdown(wait=False, cancel_futures=True)
 
     def _serve(self) -> None:
-        """The thread's life."""
+        """Do pieces of work until the end, in the compute thread."""
         while self._serve_one():
             self._served += 1
 
     def _serve_one(self) -> bool:
-        """One piece; False at the end. A call of its own: nothing of a piece is held while the next
-        is waited for."""
+        """Do one piece of work. Return False at the end. It is a function of its own so that
+        nothing of a piece is kept alive while the thread waits for the next."""
         piece = self._pieces.get()
         if piece is None:
             return False
         loop = piece.loop
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for anything
+        with suppress(RuntimeError):  # the loop is closed, so no caller waits
             if self._closed:
                 loop.call_soon_threadsafe(piece.done.cancel)
             elif not piece.done.cancelled():
@@ -191,7 +192,7 @@ class ThreadCompute(Compute):
         result: Any,
         error: BaseException | None,
     ) -> None:
-        """On the loop: count the piece and wake who waits for it."""
+        """On the loop: count the piece, and give its result to the caller."""
         self._count(item, taken)
         if done.cancelled():
             return
@@ -202,17 +203,19 @@ class ThreadCompute(Compute):
 
 
 def _outcome(piece: _Piece) -> tuple[Any, BaseException | None]:
-    """The result, or what was raised."""
+    """Return the result of a piece of work, or the error that it raised."""
     try:
         return piece.work(*piece.args), None
-    except BaseException as error:  # noqa: BLE001  # whoever waits gets it
+    except BaseException as error:  # noqa: BLE001  # the caller that awaits the work gets it
         return None, error
 
 
 class InlineCompute(Compute):
-    """For the virtual clock: the work is done at once, its duration passes on the clock.
+    """Array work on the event loop, for the virtual clock: it is done at once, and its duration
+    passes on the clock.
 
-    `service_time(actor, label)` gives the seconds an item takes; None for no time at all.
+    `service_time(actor, label)` returns the seconds of a piece of work. Without it, work takes no
+    time.
     """
 
     def __init__(self, service_time: Callable[[str, str], float] | None = None) -> None:
@@ -221,13 +224,12 @@ class InlineCompute(Compute):
         self._turn = asyncio.Lock()
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run."""
         async with self._turn:
             return await self.race(actor, label, work, *args)
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.race: the durations pass beside one another, the work itself is done one
-        after the other."""
+        """Run work at once: the durations of races pass at the same time, while the work itself is
+        done piece by piece."""
         loop = asyncio.get_running_loop()
         item = self._start(actor, label, loop, self._step(actor))
         try:
@@ -239,5 +241,5 @@ class InlineCompute(Compute):
             self._end(item, loop.time() - item.since)
 
     async def _pass(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Let `seconds` pass."""
         await asyncio.sleep(seconds)

@@ -1,9 +1,9 @@
-"""Emulated devices: an actor's array work takes its time on the event loop's clock, and next to
-nothing else.
+"""Emulated devices: an actor's array work takes time on the event loop's clock, but almost no
+computing.
 
-Each emulated actor has a device of its own, so that many in one process do not wait for one
-another; work on one device is done one piece after the other. The work itself runs on the event
-loop and must cost little: it is an emulated net's, which computes nothing.
+Each emulated actor has a device of its own, so many actors in one process do not wait for each
+other. A device does its pieces of work one after the other. The work itself runs on the event loop
+and must cost little: it belongs to an emulated net, which computes nothing.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from runtime.compute.compute import InlineCompute
 from runtime.compute.service_times import ServiceTimes, read_table
 
 T = TypeVar("T")
-# seconds: what timers of a real loop may be late; what is later is the machine's fault, and shows
+# seconds that timers of a real loop may be late; longer delays are the machine's fault, and stay
+# visible
 TIMERS = 0.002
 _HERE: ContextVar[EmulatedDevice | None] = ContextVar("device", default=None)
 
 
 class EmulatedDevice(InlineCompute):
-    """The device of one actor. `rows`: how many its work is about, if somebody says so
-    (`is_about`); 0: not known."""
+    """The device of one actor. `rows` is the number of rows that its work processes, as set by
+    `is_about`; 0 if it is not known."""
 
     def __init__(self, role: str, times: ServiceTimes) -> None:
         super().__init__(lambda actor, label: times.seconds(actor, role, label, self._about()))
         self.rows = self._piece = 0
-        self._late = 0.0  # seconds that earlier pieces have taken too long
+        self._late = 0.0  # seconds by which earlier pieces took too long
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run."""
         token = _HERE.set(self)
         try:
             return await super().run(actor, label, work, *args)
@@ -42,7 +42,8 @@ class EmulatedDevice(InlineCompute):
             _HERE.reset(token)
 
     async def _pass(self, seconds: float) -> None:
-        """A real loop's timers ring late: by so much the next piece of work is shorter."""
+        """Let `seconds` pass. Timers of a real loop are late: the next piece of work is shorter by
+        that delay."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         wanted = max(0.0, seconds - self._late)
@@ -51,28 +52,29 @@ class EmulatedDevice(InlineCompute):
         self._late = min(TIMERS, self._late + loop.time() - began - wanted)
 
     def is_about(self, rows: int) -> None:
-        """What is done from now on is about so many rows."""
+        """Set the number of rows that work processes from now on."""
         self.rows = rows
 
     def piece_is_about(self, rows: int) -> None:
-        """The work that is running now is about so many rows, whatever the rest is about."""
+        """Set the number of rows that the running piece of work processes, whatever `is_about` has
+        set."""
         self._piece = rows
 
     def _about(self) -> int:
-        """Rows of the piece of work that has just been done."""
+        """Return the rows of the piece of work that has just been done."""
         rows = self._piece or self.rows
         self._piece = 0
         return rows
 
 
 def device_here() -> EmulatedDevice | None:
-    """The emulated device whose work is running now; None in any other work."""
+    """Return the emulated device whose work is running now, None in any other work."""
     return _HERE.get()
 
 
 def device_of(role: str, emulated: Mapping[str, Any] | None) -> EmulatedDevice | None:
-    """The emulated device of an actor to be, if it has one (`ActorSpec.emulated`). ConfigError if
-    its profile cannot be read."""
+    """Make the emulated device of an actor from `ActorSpec.emulated`. Returns None if the actor has
+    none. Raises ConfigError if its profile cannot be read."""
     if emulated is None:
         return None
     profile = emulated["profile"]

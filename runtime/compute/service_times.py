@@ -1,18 +1,18 @@
-"""How long array work takes: a table of measured times or of distributions, and the recorder that
-makes one.
+"""Service times, the durations of array work: a table of measured times or of distributions, and
+the recorder that makes such a table.
 
-A profile is a JSON table. Its keys are "WHO/LABEL", patterns as in file names: WHO a role or an
-actor, LABEL that of the work; the first that fits counts. Its values are
+A profile is a JSON table. Its keys are "WHO/LABEL", patterns as in file names. WHO is a role or an
+actor, LABEL the label of the work. The first key that fits counts. Its values are
 
-    0.004                                         always so many seconds
-    [0.0041, 0.0039, ...]                         one of these, drawn anew each time
+    0.004                                         always 0.004 seconds
+    [0.0041, 0.0039, ...]                         one of these, drawn at random each time
     {"mean": 0.004, "cv": 0.2, "law": "gamma"}    drawn from a distribution ("lognormal" if no law
                                                   is named)
-    {"seconds": [...], "rows": 32}                measured on so many rows: work on more takes
+    {"seconds": [...], "rows": 32}                measured on 32 rows: work on more rows takes
                                                   longer in proportion
     {"mean": ..., "rows": 32}
 
-The same seed gives each actor the same times for each label, whatever the others do.
+With the same seed, each actor gets the same times for each label, independently of other actors.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from runtime.suggest import hint
 LAWS = ("lognormal", "gamma")
 KEYS = ("seconds", "mean", "cv", "law", "rows")
 FILE = "service-times.json"  # in a run directory
-PARTS = "service-times"  # there, until all processes have ended
-MOST_BYTES = 64 << 20  # of a profile
+PARTS = "service-times"  # a folder in the run directory, until all processes have ended
+MOST_BYTES = 64 << 20  # of a profile file
 RECORDED = 4096  # durations kept per role and label: the last ones
 
 
 class Times:
-    """One entry of a profile. ValueError says what is wrong with it."""
+    """One entry of a profile. Raises ValueError with the mistake if the value is not valid."""
 
     def __init__(self, value: Any) -> None:
         table = (
@@ -68,7 +68,7 @@ class Times:
             )
 
     def moments(self, rows: int) -> tuple[float, float]:
-        """What `draw` gives on average, and its squared coefficient of variation."""
+        """Return the mean of `draw`, and its squared coefficient of variation."""
         share = rows / self.rows if rows and self.rows else 1.0
         if not self._measured:
             return share * self.mean, self.cv**2
@@ -76,7 +76,8 @@ class Times:
         return share * mean, pvariance(self.seconds, mean) / mean**2 if mean else 0.0
 
     def draw(self, random: Random, rows: int) -> float:
-        """Seconds of one piece of work on `rows` rows (0: not known, as many as were measured)."""
+        """Draw the seconds of one piece of work on `rows` rows. 0 rows: unknown, so as many as were
+        measured."""
         share = rows / self.rows if rows and self.rows else 1.0
         return share * (random.choice(self.seconds) if self._measured else self._drawn(random))
 
@@ -91,7 +92,8 @@ class Times:
 
 
 class ServiceTimes:
-    """A profile and a seed. ConfigError lists every mistake of the table, each with its key."""
+    """A profile with a seed for its draws. Raises ConfigError with every mistake of the table, each
+    with its key."""
 
     def __init__(self, table: Mapping[str, Any], seed: int, where: str = "service times") -> None:
         self._where = where
@@ -117,12 +119,13 @@ class ServiceTimes:
 
     @staticmethod
     def read(path: Path, seed: int) -> ServiceTimes:
-        """A profile from its file. ConfigError if there is none, or what is wrong with it."""
+        """Read a profile from its file. Raises ConfigError if the file cannot be read or has
+        mistakes."""
         return ServiceTimes(read_table(path), seed, str(path))
 
     def seconds(self, actor: str, role: str, label: str, rows: int = 0) -> float:
-        """Seconds of the actor's next piece of work of this label. ProgramFailed if no entry
-        fits."""
+        """Return the seconds of the actor's next piece of work with this label. Raises
+        ProgramFailed if no entry fits."""
         if (actor, label) not in self._found:
             random = Random(f"{self._seed}/{actor}/{label}")  # noqa: S311  # no secret is made of it
             self._found[actor, label] = self.of(actor, role, label), random
@@ -130,8 +133,8 @@ class ServiceTimes:
         return times.draw(random, rows)
 
     def of(self, actor: str, role: str, label: str) -> Times:
-        """The entry of the actor's work of this label: the first that fits. ProgramFailed if none
-        does."""
+        """Return the first entry that fits the actor's work with this label. Raises ProgramFailed
+        if none does."""
         for key, times in self._times.items():
             who, _, what = key.partition("/")
             if fnmatch.fnmatchcase(label, what) and (
@@ -139,35 +142,35 @@ class ServiceTimes:
             ):
                 return times
         text = (
-            f"no entry fits '{role}/{label}' (actor {actor}); '*/*': 0 lets all other "
-            "work take no time"
+            f"no entry fits '{role}/{label}' (actor {actor}); with '*/*': 0 all other work "
+            "takes no time"
         )
         raise ProgramFailed(f"{self._where}: {text}")
 
 
 class Recorder:
-    """Durations of array work by role and label, as a profile of measured times."""
+    """Durations of array work by role and label, which make a profile of measured times."""
 
     def __init__(self) -> None:
         self._taken: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECORDED))
 
     def note(self, role: str, label: str, seconds: float) -> None:
-        """A piece of work has taken so long."""
+        """Add the seconds of one piece of work."""
         self._taken[f"{role}/{label}"].append(round(seconds, 9))
 
     def table(self) -> dict[str, list[float]]:
-        """The profile."""
+        """Return the profile."""
         return {key: list(taken) for key, taken in sorted(self._taken.items())}
 
     def leave(self, directory: Path, process: str) -> None:
-        """Leave the profile of one process in a run directory, for `gather`."""
+        """Write the profile of one process into a run directory, for `gather`."""
         (directory / PARTS).mkdir(mode=0o700, exist_ok=True)
         replace(directory / PARTS / f"{process}.json", json.dumps(self.table()).encode())
 
 
 def gather(directory: Path) -> dict[str, list[float]]:
-    """What the processes of a run have left in its directory, as one profile; their parts are
-    removed."""
+    """Join the profiles that the processes of a run have written into its directory, and remove
+    these files."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for path in sorted((directory / PARTS).glob("*.json")):
         for key, seconds in read_table(path).items():
@@ -177,7 +180,7 @@ def gather(directory: Path) -> dict[str, list[float]]:
 
 
 def as_text(table: Mapping[str, Any]) -> str:
-    """A profile as it is written: an entry a line."""
+    """Return a profile as the text of its file, with one entry per line."""
     return (
         "{\n"
         + ",\n".join((f" {json.dumps(key)}: {json.dumps(value)}") for key, value in table.items())
@@ -186,13 +189,14 @@ def as_text(table: Mapping[str, Any]) -> str:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """The table of a profile. ConfigError if the file cannot be read or holds no table."""
+    """Read the table of a profile. Raises ConfigError if the file cannot be read or holds no
+    table."""
     try:
         table = json.loads(read_bytes(path, MOST_BYTES))
     except OSError as error:
         raise ConfigError([f"{path}: service times cannot be read: {reason(error)}"]) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError([f"{path}: service times are no JSON: {error}"]) from None
+        raise ConfigError([f"{path}: service times are not valid JSON: {error}"]) from None
     if not isinstance(table, dict):
         raise ConfigError(
             [(f"{path}: found {type(table).__name__}, expected a JSON table of service times")]

@@ -1,7 +1,7 @@
-"""How many threads the libraries of a process compute with: one until it is forked, then as many as
-it is given.
+"""The number of threads that a process's libraries compute with: one until the process is forked,
+then as many as it is given.
 
-Placement decides how many a process gets. Our own kernels' threads read CONVOY_THREADS instead.
+Placement decides the number of each process. The kernels of this project read CONVOY_THREADS.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-# Every BLAS and OpenMP that numpy may be built with reads one of these at import; a program's
+# Every BLAS and OpenMP that numpy may be built with reads one of these at import. A program's own
 # kernels read the first.
 VARIABLES = (
     "CONVOY_THREADS",
@@ -24,16 +24,17 @@ VARIABLES = (
 )
 LIBRARIES = VARIABLES[1:4]  # BLAS and OpenMP
 
-_held: list[bool] = []  # whether libraries of this process were loaded `loading_with_one`
+_held: list[bool] = []  # one entry per use of `loading_with_one` in this process
 
 
 def variables(threads: int) -> dict[str, str]:
-    """Of the environment, for libraries that are loaded from here on."""
+    """Return the environment variables that give `threads` threads to libraries loaded from here
+    on."""
     return dict.fromkeys(VARIABLES, str(threads))
 
 
 def usable() -> list[int]:
-    """The cores of this machine that this process may use."""
+    """Return the cores of this machine that this process may use."""
     return (
         sorted(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -42,20 +43,20 @@ def usable() -> list[int]:
 
 
 def use(threads: int) -> None:
-    """So many threads for this process, also of libraries that were loaded with one."""
+    """Give this process `threads` threads, including libraries that were loaded with one."""
     os.environ.update(variables(threads))
     if threads == 1:
         return
     threadpool_limits(threads)
     numba = sys.modules.get("numba")
-    if numba is not None:  # it reads its variable when it is imported
+    if numba is not None:  # numba reads its variable when it is imported
         numba.core.config.reload_config()
 
 
 @contextmanager
 def loading_with_one() -> Iterator[None]:
-    """Libraries that are imported meanwhile start no thread, so that this process may fork, until
-    it asks to `release` them."""
+    """Let libraries that are imported in the `with` block start no thread, so that this process may
+    fork. They have one thread until `release`."""
     before = {name: os.environ.get(name) for name in VARIABLES}
     os.environ.update(variables(1))
     _held.append(True)
@@ -66,8 +67,8 @@ def loading_with_one() -> Iterator[None]:
 
 
 def release() -> None:
-    """This process computes: libraries that were loaded with one thread take as many as they would
-    have started, 60 ms; others keep theirs."""
+    """Give libraries that were loaded with one thread as many threads as they would have started.
+    Call it before this process computes. Takes 60 ms. Other libraries keep their threads."""
     if not _held:
         return
     _held.clear()
@@ -79,7 +80,7 @@ def release() -> None:
 
 @contextmanager
 def using(threads: int) -> Iterator[None]:
-    """So many threads for libraries and for kernels that are asked for meanwhile."""
+    """Give libraries, and kernels that are called in the `with` block, `threads` threads."""
     before = {name: os.environ.get(name) for name in VARIABLES}
     os.environ.update(variables(threads))
     try:

@@ -1,11 +1,11 @@
-"""How long the work of actors took, summed up by actor and label: what a run tells of its service
-times as it goes."""
+"""Sums of how long the work of actors took, by actor and label. A run reports them as its service
+times while it goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-# what the agent of a process notes its processor time as: seconds of all its threads
+# the label under which the agent of a process notes processor time: seconds of all its threads
 PROCESSOR = "processor"
 
 # actor -> label -> count, seconds, sum of the squares of seconds
@@ -13,12 +13,13 @@ Sums = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 class WorkSums:
-    """The sums of one process since it began. `note` takes a third of a microsecond (measured once,
-    2026-11-23)."""
+    """The sums of one process since it started. `note` takes a third of a microsecond (measured
+    once, 2026-11-23)."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], list[float]] = {}
-        self._told: dict[tuple[str, str], float] = {}  # how many of each `changed` has told of
+        # the count of each at the last call of `changed`
+        self._told: dict[tuple[str, str], float] = {}
 
     def __repr__(self) -> str:
         return (
@@ -27,7 +28,7 @@ class WorkSums:
         )
 
     def note(self, actor: str, label: str, seconds: float) -> None:
-        """A piece of work has taken so long."""
+        """Add a piece of work that took `seconds`."""
         sums = self._sums.get((actor, label))
         if sums is None:
             sums = self._sums[actor, label] = [0, 0.0, 0.0]
@@ -36,7 +37,7 @@ class WorkSums:
         sums[2] += seconds * seconds
 
     def changed(self) -> dict[str, dict[str, list[float]]]:
-        """The sums, since the process began, of all work of which there was more since the last
+        """Return the sums, since the process started, of all work that was added to since the last
         call."""
         found: dict[str, dict[str, list[float]]] = {}
         for (actor, label), sums in self._sums.items():

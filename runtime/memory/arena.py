@@ -1,12 +1,12 @@
-"""Shared memory of the processes of one host: arrays written once by their producer, read in place.
+"""Shared memory of the processes of one host: arrays are written once, and read in place.
 
-Each process has one `Arena`, a memory file without a name that the system frees with its last user,
-and a `Window` onto the arena of each peer on this host. A block of an arena is free again when the
-last array in it is gone, here and at every reader (`held`).
+Each process has one `Arena`, a memory file without a name, which the system frees with its last
+user. It also has a `Window` onto the arena of each peer on this host. A block of an arena is free
+again when the last array in it is gone, in the owner and in every reader (`held`).
 
-    owner   array = arena.empty(...)     the owner holds the block while any view of it lives
-            Loan: arena.lend(...)        and once more for each message that carries the array
-    reader  Borrow: window.bytes_at(...) its views hold the block; the last calls `on_drop(offset)`
+    owner   array = arena.empty(...)      the owner holds the block while any view of it lives
+            Loan: arena.lend(...)         one more hold for each message that carries the array
+    reader  Borrow: window.bytes_at(...)  its views hold the block; the last calls `on_drop(offset)`
     owner   arena.returned(...), or arena.forget(reader) when the reader has died
 """
 
@@ -30,14 +30,14 @@ from runtime.memory.held_arrays import Array, held
 from runtime.memory.mapping import LARGE_PAGE, Mapping
 
 BLOCK = 4096  # bytes: blocks begin and end with pages
-# bytes; a smaller array is copied into its frame sooner than it is lent and returned
+# bytes; copying a smaller array into its frame is faster than lending and returning it
 IN_PLACE_FROM = 16 << 10
 
 
 @dataclass(slots=True)
 class _Block:
     size: int
-    written: bool = True  # some array of the owner's still lives in it
+    written: bool = True  # the owner still has an array in the block
     readers: Counter[Hashable] = field(default_factory=Counter)
 
 
@@ -46,18 +46,18 @@ class Arena:
     thread."""
 
     def __init__(self, name: str, size: int | None = None) -> None:
-        """`size` bytes of addresses, the machine's memory by default: pages exist from their first
-        use on."""
+        """Reserve `size` bytes of addresses, by default as many as the machine has memory. A page
+        takes memory only from its first use on."""
         self.size = size or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._file = os.memfd_create(f"convoy-{name}-{secrets.token_hex(8)}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self.size)
         self._memory = Mapping(self._file, self.size, writable=True)
         self._lock = threading.Lock()
         self._blocks: dict[int, _Block] = {}
-        self._starts: list[int] = []  # of the blocks, sorted: finds the block of an address
+        self._starts: list[int] = []  # of the blocks, sorted, to find the block of an address
         self._gaps = Gaps(self.size)
-        self._large = 0  # up to here the pages exist, and are large where the system has such
-        # offsets whose last array here went; a finaliser may not take the lock
+        self._large = 0  # pages exist up to this offset, large ones where the system has them
+        # offsets of blocks whose last array here is gone; a finaliser cannot take the lock
         self._gone: deque[int] = deque()
 
     def __repr__(self) -> str:
@@ -65,21 +65,21 @@ class Arena:
 
     @property
     def address(self) -> str:
-        """Where processes of this user on this host find it as long as this process lives, and what
-        they find there."""
+        """The path where processes of this user on this host find the arena while this process
+        lives, and the name of the file that must be there."""
         path = f"/proc/{os.getpid()}/fd/{self._file}"
         return f"{path} {Path(path).readlink()}"
 
     @property
     def used(self) -> int:
-        """Bytes of the blocks that are held."""
+        """The bytes of the blocks that are held."""
         with self._lock:
             self._sweep()
             return sum(block.size for block in self._blocks.values())
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> Array:
-        """A new array, 4096-byte aligned, of whatever was there before. MemoryError when no gap is
-        large enough."""
+        """Return a new array, 4096-byte aligned, with arbitrary content. Raises MemoryError if no
+        gap is large enough."""
         kind = np.dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
         wanted = max(BLOCK, -(-count * kind.itemsize // BLOCK) * BLOCK)
@@ -96,8 +96,9 @@ class Arena:
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
-        """Offset of an array in this arena; None for any other, and for an array that runs
-        backwards or shows bytes more than once, which no reader would believe."""
+        """Return the offset of an array in this arena. Returns None for an array outside the arena.
+        Also returns None for an array that runs backwards or shows bytes more than once, because a
+        reader would reject it."""
         if not array.flags.c_contiguous:
             extent = sum(
                 (length - 1) * stride
@@ -112,12 +113,12 @@ class Arena:
         return offset if 0 <= offset < self.size else None
 
     def lend(self, offset: int, reader: Hashable) -> None:
-        """Keep the block of an array until the reader returns it."""
+        """Keep the block of an array until `reader` returns it."""
         with self._lock:
             self._blocks[self._start(offset)].readers[reader] += 1
 
     def returned(self, reader: Hashable, offset: int) -> None:
-        """A reader has dropped an array. Nothing happens if it never got one."""
+        """Release one hold of a reader that has dropped an array, if the reader has a hold."""
         with self._lock:
             start = self._start(offset)
             block = self._blocks.get(start)
@@ -126,14 +127,14 @@ class Arena:
                 self._settle(start, block)
 
     def forget(self, reader: Hashable) -> None:
-        """A reader is gone: whatever it held is returned."""
+        """Release all holds of a reader that has died."""
         with self._lock:
             for start, block in list(self._blocks.items()):
-                del block.readers[reader]  # a Counter takes that for a stranger too
+                del block.readers[reader]  # a Counter: no error for an unknown reader
                 self._settle(start, block)
 
     def close(self) -> None:
-        """Let no further reader map it; the memory goes with its last view. Once only."""
+        """Let no further reader map the arena. Its memory goes with its last view. Call once."""
         os.close(self._file)
 
     def _start(self, offset: int) -> int:
@@ -147,7 +148,7 @@ class Arena:
             self._settle(start, block)
 
     def _settle(self, start: int, block: _Block) -> None:
-        """Free a block that neither the owner nor a reader holds."""
+        """Free the block if neither the owner nor a reader holds it."""
         if block.written or any(block.readers.values()):
             return
         del self._blocks[start]
@@ -156,12 +157,13 @@ class Arena:
 
 
 class Window:
-    """A peer's arena, mapped for reading (`held.writable` is for processes asked to write)."""
+    """A peer's arena, mapped for reading. `held_arrays.writable` is for processes that their owner
+    asked to write."""
 
     def __init__(self, address: str, on_drop: Callable[[int], None]) -> None:
-        """`on_drop(offset)`, from any thread, when the last view of an array that began there is
-        gone. OSError if the peer is gone, is another user's or lives where processes have other
-        numbers."""
+        """Map the arena at `address` (`Arena.address`). `on_drop(offset)` is called when the last
+        view of an array that began at `offset` is gone, from any thread. Raises OSError if the peer
+        has died, belongs to another user, or lives in another PID namespace."""
         path, _, name = address.partition(" ")
         self.pid = int(path.split("/")[2])
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -175,7 +177,8 @@ class Window:
         self._on_drop = on_drop
 
     def bytes_at(self, offset: int, size: int) -> Array:
-        """`size` bytes, read-only, as uint8. MessageError if they do not lie inside."""
+        """Return `size` bytes at `offset` as a read-only uint8 array. Raises MessageError if they
+        do not lie inside the arena."""
         if offset < 0 or not 0 < size <= self.size - offset:
             raise MessageError(
                 "bad_shape", (f"{size} bytes at {offset} of an arena of {self.size} bytes")
@@ -184,11 +187,11 @@ class Window:
 
 
 class Loan:
-    """The arrays of one message that stay where they are. Call it with each array: it answers with
-    the array's offset, or with None for an array that must travel."""
+    """The arrays of one message that stay where they are. Call it with each array: it returns the
+    array's offset, or None for an array that must travel."""
 
     def __init__(self, arena: Arena, reader: int) -> None:
-        """`reader` is one life of a peer. With 0, a peer that maps no memory, every array
+        """Lend to `reader`, one life of a peer. With 0, a peer that maps no memory, every array
         travels."""
         self._arena = arena
         self._reader = reader
@@ -206,7 +209,7 @@ class Loan:
         return offset
 
     def revoke(self) -> None:
-        """The message was not sent."""
+        """Take back all arrays of a message that was not sent."""
         for offset in self.offsets:
             self._arena.returned(self._reader, offset)
 

@@ -1,4 +1,4 @@
-"""The free gaps of a range of addresses: first fit, and neighbours become one gap again."""
+"""The free gaps of a range of addresses: first fit, and adjacent gaps are joined."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from bisect import bisect_left
 
 
 class Gaps:
-    """Which bytes of [0, size) are free. No memory and no lock here."""
+    """The free bytes of [0, size). No memory and no lock here."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        # (offset, size), sorted, never two that touch
+        # (offset, size), sorted; no two gaps touch
         self._free: list[tuple[int, int]] = [(0, size)]
 
     def __repr__(self) -> str:
         return f"<{len(self._free)} gaps in {self._size} bytes>"
 
     def take(self, wanted: int) -> int:
-        """The offset of `wanted` bytes, in the first gap that is large enough: low addresses are
-        used again and again, and their pages exist. MemoryError if no gap is."""
+        """Take `wanted` bytes from the first gap that is large enough, and return their offset.
+
+        First fit uses low addresses again and again, whose pages exist already. Raises MemoryError
+        if no gap is large enough.
+        """
         for index, (offset, size) in enumerate(self._free):
             if size >= wanted:
                 if size == wanted:
@@ -29,7 +32,7 @@ class Gaps:
         raise MemoryError(f"the arena of {self._size} bytes has no room for {wanted} more")
 
     def give(self, start: int, size: int) -> None:
-        """These bytes are free again."""
+        """Make `size` bytes at `start` a gap again."""
         end = start + size
         index = bisect_left(self._free, (start, 0))
         if index < len(self._free) and self._free[index][0] == end:

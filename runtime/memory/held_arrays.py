@@ -1,6 +1,6 @@
-"""An array that spans memory of a mapping and says when its last view is gone.
+"""Arrays that span memory of a mapping and report when their last view is gone.
 
-Python's own counting of references is the lease: nothing is copied, and no reader calls anything.
+Python's reference counting is the lease: nothing is copied, and no reader calls anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Held(np.ndarray[Any, Any]):
 
     on_gone: Callable[[int], None] | None = None
     offset = 0
-    memory: Mapping  # kept as long as an array lies in it
+    memory: Mapping  # keeps the mapping alive as long as an array lies in it
 
     def __del__(self) -> None:
         if self.on_gone is not None:
@@ -30,8 +30,10 @@ class _Held(np.ndarray[Any, Any]):
 
 
 def held(memory: Mapping, offset: int, size: int, on_gone: Callable[[int], None]) -> Array:
-    """A plain uint8 array of `size` bytes at `offset`. Its base calls `on_gone(offset)` when the
-    last view is gone."""
+    """Return a plain uint8 array of `size` bytes at `offset`.
+
+    Its base calls `on_gone(offset)` when the last view of it is gone.
+    """
     whole = _Held((size,), np.uint8, memory.memory, offset)
     whole.on_gone = on_gone
     whole.offset = offset
@@ -40,10 +42,10 @@ def held(memory: Mapping, offset: int, size: int, on_gone: Callable[[int], None]
 
 
 def writable(array: Array) -> Array | None:
-    """A writable array of the same shared bytes, for a process that their owner asked to write.
-    Keep `array` as long as the result is used.
+    """Return a writable array of the same shared bytes, or None if `array` is not in shared memory.
 
-    None for an array that is not in shared memory.
+    It is for a process that the owner of the bytes asked to write. Keep `array` as long as the
+    result is used.
     """
     base: Any = array
     while base is not None and not isinstance(base, _Held):

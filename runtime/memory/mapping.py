@@ -1,8 +1,9 @@
 """A file mapped into memory far away from this process's code.
 
-A mapping as large as the machine's memory, put where the system puts libraries, leaves no room
-beside them: parts of a compiled kernel then lie over 2 GiB apart, which its calls cannot span, and
-LLVM's loader ends the process. `mmap.mmap` cannot say where; the C function can.
+By default the system puts a mapping where it puts libraries. A mapping as large as the machine's
+memory leaves no room next to the libraries. Parts of a compiled kernel then lie over 2 GiB apart,
+farther than its calls can reach, and LLVM's loader ends the process. `mmap.mmap` cannot choose the
+address; the C function can.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ _count = itertools.count()
 
 
 def available() -> bool:
-    """Can this system share memory without a name (Linux can)?"""
+    """Return whether this system can share memory without a name. Linux can."""
     return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
 
 
 class Mapping:
-    """`size` bytes of a file, shared with whoever maps it too, from `address` on; unmapped when
-    this object goes.
+    """`size` bytes of a file from `address` on, shared with every process that maps the file. The
+    mapping ends with this object.
 
-    `memory` does not keep them by itself: whoever uses it must keep the mapping.
+    `memory` does not keep the mapping alive: its user must keep this object.
     """
 
     def __init__(self, file: int, size: int, *, writable: bool) -> None:
-        """OSError if the system refuses."""
+        """Map the file. Raises OSError if the system refuses."""
         room = -(-size >> 30) << 30
-        # where that is taken, the system finds a place
+        # if that range is taken, the system chooses another address
         hint = _FAR + next(_count) % max(1, _SPAN // room) * room
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self.size = size
@@ -69,11 +70,11 @@ class Mapping:
         self.memory: memoryview = _view_of(self.address, size, _WRITE if writable else _READ)
 
     def make_large(self, offset: int, size: int) -> None:
-        """Put these bytes, whole LARGE_PAGEs, into large pages, whatever is in them already, where
-        the system can.
+        """Put these bytes into large pages if the system can. Only whole LARGE_PAGEs are moved, and
+        their content stays.
 
-        200 MB are there in 29 ms instead of 220, since a page fault of a virtual machine takes 4
-        us; and reading them takes 8.4 to 10.0 ms instead of 9.7 to 12.7.
+        With large pages, 200 MB exist after 29 ms instead of 220, since a page fault of a virtual
+        machine takes 4 us. Reading them takes 8.4 to 10.0 ms instead of 9.7 to 12.7.
         """
         whole = min(size, self.size - offset) // LARGE_PAGE * LARGE_PAGE
         for start in range(self.address + offset, self.address + offset + whole, LARGE_PAGE):
@@ -83,8 +84,8 @@ class Mapping:
                 return
 
     def to_write(self) -> Mapping:
-        """The same bytes, writable: this mapping, or another one. OSError if the file may only be
-        read."""
+        """Return the same bytes as a writable mapping: this one or another one. Raises OSError if
+        the file may only be read."""
         if self.writable:
             return self
         if self._twin is None:

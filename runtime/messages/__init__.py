@@ -1,15 +1,16 @@
-"""What actors say.
+"""Messages: their classes, their wire format and their flow control.
 
-message          What actors say to one another
-wire             Envelope <-> frames, without sockets
+message          Message classes, their registry, and the envelope around each message
+wire             The wire format: an envelope as frames, and back
 arrays           Arrays of a message that is sent
-nesting          How deep the values of a message may be nested, and how one that came is shown
-credits          Byte credits: how many bytes one sender may have under way to one receiver on one
-                 lane
-grants           Byte credits at the receiver: when to give them back
-header_checks    The places of a message's header, and what is wrong with one that does not fit them
+nesting          The limit on how deep the values of a message may be nested, and how a received
+                 value is printed
+credits          Byte credits: the number of bytes that one sender may have under way to one
+                 receiver on one lane
+grants           The receiver's side of byte credits: when to grant bytes back
+header_checks    The fields of a message's header, and the errors of a header that does not fit them
                  (see `wire`)
-received_arrays  Arrays of a message that came
+received_arrays  Arrays of a message that was received
 
 See docs/decisions/messages.md.
 """

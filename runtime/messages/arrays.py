@@ -1,5 +1,5 @@
-"""Arrays of a message that is sent: what the header says of each (see `wire`), and the frame that
-is its memory. `received_arrays` is the way back."""
+"""Arrays of a message that is sent: the descriptor of each array in the header (see `wire`), and
+the frame that holds its bytes. `received_arrays` is the way back."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ DTYPES = {
         "float16", "float32", "float64",
     )
 }  # fmt: skip
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # asking a dtype for its name takes 3 us
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # looking up a dtype's name takes 3 us
 
 Frame = bytes | memoryview
-# an array -> its offset in shared memory, None if it must travel
+# an array -> its offset in shared memory; None: the array must travel in a frame
 Lend = Callable[[Array], int | None]
 
 
 def nowhere(array: Array) -> int | None:
-    """The `Lend` of a process that shares no memory."""
+    """Lend no array: the `Lend` of a process that shares no memory."""
     return None
 
 
 def encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: list[Frame]) -> None:
-    """Add what the header says of a message's arrays, and the frames of those that travel."""
+    """Append the descriptors of a message's arrays, and the frames of the arrays that travel.
+    Raises MessageError if no message may carry an array of such a dtype or rank, or so many."""
     arrays = 0
     for name, several in body.array_fields:
         value = getattr(body, name)
@@ -69,12 +70,12 @@ def _descriptor(body: Message, name: str, array: Array) -> list[Any]:
 
 
 def _frame(array: Array, descriptor: list[Any]) -> memoryview:
-    """The array's bytes, in the order in which they lie; the descriptor says which if it is not the
-    dimensions'."""
+    """Return the array's bytes in memory order. If that is not the order of the dimensions, append
+    the order of the axes to the descriptor."""
     if not array.flags.c_contiguous:
         axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
         array = array.transpose(axes)
         descriptor.append(axes)
-    # fills gaps, and turns foreign byte order into ours
+    # closes gaps between elements, and converts a foreign byte order
     whole = np.ascontiguousarray(array, DTYPES[descriptor[0]])
     return whole.reshape(-1).view(np.uint8).data

@@ -1,7 +1,7 @@
-"""Byte credits: how many bytes one sender may have under way to one receiver on one lane.
+"""Byte credits: the number of bytes that one sender may have under way to one receiver on one lane.
 
-The receiver grants bytes back when its actor is done with them, so a slow reader slows its writer
-and nothing grows. No sockets here.
+The receiver grants bytes back when its actor has handled them. So a slow reader slows its writer,
+and no queue grows without limit. No sockets here.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections import deque
 
 from runtime.errors import ActorStopped
 
-# A receiver collects this share of the window before it sends a grant: one small grant per many
-# small messages. A sender with no more than that outstanding is never held back, so grants not yet
-# sent cannot stop it.
+# A receiver collects this share of the window before it sends a grant, so that many small messages
+# cost one small grant. A sender with no more than that share outstanding is never held back, so
+# grants that are not yet sent cannot stop it.
 GRANT_SHARE = 8
-# What a message counts at least: bounds the number of messages under way, not only their bytes.
+# The least cost of a message, in bytes. Bounds the number of messages, not only their bytes.
 MINIMUM_COST = 256
 
 
 class CreditGate:
-    """Sender's side. At most `limit / GRANT_SHARE` bytes and a window are under way: `limit`, or
-    one larger message."""
+    """The sender's side of byte credits. At most `limit / GRANT_SHARE` bytes and one window are
+    under way. The window is `limit`, or one larger message."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.outstanding = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        # senders whose turn came and who have not run since: nobody may overtake them
+        # senders whose turn has come and whose task has not run since; no sender may overtake them
         self._turning = 0
         self._closed: str | None = None
 
@@ -36,11 +36,12 @@ class CreditGate:
 
     @property
     def waiting(self) -> int:
-        """Senders held back now."""
+        """The number of senders held back now."""
         return len(self._waiting)
 
     def admit(self, size: int) -> bool:
-        """Take `size` bytes at once, if no sender has to wait. ActorStopped once closed."""
+        """Take `size` bytes at once and return True, or return False if the sender would have to
+        wait. Raises ActorStopped once the gate is closed."""
         if self._closed is not None:
             raise ActorStopped(self._closed)
         if self._waiting or self._turning or not self._admits(size):
@@ -49,7 +50,8 @@ class CreditGate:
         return True
 
     async def acquire(self, size: int) -> None:
-        """Wait, in order, until `size` more bytes may be under way. ActorStopped once closed."""
+        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once the
+        gate is closed."""
         if self.admit(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,7 +67,7 @@ class CreditGate:
                 self._wake()
             raise
         finally:
-            # it holds the error that holds this frame, and so the message that was to be sent
+            # its error holds this frame (by the traceback), and so the message to be sent
             del turn
         self._turning -= 1
         self._wake()
@@ -73,12 +75,12 @@ class CreditGate:
             raise ActorStopped(self._closed)
 
     def grant(self, size: int) -> None:
-        """The receiver is done with `size` bytes."""
+        """Take `size` bytes, which the receiver has granted back, off the outstanding ones."""
         self.outstanding = max(0, self.outstanding - size)
         self._wake()
 
     def close(self, why: str) -> None:
-        """Fail everyone who waits, and everyone who comes later."""
+        """Close the gate: all waiting and all later senders get ActorStopped(`why`)."""
         self._closed = why
         for _, turn in self._waiting:
             if not turn.done():
@@ -100,5 +102,5 @@ class CreditGate:
 
 
 def cost_of(size: int) -> int:
-    """Credits that a message of `size` bytes takes."""
+    """Return the credits that a message of `size` bytes takes."""
     return max(size, MINIMUM_COST)

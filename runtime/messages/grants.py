@@ -1,4 +1,4 @@
-"""Byte credits at the receiver: when to give them back."""
+"""The receiver's side of byte credits: when to grant bytes back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class GrantBook:
         self._released = 0
 
     def release(self, size: int) -> int:
-        """Note `size` released bytes; returns the bytes to grant now, 0 for none yet."""
+        """Note `size` released bytes. Return the bytes to grant now, or 0 if they are too few
+        yet."""
         self._released += size
         if self._released < self._worth:
             return 0

@@ -1,7 +1,7 @@
-"""The places of a message's header, and what is wrong with one that does not fit them (see `wire`).
+"""The fields of a message's header, and the errors of a header that does not fit them (see `wire`).
 
-Right headers are recognised in `wire` by comparing types as whole lists. Only a wrong one is looked
-at here, piece by piece.
+`wire` recognises correct headers by comparing their types as whole lists. Only a wrong header is
+examined here, piece by piece.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ PLACES = {
 
 
 def check_plain(body: Message, values: tuple[Any, ...]) -> None:
-    """MessageError for the value that does not fit its field. It must fail at its author: at the
-    receiver an asker would wait."""
+    """Raise MessageError for a value that does not fit its field.
+
+    A wrong value must fail at the sender. If it failed at the receiver, an asker would wait in
+    vain.
+    """
     for field, value in zip(body.plain_fields, values, strict=True):
         if not field.fits(value):
             raise MessageError(
@@ -44,13 +47,14 @@ def check_plain(body: Message, values: tuple[Any, ...]) -> None:
 
 
 def _check_depth(values: list[Any]) -> None:
-    """MessageError for values that nest too deep. Checked before anything shows or walks them."""
+    """Raise MessageError if values are nested too deep. Call it before any code prints or walks
+    them."""
     if deeper(values, MAX_DEPTH):
         raise MessageError("bad_header", f"its values are nested more than {MAX_DEPTH} deep")
 
 
 def check_places(head: Any) -> None:
-    """MessageError that says what is wrong with a header."""
+    """Check a header. Raises MessageError with the fault if it is wrong."""
     if not isinstance(head, list) or len(head) != len(PLACES):
         raise MessageError("bad_header", f"not an array of {len(PLACES)} items")
     for value in head:
@@ -68,8 +72,8 @@ def check_places(head: Any) -> None:
 
 
 def received_plain(kind: type[Message], values: list[Any]) -> list[Any]:
-    """The plain values of a received message, lists as tuples. MessageError for one that does not
-    fit its field."""
+    """Return the plain values of a received message, with lists as tuples. Raises MessageError for
+    a value that does not fit its field."""
     _check_depth(values)
     if len(values) != len(kind.plain_fields):
         raise MessageError(

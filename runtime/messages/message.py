@@ -1,8 +1,7 @@
-"""What actors say to one another: message classes, their registry, and the envelope around each
-message.
+"""Message classes, their registry, and the envelope around each message.
 
-A message is a frozen dataclass of plain fields and arrays; its fields decide how it travels. No
-bytes here (`wire` encodes) and no delivery (`transport`, `node`).
+A message is a frozen dataclass of plain fields and arrays. Its fields decide how it travels. This
+module knows no bytes (`wire` encodes) and no delivery (`transport`, `node`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Array = NDArray[Any]
 Json = Mapping[str, Any]
 Lane = Literal["control", "bulk"]
 M = TypeVar("M", bound="Message")
-# what a script's module is called in the processes of its roles: there it is not __main__
+# the name of a script's module in the processes of its roles, where it is not __main__
 SCRIPT = "__convoy_main__"
 
 
@@ -31,13 +30,13 @@ def _is_tuple_of(kind: type) -> Callable[[Any], bool]:
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """The method that returns these attributes of an object."""
+    """Return a method that returns these attributes of an object as a tuple."""
     get = attrgetter(*names)
     return (lambda said: get(said)) if len(names) > 1 else (lambda said: (get(said),))
 
 
-# Field annotation -> does a decoded value fit it? Arrays travel as frames of their own and are
-# checked in `wire`.
+# Field annotation -> check whether a decoded value fits it. Arrays are checked in
+# `received_arrays`.
 _PLAIN: dict[Any, Callable[[Any], bool]] = {
     int: lambda value: type(value) is int,
     float: lambda value: type(value) in (float, int),
@@ -54,7 +53,7 @@ _SCALARS = (int, float, str, bool)
 
 @dataclass(frozen=True, slots=True)
 class PlainField:
-    """A field that travels in the header."""
+    """A message field that travels in the header."""
 
     name: str
     annotation: Any
@@ -62,11 +61,12 @@ class PlainField:
 
 
 class Message:
-    """Base of all messages. Declare one with `@message`; fields may be int, float, str, bool,
-    tuples of these, `Json` (a dict of plain values), `Array`, or `tuple[Array, ...]`.
+    """Base of all messages. Declare a message class with `@message`. Its fields may be int, float,
+    str, bool, tuples of these, `Json` (a dict of plain values), `Array`, or `tuple[Array, ...]`.
 
-    A message with arrays travels on the bulk lane, any other on the control lane. Between one
-    sender and one receiver each lane keeps its order; the two lanes do not wait for one another.
+    A message with arrays travels on the bulk lane, any other on the control lane. Each lane keeps
+    the order of messages between one sender and one receiver. The two lanes do not wait for each
+    other.
     """
 
     __slots__ = ()
@@ -74,15 +74,15 @@ class Message:
     lane: ClassVar[Lane] = "control"
     plain_fields: ClassVar[tuple[PlainField, ...]] = ()
     array_fields: ClassVar[tuple[tuple[str, bool], ...]] = ()  # (name, holds several arrays)
-    # of plain values that need no further look; None: look at each
+    # types of the plain values, if comparing them is check enough; None: check each value
     plain_types: ClassVar[list[type] | None] = []
 
     def plain_values(self) -> tuple[Any, ...]:
-        """The header's part of this message, in declared order."""
+        """Return the values of the plain fields, in declared order, for the header."""
         return ()
 
     def array_bytes(self) -> int:
-        """Bytes of its arrays, which travel or are read in place."""
+        """Return the bytes of the message's arrays, whether they travel or are read in place."""
         size = 0
         for name, several in self.array_fields:
             value = getattr(self, name)
@@ -106,8 +106,12 @@ REGISTRY: dict[str, type[Message]] = {}
 
 @dataclass_transform(frozen_default=True)
 def message(cls: type[M]) -> type[M]:
-    """Class decorator: make `cls` a frozen dataclass and register it as kind
-    `package.ClassName`."""
+    """A class decorator: makes `cls` a frozen dataclass, and registers it as message kind
+    `package.ClassName`.
+
+    Raises TypeError if a field has a type that no message can carry or a name that every message
+    uses, or if another module has a message of that kind.
+    """
     made = dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     hints = typing.get_type_hints(made)
     plain: list[PlainField] = []
@@ -116,7 +120,8 @@ def message(cls: type[M]) -> type[M]:
         annotation = hints[field.name]
         if hasattr(Message, field.name):
             raise TypeError(
-                f"{made.__qualname__}.{field.name}: every message has this name for something else"
+                f"{made.__qualname__}.{field.name}: every message already has an attribute of this "
+                "name; choose another name"
             )
         if annotation in _ARRAYS:
             arrays.append((field.name, annotation != Array))
@@ -144,8 +149,8 @@ def message(cls: type[M]) -> type[M]:
 
 
 def _package(module: str) -> str:
-    """What stands before a message's name. The classes of a script, or of a module run by `python
-    -m`, are called alike where it runs and where its roles do."""
+    """Return the package name that starts a message's kind. It is the same where a script, or a
+    module run by `python -m`, runs and in the processes of its roles."""
     if module == "__main__":
         spec = getattr(sys.modules[module], "__spec__", None)
         module = spec.name if spec is not None else SCRIPT
@@ -155,10 +160,10 @@ def _package(module: str) -> str:
 class Envelope(NamedTuple):
     """A message under way.
 
-    `id` counts the sender's envelopes; (`sender`, `incarnation`, `id`) names an envelope for ever.
-    `reply_to` names the actor that waits for an answer ("" after a tell); an answer carries the
-    asked id in `answers` (0 otherwise). `step` is the iteration the message belongs to, -1 for
-    none.
+    `id` counts the envelopes of the sender. (`sender`, `incarnation`, `id`) identifies an envelope
+    for ever. `reply_to` is the actor that waits for an answer, "" after a tell. An answer carries
+    the id of the ask in `answers`, which is 0 in other messages. `step` is the iteration that the
+    message belongs to, -1 for none.
     """
 
     message: Message
@@ -181,33 +186,33 @@ class Envelope(NamedTuple):
 
 @message
 class Refusal(Message):
-    """The answer to an ask whose handler raised: the error in words."""
+    """The answer to an ask that was refused: the handler's error, in words."""
 
     error: str
 
 
 @message
 class WindDown(Message):
-    """To the lead actor: bring the work to a good end now (snapshot, then finish)."""
+    """Sent to the lead actor: end the work well now (write a checkpoint, then finish)."""
 
     reason: str
 
 
 @message
 class Save(Message):
-    """To the lead actor: write a checkpoint now and go on."""
+    """Sent to the lead actor: write a checkpoint now and continue."""
 
 
 @message
 class HandOver(Message):
-    """To the lead actor: save what there is after what is under way, and end, so that another run
-    goes on from there. Answered with HandedOver, or refused in words: then this one goes on."""
+    """Sent to the lead actor: finish the work under way, save the state, and end, so that another
+    run resumes from there. Answered with HandedOver. If the lead refuses, its run continues."""
 
 
 @message
 class HandedOver(Message):
-    """All is saved in this `file` of the run directory, and nothing more is done; `at` says in
-    words where."""
+    """The state is saved in this `file` of the run directory, and the run has ended its work. `at`
+    describes in words how far the run came."""
 
     file: str
     at: str
@@ -215,14 +220,14 @@ class HandedOver(Message):
 
 @message
 class GetHolders(Message):
-    """To the lead actor, after a death: who has all that a run goes on from, each of them alike?
-    Answered with Holders."""
+    """Sent to the lead actor after a death: which actors hold the whole state that another run
+    needs to resume, the same state in each? Answered with Holders."""
 
 
 @message
 class Holders(Message):
-    """These `actors`; none: nobody has all of it, and `why`. `facts` are what only the lead knows
-    of it."""
+    """The answer to GetHolders: these `actors` hold the whole state. If there are none, `why` gives
+    the reason. `facts` are the parts of the state that only the lead knows."""
 
     actors: tuple[str, ...]
     facts: Json
@@ -231,23 +236,23 @@ class Holders(Message):
 
 @message
 class GetReached(Message):
-    """To each of the holders that live: how far are you? Answered with Reached."""
+    """Sent to each living holder: how many steps have you done? Answered with Reached."""
 
 
 @message
 class Reached(Message):
-    """Answer: so many steps of the run are done here, each of them wholly; of two holders the one
-    with more goes on."""
+    """The answer to GetReached: the number of steps that this holder has done completely. The run
+    resumes from the holder with the most steps."""
 
     steps: int
 
 
 @message
 class KeepState(Message):
-    """To the holder that has come furthest: let another run begin where you are. Answered with
-    KeptState.
+    """Sent to the holder with the most steps: offer your state to the run that follows. Answered
+    with KeptState.
 
-    `facts` are those of Holders.
+    `facts` are the facts of Holders.
     """
 
     facts: Json
@@ -255,20 +260,22 @@ class KeepState(Message):
 
 @message
 class KeptState(Message):
-    """Answer: all is in this `file` of the holder's memory, as long as it lives; whoever opens it
-    keeps it. `at` says in words where that is."""
+    """The answer to KeepState: the state is in this `file` of the holder's memory. The file exists
+    as long as the holder lives, and then as long as a process has it open. `at` describes in words
+    how far the run came."""
 
     file: str
     at: str
 
 
 def snake_case(name: str) -> str:
-    """`LayerGradient` -> `layer_gradient`: the handler of a message is called `on_<this>`."""
+    """Return `layer_gradient` for `LayerGradient`. The handler of a message is named
+    `on_<this>`."""
     return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
 def message_annotation(function: types.FunctionType) -> type[Message] | None:
-    """The message class that the first parameter of a handler is annotated with, or None."""
+    """Return the message class in the annotation of a handler's first parameter, or None."""
     hints = typing.get_type_hints(function)
     names = function.__code__.co_varnames[1 : function.__code__.co_argcount]
     kind = hints.get(names[0]) if names else None

@@ -1,6 +1,6 @@
-"""Arrays of a message that came: read-only views of its frames or of the sender's memory.
+"""Arrays of a message that was received: read-only views of its frames or of the sender's memory.
 
-Nothing that the header says of them is trusted: every mistake raises MessageError.
+No part of the header is trusted: every mistake raises MessageError.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from runtime.messages.message import Array, Message
 from runtime.messages.nesting import shown
 
 _INTEGERS = {int}
-# (offset, bytes) -> those bytes of the sender's memory, read-only
+# (offset, bytes) -> read-only view of those bytes of the sender's memory
 Borrow = Callable[[int, int], Array]
 
 
 def nothing(offset: int, size: int) -> Array:
-    """The `Borrow` of a process that shares no memory."""
+    """Refuse: the `Borrow` of a process that shares no memory. Raises MessageError."""
     raise MessageError(
         "bad_shape",
         (f"{size} bytes at {offset} of shared memory, but none is shared with the sender"),
@@ -32,7 +32,10 @@ def nothing(offset: int, size: int) -> Array:
 def decode_arrays(
     kind: type[Message], descriptors: list[Any], frames: Sequence[Any], borrow: Borrow
 ) -> dict[str, Any]:
-    """The array fields of a message, of which nothing is trusted."""
+    """Return the array fields of a received message, by field name.
+
+    Nothing in the message is trusted: every mistake raises MessageError.
+    """
     if len(frames) > MAX_ARRAYS:
         raise MessageError(
             "bad_header", (f"{kind.kind}: {len(frames)} array frames, at most {MAX_ARRAYS}")
@@ -70,11 +73,13 @@ def _array(
 ) -> Array:
     where = f"{kind.kind}.{name}"
     if not (type(descriptor) is list and 2 <= len(descriptor) <= 4 and type(descriptor[1]) is list):
-        raise MessageError("bad_shape", f"{where}: no array descriptor: {shown(descriptor)}")
+        raise MessageError("bad_shape", f"{where}: not an array descriptor: {shown(descriptor)}")
     dtype_name, shape, *place = descriptor
     dtype = DTYPES.get(dtype_name) if type(dtype_name) is str else None
     if dtype is None:
-        raise MessageError("bad_type", f"{where}: dtype {shown(dtype_name)} is not carried")
+        raise MessageError(
+            "bad_type", f"{where}: dtype {shown(dtype_name)} cannot be carried by messages"
+        )
     if len(shape) > MAX_DIMENSIONS or not _are_sizes(shape):
         raise MessageError("bad_shape", f"{where}: shape {shown(shape)}")
     if place and type(place[0]) is not list:
@@ -104,12 +109,12 @@ def _array(
 
 
 def _are_sizes(numbers: list[Any]) -> bool:
-    """Are these integers, none of them negative?"""
+    """Return whether these are all integers that are not negative."""
     return not numbers or (set(map(type, numbers)) == _INTEGERS and min(numbers) >= 0)
 
 
 def _axes(where: str, shape: list[int], place: list[Any]) -> list[int]:
-    """The axes in the order in which their bytes lie, outermost first."""
+    """Return the axes in the order in which their bytes lie, outermost first."""
     every = list(range(len(shape)))
     if not place:
         return every
@@ -124,8 +129,12 @@ def _axes(where: str, shape: list[int], place: list[Any]) -> list[int]:
 def _borrowed(
     where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow
 ) -> Array:
-    """An array in shared memory: offset, and strides unless it is contiguous. It shows no more
-    bytes than are there: with strides of 0 four bytes would be terabytes for whoever copies it."""
+    """Return an array in the sender's shared memory.
+
+    `place` is the offset, and the strides if the array is not contiguous. The array must not show
+    bytes more than once: with strides of 0, four bytes could become terabytes when a reader copies
+    them.
+    """
     offset, *given = place
     strides = given[0] if given else []
     numbers = (

@@ -1,14 +1,14 @@
-"""How fast a cluster will be, from how long its parts take: stations, links and times; nothing of
-nets or messages.
+"""Predictions of how fast a cluster will be, from the times of its parts: stations, links and
+service times. This package knows nothing of nets or messages.
 
 efficiency        Hardware efficiency in closed form
-mean_values       Closed networks of queues by mean value analysis
-event_simulation  A cluster event by event
+mean_values       Mean value analysis of closed networks of queues
+event_simulation  A simulation of a cluster, event by event
 work_graph        A cycle of work as a graph
 rate_sharing      Transfers that share ways
-all_reduce        How long members with one interface each take to sum arrays and to have the sum
-                  everywhere, and which way is faster
-estimates         Means of what a simulation measured, with their confidence
+all_reduce        All-reduce times: how long members with one network interface each take to sum
+                  arrays and to have the sum everywhere, and which way is faster
+estimates         Means of simulated measurements with their confidence intervals
 
 See docs/decisions/tuning.md.
 """

@@ -1,10 +1,10 @@
-"""How long members with one interface each take to sum arrays and to have the sum everywhere, and
-which way is faster.
+"""All-reduce times: how long members with one network interface each take to sum arrays and to have
+the sum everywhere, and which way is faster.
 
-One message takes `latency` seconds and its bytes at `rate` bytes per second (FireCaffe, equation 4,
-with the latency; the ring: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009; by
-halves: Rabenseifner, Optimization of collective reduction operations, 2004). Adding up is counted
-as nothing.
+A message takes `latency` seconds, and its bytes travel at `rate` bytes per second. Adding up is
+counted as nothing. Sources: FireCaffe, equation 4, with the latency added. The ring: Patarasuk and
+Yuan, Bandwidth optimal all-reduce algorithms, 2009. Halving: Rabenseifner, Optimization of
+collective reduction operations, 2004.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ import math
 
 
 def tree_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Up a binary tree of the members and down again: at every level the whole array."""
+    """Return the seconds of a binary tree: up the tree and down again, the whole array at every
+    level."""
     return 2 * _levels(members) * (latency + size / rate)
 
 
 def ring_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """Twice round a ring, a piece for each member: 2 (members - 1) messages, one after the
-    other."""
+    """Return the seconds of a ring: twice round it, with a piece for each member. There are
+    2 * (members - 1) messages, one after the other."""
     return 2 * (members - 1) * (latency + size / members / rate)
 
 
 def halving_seconds(members: int, size: float, rate: float, latency: float) -> float:
-    """By halves and back: as many messages as along the tree, as many bytes as round the ring, so
-    that neither is ever sooner. For 1, 2, 4, 8, ... members."""
+    """Return the seconds of recursive halving and doubling, for 1, 2, 4, 8, ... members.
+
+    It sends as many messages as the tree and as many bytes as the ring, so neither is ever faster.
+    """
     return 2 * (_levels(members) * latency + size * (members - 1) / members / rate)
 
 
 def ring_from(members: int, rate: float | None, latency: float) -> int | None:
-    """From how many bytes on the ring is not slower than the tree; None: at no size. `rate` None:
-    without a limit."""
+    """Return the number of bytes from which the ring is not slower than the tree. None if it is
+    slower at every size. With `rate` None the rate is unlimited."""
     further = members - 1 - _levels(members)
     saved = _levels(members) - (members - 1) / members
     if members < 2 or rate is None:

@@ -1,5 +1,5 @@
-"""Means of what a simulation measured, with their confidence: a figure without it proves
-nothing."""
+"""Means of simulated measurements with their confidence intervals. A figure without its confidence
+proves nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BATCHES = 20
-T_95 = 2.093  # of Student's distribution: two-sided 95 % with BATCHES - 1 degrees of freedom
+T_95 = 2.093  # from Student's distribution: two-sided 95 % with BATCHES - 1 degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,17 @@ class Estimate:
     half_width: float
 
     def holds(self, value: float) -> bool:
-        """Does the interval contain it?"""
+        """Return whether the interval contains a value."""
         return abs(value - self.mean) <= self.half_width
 
 
 def batch_means(values: Sequence[float]) -> Estimate:
-    """Of a series whose neighbours depend on each other: BATCHES long stretches hardly do.
-    ValueError if it has fewer values. (Law and Kelton, Simulation Modeling and Analysis, on batch
-    means.)"""
+    """Estimate the mean of a series whose neighbours depend on each other.
+
+    The series is cut into BATCHES long batches, whose means hardly depend on each other (Law and
+    Kelton, Simulation Modeling and Analysis, on batch means). Raises ValueError if the series has
+    fewer values than BATCHES.
+    """
     size = len(values) // BATCHES
     if not size:
         raise ValueError(f"found {len(values)} values, expected {BATCHES} at least")

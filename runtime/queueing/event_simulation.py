@@ -1,10 +1,11 @@
-"""A cluster event by event: jobs that go round over stations and links, part and meet again.
+"""A simulation of a cluster, event by event: jobs go round over stations and links, split and join
+again.
 
-A job is a compute group: its `route` is one iteration, done again and again. A step of a route is a
-visit to a station (a device, a server, a link: first come, first served), a delay (nobody waits for
-anybody), or several routes at once that are all waited for (a group's workers). Times are numbers,
-or drawn anew at each visit. Two runs with one seed are the same run. An event takes two
-microseconds or so: 10 000 machines go through tens of iterations in seconds.
+A job is a compute group. Its `route` is one iteration, done again and again. A step of a route is a
+visit to a station (a device, a server, a link: first come, first served), a delay (no job waits for
+another), or several routes at once that are all waited for (a group's workers). Times are numbers,
+or drawn at each visit. Two runs with the same seed are the same run. An event takes about two
+microseconds, so 10 000 machines go through tens of iterations in seconds.
 """
 
 from __future__ import annotations
@@ -19,24 +20,28 @@ Seconds = float | Draw
 
 
 def exponential(mean: float) -> Draw:
-    """No memory: the assumption of Omnivore's theorem 1, and of M/M/1."""
+    """Return exponential times, which have no memory: the assumption of Omnivore's theorem 1, and
+    of M/M/1."""
     return lambda chance: chance.expovariate(1.0 / mean)
 
 
 def gamma(mean: float, variation: float) -> Draw:
-    """Any spread: `variation` is the squared coefficient of variation, more than 0."""
+    """Return times with any spread. `variation` is the squared coefficient of variation, more than
+    0."""
     return lambda chance: chance.gammavariate(1.0 / variation, mean * variation)
 
 
 class Station:
-    """`servers` jobs are served at once, the others wait in the order in which they came. What it
-    measured counts from the end of the warming up: `busy`, server-seconds; `queued`, job-seconds
-    waiting or served; `served`, jobs."""
+    """A station that serves `servers` jobs at once. Other jobs wait in order of arrival.
+
+    It measures from the end of the warm-up: `busy` (server-seconds), `queued` (job-seconds of
+    waiting and service) and `served` (jobs).
+    """
 
     def __init__(self, name: str, servers: int) -> None:
         self.name = name
         self.servers = servers
-        # a heap: when each server is free; who comes knows at once when it will leave
+        # a heap of the times when each server is free, so a job knows on arrival when it will leave
         self.free = [0.0] * servers
         self.clear(0.0)
 
@@ -47,20 +52,21 @@ class Station:
         self.since = now
 
     def serve(self, now: float, seconds: float) -> tuple[float, float]:
-        """Somebody comes: when its service begins, and when it ends."""
+        """Take a job that arrives `now`. Return when its service begins and when it ends."""
         begins = max(now, self.free[0])
         heapq.heapreplace(self.free, begins + seconds)
         return begins, begins + seconds
 
     def count(self, arrived: float, begins: float, until: float) -> None:
-        """Somebody was here, and in service from `begins` on."""
+        """Count a job that arrived, was in service from `begins` on, and left or is still there at
+        `until`."""
         self.busy += max(0.0, until - max(begins, self.since))
         self.queued += until - max(arrived, self.since)
 
 
 @dataclass(frozen=True)
 class Visit:
-    """Be served at a station for so long."""
+    """A step: be served at a station for some time."""
 
     station: Station
     seconds: Seconds
@@ -68,14 +74,14 @@ class Visit:
 
 @dataclass(frozen=True)
 class Delay:
-    """Take so long, whoever else does."""
+    """A step: take some time, independently of other jobs."""
 
     seconds: Seconds
 
 
 @dataclass(frozen=True)
 class Together:
-    """Go all these routes at once; the last to end ends the step."""
+    """A step: go all these routes at once. The last route to end ends the step."""
 
     routes: tuple[Route, ...]
 
@@ -86,7 +92,8 @@ Route = tuple[Step, ...]
 
 
 class _Token:
-    """Somebody on a route: a job, or a part of one whose `whole` waits for `missing` of them."""
+    """A job on its route, or one part of a split job. `whole` is the job that waits until `missing`
+    parts have arrived."""
 
     __slots__ = ("at", "began", "job", "missing", "route", "whole")
 
@@ -100,8 +107,8 @@ class _Token:
 
 @dataclass(frozen=True)
 class Measured:
-    """After the warming up: `seconds` passed; when each cycle ended (`ends`, from 0), of which job,
-    and how long it had taken."""
+    """The measurements after the warm-up: the `seconds` that passed; for each cycle its end in
+    `ends` (from 0), its job, and its duration."""
 
     seconds: float
     ends: Sequence[float]
@@ -110,25 +117,28 @@ class Measured:
 
     @property
     def cycle_seconds(self) -> float:
-        """Mean time between two ends: seconds per iteration."""
+        """The mean seconds between two ends: seconds per iteration."""
         return self.seconds / len(self.ends)
 
     @property
     def intervals(self) -> list[float]:
-        """Between two ends, one after the other."""
+        """The seconds between two ends, one after the other."""
         return [after - before for before, after in zip((0.0, *self.ends), self.ends, strict=False)]
 
 
 class Model:
-    """Jobs and where they go. Closed: `job`s go round for ever; or open: `arrivals` come, go one
-    route, and leave."""
+    """Jobs and their routes.
+
+    In a closed model each `job` goes round for ever. In an open model `arrivals` come, go one
+    route, and leave.
+    """
 
     def __init__(self, seed: int = 1) -> None:
         self._chance = random.Random(seed)  # noqa: S311  # a simulation
         self._now = 0.0
         self._number = 0
-        # (time, number, what happens to the token, the token, the visit that ends: station,
-        # arrived, service began)
+        # (time, number, function to call with the token, the token, the visit that ends: station,
+        # time of arrival, start of service)
         self._events: list[
             tuple[float, int, Callable[[_Token], None], _Token, _Visiting | None]
         ] = []
@@ -139,7 +149,7 @@ class Model:
         self._durations: list[float] = []
 
     def station(self, name: str, servers: int = 1) -> Station:
-        """A new station. ValueError without a server."""
+        """Make a new station. Raises ValueError if `servers` is less than 1."""
         if servers < 1:
             raise ValueError(f"station '{name}': found {servers} servers, expected one at least")
         made = Station(name, servers)
@@ -147,29 +157,30 @@ class Model:
         return made
 
     def job(self, route: Sequence[Step], begins: float = 0.0) -> int:
-        """A job that goes round on a route from `begins` on; its number."""
+        """Add a job that goes round on a route from `begins` on. Return its number."""
         token = _Token(tuple(route), self._jobs, None)
         self._jobs += 1
         self._at(begins, self._start, token)
         return token.job
 
     def arrivals(self, route: Sequence[Step], interval: Seconds) -> int:
-        """Jobs that come one after another, go the route once and leave; the number under which
-        they are measured."""
+        """Add jobs that come one after another, go the route once and leave. Return the number
+        under which they are measured."""
         number = self._jobs
         steps = tuple(route)
         self._jobs += 1
 
         def come(door: _Token) -> None:
-            self._start(_Token(steps, ~number, None))  # a negative number: it leaves at its end
+            # a negative number: the job leaves at its end
+            self._start(_Token(steps, ~number, None))
             self._at(self._now + self._drawn(interval), come, door)
 
         self._at(self._drawn(interval), come, _Token((), number, None))
         return number
 
     def run(self, cycles: int, warm: int = 0) -> Measured:
-        """Until so many cycles have ended after `warm` that are not measured. ValueError if nothing
-        can ever end."""
+        """Run until `cycles` cycles have ended, after `warm` cycles that are not measured. Raises
+        ValueError if no cycle can ever end."""
         self._until(warm)
         began = self._now
         for series in (self._ends, self._who, self._durations):
@@ -177,7 +188,7 @@ class Model:
         for station in self._stations:
             station.clear(began)
         self._until(cycles)
-        for *_, visiting in self._events:  # those that are still somewhere
+        for *_, visiting in self._events:  # jobs that are still at a station
             if visiting is not None:
                 station, arrived, begins = visiting
                 station.count(arrived, begins, self._now)
@@ -189,7 +200,7 @@ class Model:
         ends = self._ends
         while len(ends) < cycles:
             if not events:
-                raise ValueError("nobody goes round in this model")
+                raise ValueError("no job goes round in this model")
             self._now, _, happens, token, visiting = heapq.heappop(events)
             if visiting is not None:
                 station, arrived, begins = visiting
@@ -204,7 +215,7 @@ class Model:
         token: _Token,
         visiting: _Visiting | None = None,
     ) -> None:
-        self._number += 1  # of two events of one moment the older one comes first
+        self._number += 1  # of two events at the same moment, the older one comes first
         heapq.heappush(self._events, (time, self._number, happens, token, visiting))
 
     def _drawn(self, seconds: Seconds) -> float:
@@ -216,7 +227,7 @@ class Model:
         self._go(token)
 
     def _go(self, token: _Token) -> None:
-        """Begin the step that the token is at."""
+        """Begin the step that the token has reached."""
         if token.at == len(token.route):
             self._end(token)
             return

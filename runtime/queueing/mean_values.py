@@ -1,11 +1,13 @@
-"""Closed networks of queues by mean value analysis: throughput, waiting and use of every station,
-without simulating.
+"""Mean value analysis of closed networks of queues: throughput, waiting and use of every station,
+without a simulation.
 
-A job is a compute group that is always somewhere: computing, or waiting or being served at a
-station (the FC server, a link). Source: Reiser and Lavenberg, "Mean-value analysis of closed
-multichain queuing networks", JACM 27 (1980). Exact for stations that serve in order of arrival with
-exponential times, equal for all classes, and for any order and spread where service is shared (PS)
-or nobody waits. `variation` other than 1 is the approximation named at `Station`.
+A job is a compute group. It is always somewhere: computing, or waiting or being served at a station
+(the FC server, a link). Source: Reiser and Lavenberg, "Mean-value analysis of closed multichain
+queuing networks", JACM 27 (1980).
+
+The analysis is exact in two cases. Either stations serve in order of arrival with exponential
+times, equal for all classes. Or service is shared (PS) or no job waits; then any order and any
+spread are allowed. A `variation` other than 1 is the approximation named at `Station`.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Station:
-    """`servers` work side by side; None: as many as there are jobs, nobody waits. `variation` is
-    the squared coefficient of variation of a service time (0: no spread, 1: exponential): a job
-    that arrives finds the one in service with (1 + variation) / 2 of its time to go. Exact for
-    M/G/1, an approximation here (Reiser 1979)."""
+    """A station where `servers` jobs are served at once. None: as many servers as jobs, so no job
+    waits.
+
+    `variation` is the squared coefficient of variation of a service time (0: no spread, 1:
+    exponential). A job that arrives finds the job in service with (1 + variation) / 2 of its time
+    to go. This is exact for M/G/1, and an approximation here (Reiser 1979).
+    """
 
     name: str
     servers: int | None = 1
@@ -30,9 +35,13 @@ class Station:
 
 @dataclass(frozen=True)
 class Solution:
-    """`throughput`: cycles a second, per class. Of each station: `use` (mean number of busy
-    servers), `waiting` (mean number of jobs there, in service or not), `seconds` that a cycle
-    spends there, per class."""
+    """The solution of a network.
+
+    - `throughput`: cycles per second, for each class.
+    - `use`: mean number of busy servers, for each station.
+    - `waiting`: mean number of jobs at each station, in service or not.
+    - `seconds`: seconds of a cycle spent at a station, for each class and station.
+    """
 
     throughput: Mapping[str, float]
     use: Mapping[str, float]
@@ -41,17 +50,20 @@ class Solution:
 
     @property
     def cycle_seconds(self) -> float:
-        """Mean time between two cycles of any class: seconds per iteration."""
+        """The mean seconds between two cycles of any class: seconds per iteration."""
         return 1.0 / sum(self.throughput.values())
 
 
 def solve(stations: Sequence[Station], demands: Mapping[str, float], jobs: int) -> Solution:
-    """`jobs` equal jobs; `demands`: seconds of service that a cycle needs at each station. Exact
-    for one class, also where a station has several servers (marginal probabilities). ValueError for
-    demands that are no demands."""
+    """Solve a network with `jobs` equal jobs.
+
+    `demands`: the seconds of service that a cycle needs at each station. Exact for one class, also
+    where a station has several servers (marginal probabilities). Raises ValueError if the demands
+    are not valid.
+    """
     _check(stations, {"": demands}, {"": jobs})
     waiting = dict.fromkeys(demands, 0.0)
-    # P(n jobs there)
+    # P(n jobs at the station)
     busy = {station.name: [1.0] + [0.0] * ((station.servers or 1) - 1) for station in stations}
     throughput = 0.0
     use = dict.fromkeys(demands, 0.0)
@@ -74,17 +86,20 @@ def solve(stations: Sequence[Station], demands: Mapping[str, float], jobs: int) 
 def solve_classes(
     stations: Sequence[Station], demands: Mapping[str, Mapping[str, float]], jobs: Mapping[str, int]
 ) -> Solution:
-    """Several classes of jobs, as groups of unequal devices: `demands` and `jobs` per class. Every
-    station has one server, or serves all. Exact; its work is the product of all (jobs + 1), so at
-    most 2 ** 20 of these. ValueError."""
+    """Solve a network with several classes of jobs, such as groups of unequal devices.
+
+    `demands` and `jobs` are given per class. Every station has one server, or serves all jobs at
+    once. Exact. The work is the product of all (jobs + 1), which may be at most 2 ** 20. Raises
+    ValueError.
+    """
     _check(stations, demands, jobs)
     if math.prod(count + 1 for count in jobs.values()) > 1 << 20:
         raise ValueError(
-            "too many combinations of jobs for exact mean values: simulate it (events)"
+            "too many combinations of jobs for exact mean values: use a simulation (events)"
         )
     if any(station.servers not in (1, None) for station in stations):
         raise ValueError(
-            "several classes at a station with several servers have no exact mean values here"
+            "no exact mean values for several classes at a station with several servers"
         )
     classes = list(jobs)
     queues: dict[tuple[int, ...], dict[str, float]] = {
@@ -140,7 +155,7 @@ def _check(
             wanted.values()
         ):
             raise ValueError(
-                f"class '{name}': demands are finite seconds >= 0, and one at least is more than 0"
+                f"class '{name}': expected finite demands >= 0 seconds, at least one of them > 0"
             )
         if jobs[name] < 0 or not any(jobs.values()):
             raise ValueError(
@@ -157,9 +172,12 @@ def _check(
 def _found(
     station: Station, demand: float, waiting: Mapping[str, float], use: Mapping[str, float]
 ) -> float:
-    """Seconds a job spends at a station with one server: its own service, that of those it finds
-    waiting, and the rest of the one in service. A job finds what a network with one job less has on
-    average (the arrival theorem)."""
+    """Return the seconds that a job spends at a station with one server.
+
+    They are its own service, the service of the jobs that it finds waiting, and the rest of the job
+    in service. On average an arriving job finds the state of a network with one job less (the
+    arrival theorem).
+    """
     if station.servers is None:
         return demand
     in_service = use[station.name]
@@ -174,7 +192,8 @@ def _residence(
     use: Mapping[str, float],
     busy: Mapping[str, Sequence[float]],
 ) -> float:
-    """As `_found`, with several servers: whoever finds one free does not wait."""
+    """Return the same as `_found` for several servers: a job that finds a free server does not
+    wait."""
     servers = station.servers
     if servers is None or servers == 1:
         return _found(station, demand, waiting, use)
@@ -186,7 +205,8 @@ def _residence(
 
 
 def _marginal(before: Sequence[float], servers: int, use: float, population: int) -> list[float]:
-    """P(n jobs at the station) for n < servers, with one job more in the network than `before`."""
+    """Return P(n jobs at the station) for n < servers, with one more job in the network than
+    `before`."""
     found = [0.0] * servers
     for count in range(1, min(servers, population + 1)):
         found[count] = use / count * before[count - 1]

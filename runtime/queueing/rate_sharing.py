@@ -1,10 +1,10 @@
-"""Transfers that share ways: what each of several gets of an interface's rate, and when the next
-has left.
+"""Transfers that share ways: the part of an interface's rate that each transfer gets, and the time
+at which the next transfer has left.
 
-Transfers of one lane leave one after the other. Those that are under way at once share each way as
-TCP connections do: nobody gets more until all with less are held back elsewhere. Source: max-min
-fairness by progressive filling, Bertsekas and Gallager, Data Networks, section 6.5.2. Times are
-seconds, sizes bytes.
+Transfers of one lane leave one after the other. Transfers under way at once share each way as TCP
+connections do (max-min): a transfer gets more than another only if the other is held back
+elsewhere. Source: max-min fairness by progressive filling, Bertsekas and Gallager, Data Networks,
+section 6.5.2. Times are in seconds, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-# of the time that a transfer takes: who would end so much later ends with the first
+# a share of a transfer's time: transfers that would end within it after the first end with it
 TOGETHER = 1e-9
 
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """`size` bytes, in as many copies on each way of `ways` as it says; `who` is told at the end.
-    `left` bytes of a copy were to go at `since`, at this `rate`."""
+    """A transfer of `size` bytes, in a number of copies on each way of `ways`.
+
+    `who` identifies it to the caller at its end. At time `since`, `left` bytes of a copy were still
+    to go, at this `rate`.
+    """
 
     who: Any
     size: float
@@ -39,15 +42,16 @@ class Transfer:
 
 @dataclass(eq=False, slots=True)
 class _Knot:
-    """Transfers that share ways, directly or through others: none begins or ends but all may get
-    other rates."""
+    """Transfers that share ways, directly or through others. Whenever one begins or ends, the rates
+    of all may change."""
 
     transfers: list[Transfer]
     is_old: bool = False
 
 
 class Sharing:
-    """Of the ways with a rate, in bytes per second. `carried`: bytes that each has carried."""
+    """The ways with their rates, in bytes per second, and the transfers on them. `carried`: the
+    bytes that each way has carried."""
 
     def __init__(self, rates: Mapping[str, float]) -> None:
         self._rates = dict(rates)
@@ -55,9 +59,9 @@ class Sharing:
         self._lanes: defaultdict[Hashable, deque[Transfer]] = defaultdict(deque)
         self._users: dict[str, dict[Transfer, None]] = {way: {} for way in rates}
         self._copies = dict.fromkeys(rates, 0)
-        self._changed: dict[str, None] = {}  # ways to be shared anew
+        self._changed: dict[str, None] = {}  # ways whose rates must be shared again
         self._now = 0.0
-        # a heap: when the first of each ends; the old, too
+        # a heap of the first end in each knot; it also holds old knots
         self._ends: list[tuple[float, int, _Knot]] = []
         self._numbers = count()
 
@@ -65,14 +69,15 @@ class Sharing:
         return f"<{sum(map(len, self._lanes.values()))} transfers over {len(self._rates)} ways>"
 
     def start(self, transfer: Transfer, now: float) -> None:
-        """A transfer sets out, behind those of its lane."""
+        """Start a transfer, after the earlier transfers of its lane."""
         lane = self._lanes[transfer.lane]
         lane.append(transfer)
         if len(lane) == 1:
             self._begin(transfer, now)
 
     def next_end(self) -> float:
-        """When the next has left, should none begin before; infinity: none is under way."""
+        """Return when the next transfer will have left if none begins before. Infinity: none is
+        under way."""
         if self._changed:
             self._share()
         while self._ends and self._ends[0][2].is_old:
@@ -80,8 +85,8 @@ class Sharing:
         return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[Transfer]:
-        """Those that have left at `now`, the time that `next_end` gave; the next of their lanes set
-        out."""
+        """Return the transfers that have left at `now`, the time that `next_end` returned, and
+        start the next transfers of their lanes."""
         due: list[Transfer] = []
         while self._ends and self._ends[0][0] <= now:
             _, _, knot = heapq.heappop(self._ends)
@@ -112,7 +117,7 @@ class Sharing:
             self._changed[way] = None
 
     def _share(self) -> None:
-        """Share the ways that have changed, and those that their transfers use, and so on."""
+        """Share the rates of the ways that have changed, and of all ways connected with them."""
         seen: dict[str, None] = {}
         for way in self._changed:
             if way not in seen and self._users[way]:
@@ -122,7 +127,8 @@ class Sharing:
         self._changed.clear()
 
     def _reached(self, way: str) -> tuple[dict[str, None], dict[Transfer, None]]:
-        """The ways that hang together with one, and what is on them."""
+        """Return the ways that are connected with `way` through transfers, and the transfers on
+        them."""
         ways = {way: None}
         waiting = [way]
         transfers: dict[Transfer, None] = {}
@@ -157,8 +163,12 @@ class Sharing:
         heapq.heappush(self._ends, (first, next(self._numbers), knot))
 
     def _fill(self, ways: Iterable[str], transfers: Sequence[Transfer]) -> None:
-        """The way that can give least to a copy is the first to be shared out, and so on. What the
-        others can give only grows meanwhile: an entry of the heap is at most too small."""
+        """Set rates by progressive filling: first share out the way that can give least to a copy,
+        then the next, and so on.
+
+        The share that a remaining way can give only grows meanwhile, so an entry of the heap is at
+        most too small.
+        """
         without = len(transfers)
         for transfer in transfers:
             transfer.rate = 0.0
@@ -170,7 +180,7 @@ class Sharing:
             known, way = heapq.heappop(least)
             if not copies[way]:
                 continue
-            # rounding leaves less than nothing
+            # by rounding, `left` may become negative
             share = max(left[way], TOGETHER * self._rates[way]) / copies[way]
             if share > known * (1.0 + TOGETHER):
                 heapq.heappush(least, (share, way))

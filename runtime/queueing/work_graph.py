@@ -1,23 +1,23 @@
-"""A cycle of work as a graph: pieces at stations, transfers over shared ways, and what each of them
-waits for.
+"""A cycle of work as a graph: pieces of work at stations, transfers over shared ways, and the
+pieces that each of them waits for.
 
-A compute group goes round its cycle again and again. A piece begins when all it waits for has
-ended, in this cycle (`after`) or in the group's cycle before (`since`): x(n) = max over what it
-waits for + its time, the recursion of a timed event graph (Baccelli, Cohen, Olsder and Quadrat,
-Synchronization and Linearity, 1992, section 2.5). Layers whose computing and transfers overlap are
-such a graph. Besides,
+A compute group goes round its cycle again and again. A piece begins when all pieces that it waits
+for have ended, in this cycle (`after`) or in the group's previous one (`since`): x(n) = the latest
+of their ends + its time. This is the recursion of a timed event graph (Baccelli, Cohen, Olsder and
+Quadrat, Synchronization and Linearity, 1992, section 2.5). Layers whose computing and transfers
+overlap are such a graph. In addition,
 
-    stations    serve in the order in which pieces become ready, whichever group they are of
-    ways        are shared max-min (`sharing`)
-    times       are drawn anew in every cycle, from a gamma distribution with the piece's mean and
-                variation: a group that waits for its slowest member waits for the expected maximum,
-                and groups meet at a station as they really do
+    stations    serve pieces in the order in which they become ready, of any group
+    ways        are shared max-min (`rate_sharing`)
+    times       are drawn in every cycle, from a gamma distribution with the piece's mean and
+                variation. So a group that waits for its slowest member waits for the expected
+                maximum, and groups meet at a station as they really do.
 
-It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well
-enough. Several groups all begin at once and get in one another's way; how long it takes them to
-find an order in which they do not, and whether they ever do, is chance. So these go through MOST
-cycles, unless one is as long as the other before, and where times still vary then, that is one draw
-of several whose mean is told. Two evaluations with one seed are the same.
+The graph is evaluated cycle by cycle, and only the later half counts. One group is evaluated until
+its mean is known well enough. Several groups all begin at once and get in each other's way. They
+may find an order in which they do not, and how long that takes is chance. So they go through MOST
+cycles, or fewer if all cycles become equally long. If times still vary then, this is one of several
+draws, whose mean is the result. Two evaluations with the same seed are the same.
 """
 
 from __future__ import annotations
@@ -34,37 +34,42 @@ from typing import NamedTuple
 
 from runtime.queueing.rate_sharing import Sharing, Transfer
 
-LEAST = 10  # cycles of each group; SEVERAL: of several groups at least
+LEAST = 10  # least number of cycles of one group; SEVERAL: of several groups
 SEVERAL = 24
 MOST = 64
-ENOUGH = 0.005  # of the mean: its standard error, of one group
-# of a time round of several groups: if all of the later half differ by less, so will all that
-# follow
+ENOUGH = 0.005  # relative standard error of the mean with which the evaluation of one group ends
+# for several groups: if the times of all rounds of the later half differ by less than this share,
+# so will all that follow
 ALIKE = 1e-9
-ORDERLY = 0.01  # the same of several groups in one draw; more draws where it is larger
+# relative standard error of a draw of several groups; more draws are made if it is larger
+ORDERLY = 0.01
 DRAWS = 4
-PIECES = 200_000  # evaluated at most, once so many are there: 2 s
+PIECES = 200_000  # no further rounds or draws after so many pieces, which take 2 s
 BATCHES = 8
 
 
 class Sent(NamedTuple):
-    """In `after`: not the end of a transfer, but its leaving."""
+    """In `after`: wait until a transfer is admitted to its lane, not until its end."""
 
     name: Hashable
 
 
 @dataclass(frozen=True)
 class Piece:
-    """`seconds` at a `station` ("": nobody waits there), with `variation`, a squared coefficient of
-    variation; or `size` bytes on a `lane`, in so many copies on each of `ways` (none: they are
-    there at once). In either case `delay` later those that wait for it may begin. A piece that
-    waits for nothing begins when the cycle before is over.
+    """A piece of work, or a transfer.
 
-    A transfer is admitted to its lane when there is room in the lane's `window` (`Window`): what
-    waits for `Sent` of it waits for that only.
+    Work takes `seconds` at a `station` ("": pieces do not wait for each other there), with
+    `variation`, a squared coefficient of variation. A transfer is `size` bytes on a `lane`, with a
+    number of copies on each of `ways` (no ways: it arrives at once). The pieces that wait for it
+    may begin `delay` later. A piece that waits for nothing begins when the previous cycle ends.
 
-    `takes`: it begins only when nobody is in the stretch of this name, which is then taken until a
-    piece of the same cycle `gives` it back at its end; whoever was ready first is next."""
+    A transfer is admitted to its lane when there is room in the lane's `window` (`Window`). A piece
+    that waits for `Sent` of it waits only for that.
+
+    `takes`: the piece begins only when the stretch of this name is free. It is then taken until a
+    piece of the same cycle `gives` it back at its end. The piece that was ready first takes it
+    next.
+    """
 
     name: Hashable
     after: tuple[Hashable, ...] = ()
@@ -83,8 +88,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """`seconds`: mean time between two ends of cycles, of all groups together. `use`: of each
-    station and way, the part of the time in which it is busy. `cycles`: how many were measured."""
+    """The result of an evaluation.
+
+    - `seconds`: mean time between two ends of cycles, of all groups together.
+    - `use`: the part of the time in which each station and way is busy.
+    - `cycles`: the number of measured cycles.
+    """
 
     seconds: float
     use: Mapping[str, float]
@@ -94,8 +103,8 @@ class Evaluated:
 def evaluate(
     groups: Sequence[Sequence[Piece]], rates: Mapping[str, float], seed: int = 1
 ) -> Evaluated:
-    """Of groups with these cycles, and ways with these rates in bytes per second. ValueError if a
-    piece waits for one that is not there, or a cycle can never end."""
+    """Evaluate groups with these cycles, over ways with these rates in bytes per second. Raises
+    ValueError if a piece waits for one that does not exist, or a cycle can never end."""
     cycles = [_Cycle(pieces) for pieces in groups]
     chance = random.Random(seed)  # noqa: S311  # a simulation
     found: list[Evaluated] = []
@@ -109,14 +118,14 @@ def evaluate(
 
 
 def _mean(found: Sequence[Evaluated]) -> Evaluated:
-    """Of several draws."""
+    """Return the mean of several draws."""
     use = {name: fmean(one.use.get(name, 0.0) for one in found) for name in found[0].use}
     return Evaluated(fmean(one.seconds for one in found), use, sum(one.cycles for one in found))
 
 
 class _Cycle:
-    """The pieces of a group's cycle, and for each who waits for it, in this cycle and in the
-    next."""
+    """The pieces of a group's cycle, and for each piece those that wait for it, in this cycle and
+    in the next."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = list(pieces)
@@ -130,7 +139,8 @@ class _Cycle:
         ]
         if missing or len(place) < 2 * len(self.pieces):
             raise ValueError(
-                f"found pieces of one name, or that wait for no piece of the cycle: {missing[:3]}"
+                "found two pieces with one name, or pieces that wait for names outside of the "
+                f"cycle: {missing[:3]}"
             )
         self.then: list[list[int]] = [[] for _ in self.pieces]
         self.then_sent: list[list[int]] = [[] for _ in self.pieces]
@@ -149,7 +159,8 @@ class _Cycle:
 
 @dataclass(slots=True)
 class _Turn:
-    """One time round: for how much each piece still waits, and how many pieces are left."""
+    """One round of a cycle: the number of pieces that each piece still waits for, and the number of
+    pieces that have not ended."""
 
     cycle: _Cycle
     waits: list[int]
@@ -158,9 +169,11 @@ class _Turn:
 
 
 class Window:
-    """Of a lane, as credits of bytes work: a transfer is admitted if with it at most so many
-    `bytes` are under way, or if hardly any are before it: an eighth of that
-    (`runtime.messages.credits`)."""
+    """The window of a lane, which works like byte credits (`runtime.messages.credits`).
+
+    A transfer is admitted if it and the transfers under way have at most `size` bytes together, or
+    if at most an eighth of that is under way before it.
+    """
 
     def __init__(self, size: float) -> None:
         self._size = size
@@ -168,15 +181,15 @@ class Window:
         self._waiting: deque[tuple[_Turn, int, float]] = deque()
 
     def comes(self, turn: _Turn, at: int, size: float) -> None:
-        """Somebody wants to send so many bytes; who is admitted, `admitted` says."""
+        """Add a transfer of `size` bytes that waits to be admitted."""
         self._waiting.append((turn, at, size))
 
     def gone(self, size: float) -> None:
-        """So many have arrived."""
+        """Note that `size` bytes have arrived."""
         self._under_way -= size
 
     def admitted(self) -> Iterator[tuple[_Turn, int]]:
-        """Those for whom there is room now."""
+        """Yield the transfers for which there is room now."""
         while self._waiting:
             turn, at, size = self._waiting[0]
             if self._under_way + size > self._size and self._under_way > self._size / 8:
@@ -187,8 +200,8 @@ class Window:
 
 
 class _Evaluation:
-    """One draw. `done`: pieces that have ended; `error`: the standard error of the mean, in parts
-    of it."""
+    """One draw. `done`: the pieces that have ended. `error`: the relative standard error of the
+    mean."""
 
     def __init__(
         self, cycles: list[_Cycle], rates: Mapping[str, float], chance: random.Random
@@ -201,7 +214,7 @@ class _Evaluation:
         self._numbers = count()
         self._free: defaultdict[str, float] = defaultdict(float)
         self._busy: defaultdict[str, float] = defaultdict(float)
-        self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> who waits for it
+        self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> pieces that wait for it
         self._windows: dict[Hashable, Window] = {}
         self.done = 0
         self.error = math.inf
@@ -216,11 +229,11 @@ class _Evaluation:
                     self._begin(turn, at, 0.0)
         groups = len(self._cycles)
         least = LEAST if groups == 1 else SEVERAL
-        # after each time round of all groups
+        # after each round of all groups
         marks: list[tuple[float, dict[str, float], dict[str, float]]] = []
         while True:
             marks.append((self._until(groups), dict(self._busy), dict(self._sharing.carried)))
-            # what comes before, all begin at once: it is not measured
+            # the first rounds are not measured, since all groups begin at once
             later = marks[len(marks) // 2 :]
             taken = [after - before for (before, *_), (after, *_) in pairwise(later)]
             if len(marks) >= least:
@@ -234,14 +247,14 @@ class _Evaluation:
                     break
         (began, busy, carried), (ended, busy_then, carried_then) = later[0], later[-1]
         seconds = ended - began
-        over = seconds or 1.0  # where nothing takes any time, nothing is busy
+        over = seconds or 1.0  # if nothing takes any time, nothing is busy
         use = {name: (spent - busy.get(name, 0.0)) / over for name, spent in busy_then.items()}
         for way, carries in carried_then.items():
             use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / over
         return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
 
     def _until(self, cycles: int) -> float:
-        """So many further cycles end; the time then."""
+        """Run until `cycles` further cycles have ended. Return the time of the last end."""
         wanted = len(self._ends) + cycles
         events = self._events
         sharing = self._sharing
@@ -251,7 +264,7 @@ class _Evaluation:
             due = events[0][0] if events else math.inf
             if due > now and (leaves := sharing.next_end()) <= due:
                 if leaves == math.inf:
-                    raise ValueError("some pieces of the cycle wait for one another")
+                    raise ValueError("some pieces of the cycle wait for each other")
                 now = leaves
                 for transfer in sharing.ended(now):
                     turn, at = transfer.who
@@ -266,7 +279,7 @@ class _Evaluation:
         heapq.heappush(self._events, (time, next(self._numbers), turn, at))
 
     def _begin(self, turn: _Turn, at: int, now: float) -> None:
-        """All it waits for has ended."""
+        """Begin a piece: all pieces that it waits for have ended."""
         piece = turn.cycle.pieces[at]
         if piece.takes and piece.takes in self._taken:
             self._taken[piece.takes].append((turn, at))
@@ -301,7 +314,7 @@ class _Evaluation:
             self._go_on(turn, turn.cycle.then_sent[at], now)
 
     def _go_on(self, turn: _Turn, places: Sequence[int], now: float) -> None:
-        """One thing less to wait for."""
+        """Take one piece off the waits of each of these places."""
         for place in places:
             turn.waits[place] -= 1
             if not turn.waits[place]:
@@ -339,8 +352,10 @@ class _Evaluation:
 
 
 def _error(taken: Sequence[float]) -> float:
-    """The standard error of the mean of some times, in parts of it: by the means of neighbours,
-    which depend on each other (batch means, as in `estimates`)."""
+    """Return the relative standard error of the mean of some times.
+
+    Neighbours depend on each other, so it uses the means of batches (as in `estimates`).
+    """
     size = -(-len(taken) // BATCHES)
     taken = [
         math.fsum(taken[at : at + size]) / size for at in range(0, len(taken) - size + 1, size)

@@ -1,20 +1,20 @@
 """A run from its start to its end.
 
-run          A run as an object: start it, hear its events, talk to its actors, end it
-execution    Where the actors of a run live
+run          A run as an object: start it, receive its events, talk to its actors, end it
+execution    Executions: the places where the actors of a run live
 process_run  A run whose actors live in processes
 loop_run     A run whose actors all live on this event loop
 virtual_run  A run on the virtual clock
 pages        The pages of `up`
-observation  What a program makes of its run while it goes on
-continuing   What lets another run follow one
-healing      After a death
-making       What a configuration asks for, before a run is made of it
-signals      What signals do to a run
-outside      The lock of `up`, and what others ask through it
-choosing     Before a run
+observation  Observation of a run by its program while the run goes on
+continuing   Reasons for another run to follow one that still runs
+healing      Healing after a death
+making       The parts of a run that its configuration chooses
+signals      Signals of a run
+outside      The lock of `up`, and the requests that other processes make through it
+choosing     Trials before a run
 scripting    Runs from Python
-checking     From cluster.toml to a placed topology: reads and plans, starts nothing
+checking     Checks of a configuration, from cluster.toml to a placed topology
 
 See docs/decisions/runs.md.
 """

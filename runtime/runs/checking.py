@@ -1,4 +1,5 @@
-"""From cluster.toml to a placed topology: reads and plans, starts nothing."""
+"""Checks of a configuration, from cluster.toml to a placed topology. Reads and plans; starts
+nothing."""
 
 from __future__ import annotations
 
@@ -29,19 +30,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resume:
-    """A run shall go on from where `run`, a run directory or its name, has come to; None: where the
-    last one has."""
+    """A request that a run resumes from `run`, a run directory or its name. None: from the last
+    run."""
 
     run: Path | None = None
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that was read, planned and placed without a mistake. `warnings`: what the
-    person should know. `choice`: what its program leaves open until `up`; the rest is then about
-    what is expected to be chosen. `resumed`: what the run goes on from, and what it does not, a
-    line each. `finished`: the checkpoint after which nothing is left to do; its program has warned
-    of that."""
+    """A configuration that was read, planned and placed without a mistake.
+
+    - `warnings`: for the user.
+    - `choice`: the settings that the program leaves open until `up`. The other fields are then
+      about the expected choice.
+    - `resumed`: lines that describe the resumed state, and the parts that are not resumed.
+    - `finished`: the checkpoint after which nothing is left to do. The program has warned of it.
+    """
 
     loaded: Loaded
     placement: Placement
@@ -52,13 +56,13 @@ class Checked:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the program has decided by itself, a line for each: no warning, but worth
+        """Decisions that the program made by itself, one line each: not warnings, but worth
         knowing."""
         return tuple(self.loaded.program.decided(self.placement.topology))
 
     def tell(self, console: RunConsole) -> None:
-        """To whoever starts nothing: the warnings, what was decided, and what is known of the
-        choice."""
+        """Show the warnings, the decisions, and the facts about the choice. For commands that start
+        nothing."""
         for warning in (*self.warnings, *slurm_environment.told(self.loaded.config)):
             console.warn(warning)
         for note in self.notes:
@@ -71,8 +75,8 @@ class Checked:
 def check(
     path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True
 ) -> Checked:
-    """Read cluster.toml, plan and place: `load_with_program`, then `check_plan`. ConfigError with
-    every mistake."""
+    """Read cluster.toml, plan and place: `load_with_program`, then `check_plan`. Raises ConfigError
+    with every mistake."""
     with kept_warnings() as told:
         loaded = load_with_program(path, overrides)
     return check_plan(loaded, resume, starts=starts, told=told)
@@ -85,10 +89,12 @@ def check_plan(
     starts: bool = True,
     told: Sequence[str] = (),
 ) -> Checked:
-    """Plan and place what cluster.toml says. ConfigError with every mistake. What is logged as a
-    warning meanwhile is kept for the person who asked, after the warnings that were `told` when it
-    was loaded. `resume`: the run shall go on from another. `starts`: it shall run here, and what
-    this machine lacks is a mistake; a plan alone may be for other machines."""
+    """Plan and place what cluster.toml describes. Raises ConfigError with every mistake.
+
+    Warnings logged meanwhile are kept for the user, after the warnings `told` during loading.
+    `resume`: the run resumes from another. `starts`: the run shall start on this machine, so
+    anything that the machine lacks is a mistake. A plan alone may be for other machines.
+    """
     with kept_warnings() as more:
         _restarts(loaded)
         loaded, resumed = _resumed(loaded, resume)
@@ -108,7 +114,7 @@ def check_plan(
 
 
 def _restarts(loaded: Loaded) -> None:
-    """A run that may begin anew needs a program that says where. ConfigError."""
+    """Check that a run that may be restarted has a program that can resume. Raises ConfigError."""
     config = loaded.config
     if (
         config.recovery.restarts
@@ -116,23 +122,23 @@ def _restarts(loaded: Loaded) -> None:
         and not loaded.program.resumes
     ):
         text = (
-            f"program '{config.program}' does not say where a run goes on: expected 0, or "
-            "resumed() in it"
+            f"program '{config.program}' cannot resume a run: set it to 0, or define resumed() in "
+            "the program"
         )
         raise ConfigError([f"{config.raw.place(('recovery', 'restarts'))}: {text}"])
 
 
 def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, ...]]:
-    """With what its program resumes, and what there is to tell of it. ConfigError if it cannot."""
+    """Return the configuration with the options of the resumed run, and lines about it for the
+    user. Raises ConfigError if the program cannot resume."""
     if resume is None:
         return loaded, ()
     if not loaded.program.resumes:
         raise ConfigError(
             [
                 (
-                    f"--resume: program '{loaded.config.program}' goes on from no other run: "
-                    "it has "
-                    "no resumed()"
+                    f"--resume: program '{loaded.config.program}' cannot resume a run: it has no "
+                    "resumed()"
                 )
             ]
         )
@@ -143,8 +149,8 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
 def remarks_on_room(
     program: Program | None, topology: Topology, config: ClusterConfig
 ) -> list[str]:
-    """What to tell of memory, if the program says what its actors hold and they will live on this
-    machine. ConfigError if it can never be enough."""
+    """Return remarks about memory, if the program says how much its actors hold and they will live
+    on this machine. Raises ConfigError if the machine can never have enough."""
     if program is None or config.launcher.kind != "local":
         return []
     held = program.memory(topology)
@@ -155,8 +161,8 @@ def remarks_on_room(
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:
-    """See `place`; and there must be something that starts the processes, and that encrypts their
-    links where that is wanted. ConfigError."""
+    """Place a topology; see `place`. Raises ConfigError also if the launcher does not exist, or if
+    links must be encrypted and cannot be."""
     try:
         launcher_of(config.launcher.kind)
     except ConfigError as error:

@@ -1,8 +1,8 @@
-"""Before a run: what its program leaves open (`runtime.plan.open_choice`) is found out by short
-runs of their own.
+"""Trials before a run: short runs that find out the settings that its program leaves open
+(`runtime.plan.open_choice`).
 
-Each has its folder below the run directory, tells no events of its own, and is ended at once when
-enough is known.
+Each trial has its own folder below the run directory, reports no events in the run's journal, and
+is ended as soon as enough is known.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ FOLDER = "trials"  # below the run directory
 
 
 class Choosing:
-    """The trials of one run, with processes that are born in `early`. To signals it is a run that
-    has not begun: whatever ends it leaves nothing. `over`: somebody has ended it. `checked`: with
-    what is still open."""
+    """The trials of one run, with processes that are started in `early`.
+
+    For signals it is a run that has not begun: ending it at any time leaves nothing behind. `over`:
+    it was ended by the user. `checked`: the configuration with its open settings.
+    """
 
     has_begun = False
 
@@ -53,8 +55,8 @@ class Choosing:
         )
 
     async def settled(self) -> Checked:
-        """What was checked, with nothing left open. ConvoyError if no trial came to a good end:
-        that of the first."""
+        """Return the checked configuration with nothing left open. Raises the ConvoyError of the
+        first trial if no trial came to a good end."""
         for event in self._choice.told:
             self._watcher.event(SUPERVISOR, *event)
         errors = [await self._tried(trial) for trial in self._choice.trials if not self.over]
@@ -67,14 +69,14 @@ class Choosing:
         return settled(self.checked, chosen)
 
     async def _tried(self, trial: Trial) -> ConvoyError | None:
-        """Run a trial until enough is known of it; the error that ended it before."""
+        """Run a trial until enough is known of it. Return the error that ended it before."""
         config = self._config_of(trial)
         self._run = run = Run(
             placed(trial.topology, config), config, options=trial.options, early=self._early
         )
         await run.start()
         enough = False
-        with suppress(ConvoyError):  # it is the run's error
+        with suppress(ConvoyError):  # the run keeps its error
             async for event in run.events():
                 if not enough and trial.heard(event.name, event.fields, event.time):
                     enough = True
@@ -87,8 +89,8 @@ class Choosing:
         return error
 
     def _config_of(self, trial: Trial) -> ClusterConfig:
-        """That of the run, in a folder of its own; nobody else listens where the run's metrics are
-        to be served."""
+        """Return the run's configuration for a trial, with a folder of its own. Its metrics get
+        another port, so that nothing listens at the port of the run's metrics."""
         config = self.checked.loaded.config
         name = re.sub(r"[^\w.-]", "-", trial.name)
         run = {
@@ -103,24 +105,24 @@ class Choosing:
         }
         return config.model_copy(update=changed)
 
-    # -- what signals do to a run
+    # -- the interface for signals
 
     async def wind_down(self, reason: str = "") -> None:
-        """End the trial under way, and all of it."""
+        """End the trial under way, and all others."""
         await self.end_now()
 
     async def end_now(self) -> None:
-        """The same."""
+        """End the trial under way, and all others."""
         self.over = True
         if self._run is not None:
             await self._run.end_now()
 
     async def save(self) -> None:
-        """There is nothing to save."""
+        """Do nothing: there is nothing to save."""
 
 
 def settled(checked: Checked, chosen: Chosen) -> Checked:
-    """What was checked, as it was chosen."""
+    """Return the checked configuration with the chosen settings."""
     loaded = dataclasses.replace(checked.loaded, options=chosen.options)
     placement = placed(chosen.topology, loaded.config)
     return dataclasses.replace(checked, loaded=loaded, placement=placement, choice=None)

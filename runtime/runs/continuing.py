@@ -1,5 +1,5 @@
-"""What lets another run follow one: a client that wants other workers or machines, a machine that
-is told to go."""
+"""Reasons for another run to follow one that still runs: a client wants other workers or machines,
+or a machine is about to be taken away."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from runtime.errors import ConvoyError
 from runtime.plan.topology import SUPERVISOR
 
 T = TypeVar("T")
-CONTINUED = "continued"  # event: the last of a run that another follows, before it has failed
-LEAVING = "leaving"  # event: a machine was told to go
+# event: the last of a run that another run follows, unless it has failed before
+CONTINUED = "continued"
+LEAVING = "leaving"  # event: a machine is about to be taken away
 Scaling = Callable[[Scale], Awaitable[Scaled]]
 
 
 async def not_scaled(wish: Scale) -> Scaled:
-    """Of a run that no other can follow. ConvoyError."""
-    raise ConvoyError("this run was started by a script, and only those of `up` are scaled")
+    """Refuse to scale a run that no other can follow. Raises ConvoyError."""
+    raise ConvoyError("this run was started by a script, and only runs of `up` can be scaled")
 
 
 class Continuing:
-    """Of one run. `scale` makes the one that follows, `save` has a checkpoint written, `tell` hears
-    of the events."""
+    """Replaces one run by another. `scale` makes the run that follows, `save` asks for a
+    checkpoint, and `tell` reports events."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Continuing:
         self._save = save
         self._tell = tell
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.done = False  # another follows
+        self.done = False  # another run follows
 
     def __repr__(self) -> str:
         return (
@@ -46,18 +47,21 @@ class Continuing:
         )
 
     async def scale(self, wish: Scale) -> Scaled:
-        """A client wants it. It may leave meanwhile: a run that hands over cannot go back.
-        ConvoyError in words if it cannot be."""
+        """Replace the run as a client wishes. Raises ConvoyError with the reason if that is
+        impossible.
+
+        The client may leave meanwhile, since a run that hands over cannot go back.
+        """
         return await asyncio.shield(self._apart(self._scaled(wish), "scaling"))
 
     def machine_leaves(self, machine: str, seconds: float) -> None:
-        """A machine was told to go, and stays so many seconds at most: go on without it, or at
-        least save."""
+        """Continue without a machine that will be taken away within `seconds` seconds, or at least
+        save."""
         self._tell(SUPERVISOR, LEAVING, {"machine": machine, "seconds": seconds})
         self._apart(self._without(machine), f"leaving of {machine}")
 
     async def close(self) -> None:
-        """The run is over: so is what was under way."""
+        """End everything that is under way: the run is over."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -74,13 +78,13 @@ class Continuing:
         except ConvoyError as why:
             text = (
                 f"machine '{machine}' leaves, and the run cannot go on without it: {why}; "
-                "what there is is saved"
+                "the run's state is saved"
             )
             self._tell(SUPERVISOR, WARNING, {"text": text})
             await self._save()
 
     def _apart(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """A task of its own, which ends with the run."""
+        """Start a task that ends with the run."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

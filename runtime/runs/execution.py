@@ -1,8 +1,8 @@
-"""Where the actors of a run live. `Run` is the same whatever its house is.
+"""Executions: the places where the actors of a run live. `Run` is the same for all of them.
 
-ProcessHouse   a process each, or some together        processes are started, watched and ended
-LoopHouse      the event loop that runs the script     in real time
-VirtualHouse   one event loop on virtual time          as a model of a cluster
+ProcessExecution  in processes, one each or some together  processes are started, watched, ended
+LoopExecution     on the event loop of the script          in real time
+VirtualExecution  on one event loop, on virtual time       as a model of a cluster
 """
 
 from __future__ import annotations
@@ -28,37 +28,41 @@ R = TypeVar("R", bound=Message)
 
 
 class Watchers:
-    """A watcher that tells others."""
+    """A watcher that passes everything on to other watchers."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self._watchers = list(watchers)
 
     def add(self, watcher: Watcher) -> None:
-        """It hears what comes from now on."""
+        """Add a watcher for everything that comes from now on."""
         self._watchers.append(watcher)
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """See Watcher."""
+        """Pass an event on."""
         for watcher in self._watchers:
             watcher.event(actor, event, fields)
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """See Watcher."""
+        """Pass a heartbeat on."""
         for watcher in self._watchers:
             watcher.beat(process, heartbeat)
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Pass the run's error on."""
         for watcher in self._watchers:
             watcher.failed(error)
 
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """What a house is built on: who is to live there, as the configuration says; where it writes,
-    whom it tells. `restarts`: runs of this `up` that died one after another before it. `scale`
-    makes another run of it, which goes on with other workers or on other machines. `cards`: what
-    operators elsewhere come in by."""
+    """Everything that an execution needs.
+
+    - `placement`, `config`: the actors and their processes, as configured.
+    - `directory`, `watcher`: receive what happens.
+    - `scale`: makes another run that continues with other workers or on other machines.
+    - `restarts`: the number of runs of this `up` that died one after another before this one.
+    - `cards`: the keys with which operators on other hosts connect.
+    """
 
     placement: Placement
     config: ClusterConfig
@@ -70,17 +74,22 @@ class ExecutionContext:
 
     @property
     def limits(self) -> Limits:
-        """What may be under way."""
+        """The limits of bytes under way."""
         links = self.config.links
         silence = self.config.liveness.link_seconds
         return Limits(links.credit_bytes, links.max_message_bytes, link_seconds=silence)
 
 
 class Execution(ABC):
-    """Made on the event loop of its run; opened, supervised and closed, in this order. `began` is
-    set when every actor has begun. `summary` is a line for the person at a good end.
-    `asked_to_end`: by somebody outside, so that no other run follows it; `ended_now`: before its
-    lead had ended. `healing`: what is left of it in memory for the next, where one may follow."""
+    """The life of a run's actors. Made on the event loop of its run; then opened, supervised and
+    closed, in this order.
+
+    - `began`: set when every actor has begun.
+    - `asked_to_end`: a client or command asked for the end, so no other run follows.
+    - `ended_now`: the run was ended before its lead had ended.
+    - `healing`: the state that is left in memory for the next run, if one may follow.
+    - `summary`: a line for the user at a good end.
+    """
 
     began: asyncio.Event
     asked_to_end = ended_now = False
@@ -92,38 +101,41 @@ class Execution(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Get everything that can be refused. ConvoyError says what was."""
+        """Get every resource that can be refused. Raises ConvoyError with the reason of a
+        refusal."""
 
     @abstractmethod
     async def supervise(self) -> ConvoyError | None:
-        """Run the actors until the lead has ended or one has failed, then end the others; the error
-        that ended the run, if any, which the watcher was told at once."""
+        """Run the actors until the lead has ended or one has failed, then end the others.
+
+        Returns the error that ended the run, or None. The watcher has received the error before.
+        """
 
     @abstractmethod
     async def close(self) -> None:
-        """Let everything go."""
+        """Release everything."""
 
     @abstractmethod
     async def tell(self, actor: str, message: Message) -> None:
-        """See Actor.tell."""
+        """Send a message to an actor; see Actor.tell."""
 
     @abstractmethod
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
-        """See Actor.ask."""
+        """Ask an actor and wait for its answer; see Actor.ask."""
 
     @abstractmethod
     async def wind_down(self, reason: str) -> None:
-        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to
-        save: end now."""
+        """Ask the lead actor to end the run well. If the lead has not begun, there is nothing to
+        save, and the run ends at once."""
 
     @abstractmethod
     async def save(self) -> None:
-        """Ask the lead actor to write a checkpoint and go on."""
+        """Ask the lead actor to write a checkpoint and continue."""
 
     @abstractmethod
     def end_now(self) -> None:
-        """End the run without waiting for anything."""
+        """End the run at once."""
 
     @abstractmethod
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """Actor -> what it does, as far as this is known, and its process."""
+        """Return for each actor what it does, as far as it is known, and its process."""

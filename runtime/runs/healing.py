@@ -1,12 +1,13 @@
-"""After a death: the model of a process that lives is kept in the memory of `up`, and the next run
-begins with it.
+"""Healing after a death: the model of a living process is kept in the memory of `up`, and the next
+run begins with it.
 
-    a process died -> the lead names the holders -> those that live say how far they are
+    a process died -> the lead names the holders -> those that live report how far they are
                    -> the furthest keeps its state
                    -> another died meanwhile: the same again without it
-                   -> no holder of all is left: the next run begins with the newest checkpoint
+                   -> no holder of the whole state is left: the next run begins with the newest
+                      checkpoint
 
-Nothing is written and nothing read from a disk; no iteration that somebody finished is done again.
+Nothing is written to or read from a disk. No iteration that any holder finished is done again.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from runtime.messages.message import GetHolders, GetReached, Holders, KeepState,
 from runtime.plan.topology import Placement
 from runtime.transport import host_identity
 
-ANSWER_SECONDS = 3.0  # for a process that lives: longer silence is a death
-STATE_SECONDS = 30.0  # for a state to be copied: 1 GB takes 3 s
+ANSWER_SECONDS = 3.0  # for a living process; longer silence counts as a death
+STATE_SECONDS = 30.0  # for a state to be copied; 1 GB takes 3 s
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A state that `holder` had, `at` words say where; open as `file` here, as long as it is not
-    closed. `since`: loop time of the death."""
+    """A state that `holder` had, at the iteration that `at` describes in words. It is open as the
+    descriptor `file` until it is closed. `since`: loop time of the death."""
 
     holder: str
     at: str
@@ -39,28 +40,29 @@ class Memory:
 
     @property
     def path(self) -> Path:
-        """Where processes of this user on this host find it."""
+        """The path where processes of this user on this host find it."""
         return Path(f"/proc/{os.getpid()}/fd/{self.file}")
 
     def close(self) -> None:
-        """It is not needed any more. Once."""
+        """Close the state, which is no longer needed. Call it only once."""
         os.close(self.file)
 
 
 def furthest(reached: Mapping[str, int]) -> str:
-    """Of the holders that answered the one that has come furthest; of equals the first."""
+    """Return the holder that has done most steps, the first of several."""
     return max(reached, key=lambda name: reached[name])
 
 
 def died_with(error: ConvoyError, placement: Placement) -> set[str]:
-    """The process that an error is about, if it is about one: itself, or that of its actor."""
+    """Return the process that an error is about, itself or through its actor. Empty if there is
+    none."""
     processes = {spec.name for spec in placement.processes}
     return processes & {error.by, placement.process_of().get(error.by, "")}
 
 
 class Healing:
-    """Of one run, before its processes are ended: `memory` is then what the next may begin with, or
-    None: `why` not."""
+    """The healing of one run, before its processes are ended. Afterwards `memory` is the state with
+    which the next run may begin, or None, and `why` gives the reason."""
 
     def __init__(self, supervisor: Supervisor, placement: Placement) -> None:
         self._supervisor = supervisor
@@ -74,7 +76,8 @@ class Healing:
         return f"<healing: {self.memory or self.why or 'nobody died'}>"
 
     async def after(self, error: ConvoyError | None) -> None:
-        """The run has ended so: whoever lives is still there. Ends within a bounded time."""
+        """Try to keep the state of a living process after the run has ended with `error`. The
+        living processes are still there. Ends within a bounded time."""
         if not isinstance(error, RoleDied) or not self._supervisor.began.is_set():
             return
         since = self._supervisor.now()
@@ -93,7 +96,7 @@ class Healing:
     async def _without_another_death(
         self, attempt: asyncio.Task[None], lost: Collection[str]
     ) -> set[str]:
-        """Wait for an attempt; those that died before it was done."""
+        """Wait for an attempt. Return the processes that died before it was done."""
         while not attempt.done():
             await asyncio.wait([attempt], timeout=TICK_SECONDS)
             if not attempt.done() and (others := self._gone() - {*lost}):
@@ -117,13 +120,13 @@ class Healing:
         }
         if elsewhere or self._process_of[lead] in lost:
             self.why = (
-                ("other hosts cannot read this one's memory") if elsewhere else f"{lead} has died"
+                ("other hosts cannot read this host's memory") if elsewhere else f"{lead} has died"
             )
             return "", None
         try:
             holders = await ask(lead, GetHolders(), Holders, timeout=ANSWER_SECONDS)
-        except Unsendable:  # a program that does not take part
-            self.why = f"{lead} does not say who has all of the run"
+        except Unsendable:  # a program without healing
+            self.why = f"{lead} does not report which actors hold the whole state"
             return "", None
         living = [name for name in holders.actors if self._process_of[name] not in lost]
         answers = await asyncio.gather(*map(self._reached, living))
@@ -139,7 +142,7 @@ class Healing:
         )
 
     async def _reached(self, name: str) -> int | None:
-        """How far it is; None: it does not answer."""
+        """Return the steps that a holder has done. None: it does not answer."""
         try:
             return (
                 await self._supervisor.ask(name, GetReached(), Reached, timeout=ANSWER_SECONDS)

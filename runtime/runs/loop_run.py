@@ -1,8 +1,8 @@
-"""A run whose actors all live on this event loop: in a notebook, where classes have no file that a
+"""A run whose actors all live on this event loop: for notebooks, whose classes have no file that a
 process could load.
 
-No process can be lost or killed here and nothing watches for a hang; array work runs in one thread
-beside the loop.
+No process can be lost or killed here, and nothing watches for a hang. Array work runs in one thread
+next to the loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ HERE = "here"  # the process's name
 
 
 class LoopExecution(Execution):
-    """Real time. The script speaks in the name of the supervisor."""
+    """An execution on this event loop, in real time. The script sends its messages as the
+    supervisor."""
 
     observes: type[Compute] = ThreadCompute  # where the program's observer works
 
@@ -54,11 +55,9 @@ class LoopExecution(Execution):
         )
 
     async def open(self) -> None:
-        """See House.open."""
         await self._cluster.join(SUPERVISOR, self._script)
 
     async def supervise(self) -> ConvoyError | None:
-        """See House.supervise."""
         life = asyncio.create_task(self._live())
         try:
             return await self._outcome
@@ -75,13 +74,13 @@ class LoopExecution(Execution):
             self._trace()
             self._begin()
             await self._cluster.over
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told as what ended the run
+        except Exception as error:  # noqa: BLE001  # any error is reported as the end of the run
             self._end(self._told(self._cluster.failed or "an actor", error))
         else:
             self._end(None)
 
     def _observe(self) -> None:
-        """Let the observer of the program, if it has one, hear of all work."""
+        """Report all work to the program's observer, if it has one."""
         self._observation = Observation(
             self._site, self._script.gauge, self.observes(), self._watchers.event
         )
@@ -114,36 +113,29 @@ class LoopExecution(Execution):
         return told(actor, error)
 
     async def tell(self, actor: str, message: Message) -> None:
-        """See House.tell."""
         await self._script.tell(actor, message)
 
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
-        """See House.ask."""
         return await self._script.ask(actor, message, answer, timeout=timeout)
 
     async def wind_down(self, reason: str) -> None:
-        """See House.wind_down."""
         if self.began.is_set():
             await self.tell(self._lead, WindDown(reason=reason))
         else:
             self._end(None)
 
     async def save(self) -> None:
-        """See House.save."""
         if self.began.is_set():
             await self.tell(self._lead, Save())
 
     def end_now(self) -> None:
-        """See House.end_now."""
         self.ended_now |= not self._outcome.done()
         self._end(None)
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """See House.statuses."""
         return self._cluster.statuses()
 
     async def close(self) -> None:
-        """See House.close."""
         if self._observation is not None:
             await self._observation.close()
         cluster = self._cluster
@@ -161,7 +153,7 @@ class LoopExecution(Execution):
 
 
 def told(actor: str, error: BaseException) -> ConvoyError:
-    """An actor's failure as an error for people; what was raised is its cause."""
+    """Return an actor's failure as an error for the user, with the original error as its cause."""
     text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
     made: ConvoyError = RoleDied(f"{actor} failed: {text}")
     if isinstance(error, ProgramFailed):

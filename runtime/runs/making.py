@@ -1,5 +1,5 @@
-"""What a configuration asks for, before a run is made of it: where its actors live, its run
-directory, its time."""
+"""The parts of a run that its configuration chooses: where its actors live, its run directory, its
+event loop."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from runtime.simulation.clock import VirtualTimeLoop
 def execution_of(
     placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
 ) -> Callable[[ExecutionContext], Execution]:
-    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError
-    if [simulation] fits no link or has no profile."""
+    """Return a function that makes the run's execution. `here` asks for this event loop. Raises
+    ConfigError if [simulation] fits no link or has no profile."""
     if config.simulation.clock == "virtual":
         from runtime.runs.virtual_run import planned
 
@@ -39,8 +39,11 @@ def directory_of(
     up: UpLock | None = None,
     continues: str = "",
 ) -> RunDirectory:
-    """A new run directory, where the configuration says. `up`: the lock that holds while the run
-    lives; `continues`: the id of the run that this one follows. LaunchError."""
+    """Make a new run directory where the configuration says.
+
+    `up`: the lock that is held while the run lives. `continues`: the id of the run that this one
+    follows. Raises LaunchError.
+    """
     return RunDirectory(
         Path(config.run.directory),
         config.run.name or config.program,
@@ -53,5 +56,5 @@ def directory_of(
 
 
 def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes an event loop that has the run's kind of time."""
+    """Return a function that makes an event loop with the run's kind of time."""
     return VirtualTimeLoop if config.simulation.clock == "virtual" else event_loop_factory()

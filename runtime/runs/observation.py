@@ -1,15 +1,15 @@
-"""What a program makes of its run while it goes on: its observer hears how long work takes, and
-says something of it.
+"""Observation of a run by its program while the run goes on: the program's observer receives how
+long work takes, and returns events.
 
-A program offers `observer(placement, config, gauge)`, which makes an Observer, or None if it has
-nothing to say of this run. A program without it pays nothing.
+A program offers `observer(placement, config, gauge)`, which returns an Observer, or None for a run
+that it does not observe. A program without `observer` pays nothing.
 
-    processes         heartbeats carry the sums, about once a second; the observer works in a
-                      thread of `up`
-    one event loop    the sums are asked for when a piece of work is done and a second has passed;
-                      the observer works in a thread beside the loop
-    virtual time      the same, in virtual seconds; the observer works at once, so that runs repeat
-                      themselves
+    processes         heartbeats carry the sums, about once a second; the observer works in a thread
+                      of `up`
+    one event loop    the sums are read when a piece of work is done and a second has passed; the
+                      observer works in a thread next to the loop
+    virtual time      the same in virtual seconds, but the observer works at once, so that runs
+                      repeat exactly
 """
 
 from __future__ import annotations
@@ -30,33 +30,37 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.runs.execution import ExecutionContext
 
 Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
-# (name, help, **labels): see Measured.gauge; served on the page of `up`
+# (name, help, **labels), see Measured.gauge; shown on the metrics page of `up`
 MakeGauge = Callable[..., Gauge]
-PERIOD = 1.0  # seconds from one hearing to the next
-MANY = 1000  # things to hear: enough, also where no work is heard of
+PERIOD = 1.0  # seconds between two calls of the observer
+MANY = 1000  # events and sums that are enough for a call of the observer, even without any work
 
 
 class Observer(Protocol):
-    """What a program's `observer` makes. Its methods are called one at a time, perhaps in a thread.
-    What they return is emitted in the name of the supervisor; of the event `prediction` the live
-    table shows the field `text`."""
+    """The observer that a program's `observer` returns.
 
-    hears: Collection[str]  # events, by name
+    Its methods are called one at a time, perhaps in a thread. The events that they return are
+    emitted in the name of the supervisor. The live table shows the field `text` of the event
+    `prediction`.
+    """
+
+    hears: Collection[str]  # names of the events that it receives
 
     def worked(self, sums: Sums, now: float) -> Told:
-        """How long work has taken since the beginning, of some actors; `now` is loop time in
-        seconds."""
+        """Receive how long the work of some actors has taken since the start of the run. `now` is
+        loop time in seconds."""
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
-        """An actor has reported one of the events that the observer hears."""
+        """Receive an event of an actor, one of those that the observer `hears`."""
 
 
 class Observation:
-    """A watcher that lets the program's observer work on `compute` and tells what it says. What it
-    raises ends no run: it is told as a warning, and the observer hears nothing more.
+    """A watcher that runs the program's observer on `compute` and reports the events that it
+    returns.
 
-    It is made there too, when work is first heard of: the first iteration need not wait until it is
-    imported.
+    An error of the observer ends no run: it is reported as a warning, and the observer is not
+    called again. The observer is made on `compute` too, when there first is work to report. So the
+    first iteration need not wait for its imports.
     """
 
     def __init__(
@@ -79,37 +83,37 @@ class Observation:
         self._over = not site.config.run.observe
 
     def __repr__(self) -> str:
-        return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"
+        return f"<observation by {self._observer!r}, {len(self._heard)} reports not yet passed on>"
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """See Watcher."""
+        """Keep an event for the observer."""
         if not self._over and (self._observer is None or event in self._observer.hears):
             self._heard.append(partial(_event, actor, event, dict(fields), self._loop.time()))
             if len(self._heard) >= MANY:
                 self._hurry()
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """See Watcher."""
+        """Keep the sums of work in a heartbeat for the observer."""
         if heartbeat.work:
             self.worked(heartbeat.work)
 
     def failed(self, error: ConvoyError) -> None:
-        """See Watcher."""
+        """Do nothing: the observer does not receive errors."""
 
     @property
     def due(self) -> bool:
-        """Has the observer heard nothing for a while?"""
+        """Whether the observer was not called for PERIOD seconds."""
         return self._loop.time() >= self._due and not self._over
 
     def worked(self, sums: Sums) -> None:
-        """How long work has taken: the observer hears of it, now or with what comes next."""
+        """Keep sums of work for the observer. They are passed on now or with what comes next."""
         if not self._over:
             self._heard.append(partial(_worked, sums, self._loop.time()))
         if self.due:
             self._hurry()
 
     async def close(self) -> None:
-        """The observer hears nothing more."""
+        """Stop calling the observer."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -125,7 +129,7 @@ class Observation:
         self._heard = []
         try:
             told = await self._compute.run(SUPERVISOR, "observe", self._tell_all, heard)
-        except Exception as error:  # noqa: BLE001  # whatever it is: a run needs no observer
+        except Exception as error:  # noqa: BLE001  # any error: the run needs no observer
             self._over = True
             told = [(WARNING, {"text": _in_words(error)})]
         if self._over:
@@ -136,7 +140,8 @@ class Observation:
     def _tell_all(
         self, heard: Iterable[Callable[[Observer], Told]]
     ) -> list[tuple[str, dict[str, Any]]]:
-        """In the thread: the observer, which is made if it is not there yet, hears of it all."""
+        """Make the observer if it does not exist yet, and pass everything on to it. Called in the
+        thread."""
         if not self._is_made:
             self._is_made = True
             placement = self._site.placement

@@ -1,5 +1,5 @@
-"""The lock of `up`, and what others ask through it: a run ends also where its sockets cannot be
-reached."""
+"""The lock of `up`, and the requests that other processes make through it. By the lock a run can be
+ended even if its sockets cannot be reached."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ REASON = "asked to from outside"
 
 @contextmanager
 def locked(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[UpLock | None]:
-    """Hold the lock of an `up` in the folder of its runs; none on virtual time, where no command
-    finds a run. LaunchError if the folder takes no file."""
+    """Hold the lock of an `up` in the folder of its runs.
+
+    Yields None on virtual time, where no command looks for the run. Raises LaunchError if no file
+    can be made in the folder.
+    """
     if config.simulation.clock == "virtual":
         yield None
         return
@@ -39,8 +42,8 @@ def locked(config: ClusterConfig, tell: Callable[[str], None]) -> Iterator[UpLoc
 
 
 class Wishes:
-    """While this context lasts, whoever asks through the lock ends the run: well, or at once.
-    `heard`: somebody did."""
+    """Ends the run, well or at once, when a process asks for it through the lock. Works while this
+    context lasts."""
 
     def __init__(self, lock: UpLock | None, run: Ends) -> None:
         self._lock = lock
@@ -53,7 +56,7 @@ class Wishes:
 
     @property
     def heard(self) -> bool:
-        """Has somebody asked for the end?"""
+        """Whether a process has asked for the end."""
         return bool(self._asked)
 
     def __enter__(self) -> Self:
@@ -79,7 +82,7 @@ class Wishes:
             self._tasks.append(asyncio.create_task(self._end(now), name="end that was asked for"))
 
     async def _end(self, now: bool) -> None:
-        with suppress(ConvoyError):  # the run is over, and says itself how it ended
+        with suppress(ConvoyError):  # the run is over, and reports itself how it ended
             await (self._run.end_now() if now else self._run.wind_down(REASON))
 
 

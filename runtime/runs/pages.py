@@ -1,5 +1,5 @@
-"""The pages of `up`: at which address they are, by which names they may be called, and the report
-among them."""
+"""The pages of `up`: their address, the host names by which they may be called, and the report
+page."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from runtime.serving.readers import EVERYBODY
 
 
 def address_of(config: ClusterConfig, here: str) -> str:
-    """Where `up` serves them. `here`: where other hosts of the run reach this one, "" if there are
-    none."""
+    """Return the address at which `up` serves its pages. `here`: the address by which other hosts
+    of the run reach this one, "" if there are none."""
     if config.metrics.address != MACHINE:
         return config.metrics.address
     return here or next(
@@ -26,8 +26,8 @@ def address_of(config: ClusterConfig, here: str) -> str:
 
 
 def names_of(config: ClusterConfig) -> tuple[str, ...]:
-    """The names that cluster.toml has for the machines of a run, and further ones for their
-    pages."""
+    """Return the host names by which the pages may be called: the names of the run's machines in
+    cluster.toml, and further configured ones."""
     machines = (machine_name(machine.host or machine.name) for machine in config.machine)
     return tuple(dict.fromkeys((*config.metrics.hosts, config.metrics.address, *machines)))
 
@@ -35,7 +35,10 @@ def names_of(config: ClusterConfig) -> tuple[str, ...]:
 def live_page(
     config: ClusterConfig, directory: Path, program: str, address: str, now: Callable[[], float]
 ) -> LivePage:
-    """Where the system tells who reads, it is for whom it lets in; elsewhere for who knows a
-    token."""
+    """Make the report page of a live run.
+
+    On loopback, the system identifies the reader, and the page is for permitted readers. Elsewhere,
+    or if everybody may read, the page is for readers that know a token.
+    """
     open_to_all = not is_loopback(address) or EVERYBODY in config.metrics.readers
     return LivePage(directory, program, secrets.token_urlsafe(16) if open_to_all else "", now)

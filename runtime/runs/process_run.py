@@ -1,7 +1,7 @@
-"""A run whose actors live in processes: what the launching process holds for it, from its sockets
-to its metrics page.
+"""A run whose actors live in processes: the resources that the launching process holds for it, from
+its sockets to its metrics page.
 
-Who counts as dead and what follows is the supervisor's business.
+The supervisor decides which processes count as dead, and what follows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 
 
 class ProcessExecution(Execution):
-    """`early`: what was started before the configuration was read, see LaunchPlan."""
+    """An execution in processes. `early`: processes that were started before the configuration was
+    read, see LaunchPlan."""
 
     _private: PrivateFolder | None = None
     _observation: Observation | None = None
@@ -76,8 +77,8 @@ class ProcessExecution(Execution):
         self._directory = directory
         self._limits = site.limits
         self._roads = roads_of(placement, config)
-        self._sockets = Path()  # no folder until it is opened; where other hosts reach this one
-        self._here = ""
+        self._sockets = Path()  # no folder until `open`
+        self._here = ""  # the address by which other hosts reach this one
         self._keys = credentials(placement, encrypted=self._roads.encrypted)
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics(observed=config.run.observe))
         self._road = SocketTransport(
@@ -135,8 +136,8 @@ class ProcessExecution(Execution):
         self._lingers = LastLook(self._tell_of_lingering)
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the
-        metrics is taken, or another host out of reach."""
+        """Listen, and write down what every process must know. Raises LaunchError if the port of
+        the metrics is taken, or another host cannot be reached."""
         self._here = self._address_here()
         if self._here:
             descriptors.more()
@@ -156,7 +157,7 @@ class ProcessExecution(Execution):
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
         self.operators_at = await self._desk.open(self._config.operators)
-        # those here are forked from one nursery
+        # processes on this machine are forked from one nursery
         if not all(map(self._config.is_here, self._config.machine)):
             mine = await asyncio.to_thread(identity, topology.program)
             self._supervisor.sameness.runs(UP, platform.node(), mine)
@@ -187,7 +188,6 @@ class ProcessExecution(Execution):
         self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
 
     async def supervise(self) -> ConvoyError | None:
-        """See House.supervise."""
         error: ConvoyError | None = None
         try:
             error = await self._supervisor.supervise()
@@ -203,7 +203,7 @@ class ProcessExecution(Execution):
             await self._continuing.close()
 
     async def _end(self, now: bool) -> None:
-        """A client wants it."""
+        """End the run for a client."""
         self.asked_to_end = True
         if now:
             self.end_now()
@@ -222,8 +222,8 @@ class ProcessExecution(Execution):
         return await self._tracing.end()
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
-        """A process of the run is linked by its first message, which is then judged like any;
-        clients are relayed."""
+        """Deliver a message. The first message of a process of the run links it, and is then judged
+        like any other. Messages of clients are relayed."""
         if not self._clients.take(envelope, release, self._road):
             self._supervisor.admit(envelope)
             self._node.deliver(envelope, size, release)
@@ -233,36 +233,29 @@ class ProcessExecution(Execution):
         self._clients.lost(process)
 
     async def tell(self, actor: str, message: Message) -> None:
-        """See House.tell."""
         await self._supervisor.tell(actor, message)
 
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
-        """See House.ask."""
         return await self._supervisor.ask(actor, message, answer, timeout=timeout)
 
     async def wind_down(self, reason: str) -> None:
-        """See House.wind_down."""
         self._lingers.stop()
         await self._supervisor.wind_down(reason)
 
     async def save(self) -> None:
-        """See House.save."""
         await self._supervisor.save()
 
     def end_now(self) -> None:
-        """See House.end_now."""
         self.ended_now |= not self._supervisor.outcome.done()
         self._lingers.stop(for_good=True)
         self._supervisor.end_now()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """See House.statuses."""
         return dict(self._supervisor.statuses)
 
     async def close(self) -> None:
-        """See House.close."""
         await self._tracing.close()
-        await self._desk.close()  # if nobody was to be supervised
+        await self._desk.close()  # in case the run was never supervised
         if self._observation is not None:
             await self._observation.close()
         await self._node.stop()
@@ -281,7 +274,8 @@ class ProcessExecution(Execution):
             self._directory.write(service_times.FILE, service_times.as_text(times))
 
     def _address_here(self) -> str:
-        """Where the other hosts of the run reach this one; "" if there are none."""
+        """Return the address by which the other hosts of the run reach this one; "" if there are
+        none."""
         far = self._roads.far
         engine = self._config.launcher.ray
         if not far:
@@ -292,7 +286,7 @@ class ProcessExecution(Execution):
             on_the_way(machine.address, machine_name(machine.host or machine.name))
             for machine in far
         )
-        # this host's own name
+        # a loopback address is that of this host's own name; if there are others, use those
         well = (way for way in ways if way and not (is_loopback(way) and len(far) > 1))
         near = towards(engine.host) if engine is not None and engine.host else ""
         found = next(filter(None, chain(well, (near, only()))), "")
@@ -300,24 +294,25 @@ class ProcessExecution(Execution):
             first = far[0]
             text = (
                 f"machine '{first.name}' at {first.address} cannot be reached from here: "
-                "no way leads there"
+                "no network route leads there"
             )
             what = (
-                f"say launcher.address, by which others reach this host: {described(interfaces())}"
+                "set launcher.address to the address by which others reach this host: "
+                f"{described(interfaces())}"
             )
             raise LaunchError(f"{text}; {what}")
         return found
 
     def _bind(self, lane: Lane) -> tuple[str, ...]:
-        """Where the supervisor listens."""
+        """Return the addresses at which the supervisor listens."""
         first = self._config.launcher.port
-        port = first + 1 + (lane == "bulk") if first else "*"  # the first is where agents dial
+        port = first + 1 + (lane == "bulk") if first else "*"  # agents dial the first port
         far = (f"{self._roads.scheme}://{self._here}:{port}",) if self._here else ()
         return (f"unix://{self._sockets}/{SUPERVISOR}.{lane}", *far)
 
     def _address_of(self, machine: Machine) -> str:
-        """Where its processes listen: a loopback address is this host's, which others reach
-        otherwise."""
+        """Return the address at which a machine's processes listen. A loopback address belongs to
+        this host, which other hosts reach by another address."""
         return self._here if self._here and is_loopback(machine.address) else machine.address
 
     def _plan(self, endpoints: Endpoints) -> RunPlan:
@@ -347,8 +342,8 @@ class ProcessExecution(Execution):
         )
 
     def _targets(self) -> list[dict[str, Any]]:
-        """For Prometheus: this process, and every process of the run that has greeted and is not to
-        end; nobody, once the end of the run was looked at."""
+        """Return the targets for Prometheus: this process, and every process of the run that has
+        greeted and is not ending. The list is empty once the end of the run was read."""
         if self._lingers.was_seen:
             return []
         run = self._directory.path.name
@@ -363,7 +358,7 @@ class ProcessExecution(Execution):
         return discovery(found)
 
     def _tell_of_lingering(self) -> None:
-        until = "whoever reads its metrics regularly has seen the end; Ctrl-C ends that"
+        until = "every regular reader of its metrics has seen the end; Ctrl-C ends the wait"
         self._watchers.event(
             SUPERVISOR, "stays", {"until": until, "seconds": self._lingers.seconds}
         )
@@ -372,7 +367,7 @@ class ProcessExecution(Execution):
         return {name: facts["stage"] for name, facts in self._supervisor.known()[0].items()}
 
     def _show_run(self) -> None:
-        """On the page of metrics: what this process is, and how the run stands."""
+        """Show on the metrics page what this process is, and the state of the run."""
         metrics = self._node.metrics
         topology = self._placement.topology
         metrics.of_process()
@@ -396,7 +391,7 @@ class ProcessExecution(Execution):
         self._watchers.add(self._run_metrics)
         lost = metrics.counter(
             "disk_errors",
-            ("What could not be written: of the `journal`, events that are lost (page of `up`)."),
+            "What could not be written. `journal`: events that are lost (page of `up`).",
             role=SUPERVISOR,
             actor=SUPERVISOR,
             what="journal",

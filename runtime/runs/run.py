@@ -1,10 +1,10 @@
-"""A run as an object: start it, hear its events, talk to its actors, end it. `up` and scripts use
-nothing else.
+"""A run as an object: start it, receive its events, talk to its actors, end it. `up` and scripts
+use nothing else.
 
-    made -> start -> (began) -> over        one task sees to it, from the first socket to the last
+    made -> start -> (began) -> over        one task does it all, from the first socket to the last
                                             file closed
 
-Where its actors live is its house's business, see `house`.
+`execution` defines where its actors live.
 """
 
 from __future__ import annotations
@@ -42,19 +42,24 @@ from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
 R = TypeVar("R", bound=Message)
-ENDED = "ended"  # last lines of journals; stopped: before the lead had ended
+ENDED = "ended"  # last events of journals; STOPPED: ended before the lead had ended
 STOPPED = "stopped"
 
 
 class Run:
-    """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it;
-    leaving the block waits for its end, leaving it by an exception ends it at once. `early`: its
-    processes may be born there. `directory`: its run directory, if it has one already. `restarts`:
-    runs that it follows. `scale` makes another of it. `cards`: of the runs before it.
-    `loop_factory` makes an event loop that has its kind of time.
+    """One run of a placement. `async with run:` starts it. Leaving the block waits for its end;
+    leaving it by an exception ends it at once.
 
-    A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or
-    leaving the block.
+    - `console`: makes the console that shows the run.
+    - `early`: processes that were started early and may be used.
+    - `directory`: its run directory, if it has one already.
+    - `scale`: makes another run of it.
+    - `restarts`: the number of runs that it follows.
+    - `cards`: the operators' keys of the runs before it.
+    - `loop_factory`: makes an event loop with its kind of time.
+
+    The ConvoyError that ends a run is raised once, by the first of `events`, `result`, or leaving
+    the block.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Run:
         self.loop_factory = loop_factory_of(config)
         self._given = directory
         self._scale = scale
-        self._held = ExitStack()  # of a run with no directory yet: its own lock
+        self._held = ExitStack()  # the lock of a run that makes its own directory
         self._directory: RunDirectory | None = None
         self._house: Execution | None = None
         self._task: asyncio.Task[None] | None = None
@@ -96,9 +101,11 @@ class Run:
     # -- its life
 
     async def start(self) -> Self:
-        """Make the run directory and start everything; who cannot wait for `async with` calls this.
-        What keeps a run from starting ends it. ConvoyError if it was started before, or this event
-        loop has another kind of time."""
+        """Make the run directory and start everything, for callers without `async with`.
+
+        An error that keeps the run from starting is the run's error. Raises ConvoyError if it was
+        started before, or if this event loop has another kind of time.
+        """
         if self._task is not None:
             raise ConvoyError("this run was started before; launch another")
         loop = asyncio.get_running_loop()
@@ -121,7 +128,8 @@ class Run:
         return self
 
     def _locked_directory(self) -> RunDirectory:
-        """A run that no `up` has made a directory for is its own `up`: it holds a lock."""
+        """Make the directory of a run that no `up` has made one for. Such a run holds the lock
+        itself."""
         loop = asyncio.get_running_loop()
 
         def tell(text: str) -> None:
@@ -172,7 +180,7 @@ class Run:
             self._opened.set()
             self._error = await self._house.supervise()
             seen_through = True
-        except (ConvoyError, OSError) as error:  # nothing was started yet
+        except (ConvoyError, OSError) as error:  # no process has started yet
             self._error = in_words(error, directory.path)
             watcher.failed(self._error)
         finally:
@@ -188,8 +196,9 @@ class Run:
                 self._opened.set()
                 if (house := self._house) is not None:
                     self._had_begun = house.began.is_set()
-                    house.began.set()  # nobody waits for it any more
-                    if seen_through and self._error is None:  # without a last line it was killed
+                    house.began.set()  # end all waits for the beginning
+                    # without a last event, the run counts as killed
+                    if seen_through and self._error is None:
                         directory.event(
                             SUPERVISOR,
                             STOPPED if house.ended_now or not self._had_begun else ENDED,
@@ -222,7 +231,7 @@ class Run:
         if not self._raised:
             self._raise()
 
-    # -- what happens
+    # -- its events and state
 
     @property
     def directory(self) -> Path:
@@ -231,21 +240,21 @@ class Run:
 
     @property
     def metrics_url(self) -> str:
-        """The address that lists every process's metrics page, in the form of Prometheus' http_sd;
-        "" if there is none."""
+        """The address of the list of all metrics pages, in the form of Prometheus' http_sd; "" if
+        there is none."""
         self._started()
         return self._house.metrics_url if self._house else ""
 
     @property
     def report_url(self) -> str:
-        """The address of the run's report, a page for a browser while the run goes on; "" if there
-        is none."""
+        """The address of the run's report, a page for a browser while the run lives; "" if there is
+        none."""
         self._started()
         return self._house.report_url if self._house else ""
 
     async def events(self) -> AsyncIterator[Event]:
-        """Every event from the run's first on, as it happens, until the run is over. Raises what
-        ended it."""
+        """Yield every event from the run's first on, as it happens, until the run is over. Raises
+        the error that ended the run."""
         self._started()
         async for event in self._events.stream():
             yield event
@@ -254,37 +263,37 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
-        """Has every actor begun, or had it, if the run is over?"""
+        """Whether every actor has begun; for a run that is over, whether they ever had."""
         over = self._task is not None and self._task.done()
         return self._had_begun if over else self._house is not None and self._house.began.is_set()
 
     @property
     def asked_to_end(self) -> bool:
-        """Has somebody outside the run asked for its end?"""
+        """Whether a client or command asked for the run's end."""
         return self._house is not None and self._house.asked_to_end
 
     @property
     def healing(self) -> Healing | None:
-        """What is left of it in memory after a death, where another run may follow."""
+        """The state left in memory after a death, if another run may follow."""
         return self._house.healing if self._house else None
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled,
-        inbox, process."""
+        """Return for each actor what its process last reported: role, doing, waiting_for, waited,
+        handled, inbox, process."""
         self._started()
         return self._house.statuses() if self._house else {}
 
     @property
     def operators_at(self) -> str:
-        """HOST:PORT where operators elsewhere reach it; "" if they do not."""
+        """HOST:PORT at which operators on other hosts reach the run; "" if they cannot."""
         self._started()
         return self._house.operators_at if self._house else ""
 
     # -- talking to its actors
 
     async def tell(self, actor: str, message: Message) -> None:
-        """Send an actor a message, once everyone has begun. Raises what ended the run, or
-        ActorStopped, if it is over."""
+        """Send a message to an actor, once all actors have begun. Raises the error that ended the
+        run, or ActorStopped, if it is over."""
         house = await self._begun(actor)
         with self._telling_why():
             await house.tell(actor, message)
@@ -292,26 +301,26 @@ class Run:
     async def ask(
         self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None
     ) -> R:
-        """Ask an actor, once everyone has begun; see Actor.ask. Raises as `tell` if the run ends
-        before the answer."""
+        """Ask an actor, once all actors have begun; see Actor.ask. Raises like `tell` if the run
+        ends before the answer."""
         house = await self._begun(actor)
         with self._telling_why():
             return await house.ask(actor, message, answer, timeout)
 
     async def save(self) -> None:
-        """Ask the lead actor to write a checkpoint and go on."""
+        """Ask the lead actor to write a checkpoint and continue."""
         house = await self._begun(self.placement.topology.lead)
         await house.save()
 
     async def wind_down(self, reason: str = "asked to") -> None:
-        """Ask the lead actor to bring the run to a good end; before everyone has begun it ends at
+        """Ask the lead actor to end the run well. Before all actors have begun, the run ends at
         once."""
         self._started()
         if self._house is not None and not self._events.over:
             await self._house.wind_down(reason)
 
     async def end_now(self) -> None:
-        """End the run without waiting for anything of it but its end."""
+        """End the run at once, and wait until it has ended."""
         self._started()
         if self._house is not None and not self._events.over:
             self._house.end_now()
@@ -320,19 +329,19 @@ class Run:
     # -- how it ended
 
     async def ended(self) -> ConvoyError | None:
-        """Wait for the end; the error that ended the run, if one did."""
+        """Wait for the end. Return the error that ended the run, or None."""
         assert self._task is not None
         await asyncio.shield(self._task)
         return self._error
 
     @property
     def summary(self) -> str:
-        """A line for the person at the end of the run; "" if there is none."""
+        """A line for the user at the end of the run; "" if there is none."""
         return self._house.summary if self._house else ""
 
     async def result(self) -> dict[str, Any]:
-        """Wait for the end: the fields of the lead actor's last event, which is how it sums the run
-        up. Raises what ended the run."""
+        """Wait for the end. Return the fields of the lead actor's last event, with which it sums up
+        the run. Raises the error that ended the run."""
         self._started()
         await self.ended()
         self._raise()
@@ -366,7 +375,7 @@ class Run:
 
     @contextmanager
     def _telling_why(self) -> Iterator[None]:
-        """Whoever talks with an actor while the run fails hears of that failure."""
+        """Replace ActorStopped by the error that ended the run."""
         try:
             yield
         except ActorStopped:

@@ -1,4 +1,4 @@
-"""Runs from Python: a topology, built by whatever code, launched without a cluster.toml.
+"""Runs from Python: a topology, built by any code, is launched without a cluster.toml.
 
 async with launch(topology) as run:              result = run(topology, on_event=print)
     async for event in run.events(): ...
@@ -48,17 +48,19 @@ def launch(
     show: bool = False,
     **sections: Any,
 ) -> Run:
-    """A run of this topology, not started yet: `async with` it, or await its `start()`.
+    """Make a run of this topology, not started yet: `async with` it, or await its `start()`.
 
-    `directory` is where its run directory is made, and `name` ends that one's name. Actors live in
-    a process each, in "one" process, or "here", on this event loop. `show` prints what `up` prints.
+    Its run directory is made in `directory`, and its name ends with `name`. Actors live in a
+    process each, in "one" process, or "here", on this event loop. `show` prints what `up` prints.
     `sections` are those of cluster.toml by their names, as dicts: machine=[{"name": "a", "cores":
     2}], process=[{"name": "servers", "actors": ["fc*"]}], links={"transport": "tcp"},
-    liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}. A run on virtual time
-    needs an event loop that has it: `runtime.run` makes one, and so does `run.loop_factory`.
-    ConfigError with every mistake in them or in the topology's options, if the topology's program
-    is a script without a file, and if the machine can never have the memory that the program says
-    its actors hold; if it has not so much now, a warning is logged.
+    liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}.
+
+    A run on virtual time needs an event loop on virtual time: `runtime.run` makes one, and so does
+    `run.loop_factory`. Raises ConfigError with every mistake in the sections or in the topology's
+    options. Also raises it if the topology's program is a script without a file, or if this machine
+    can never have the memory that the program says its actors hold. If the machine only lacks free
+    memory now, a warning is logged.
     """
     stop_if_loading()
     here = processes == HERE
@@ -81,12 +83,12 @@ def launch(
 def run(
     topology: Topology, *, on_event: Callable[[Event], object] | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """Run a topology to its end; `settings` as for `launch`. Returns the fields of the lead actor's
-    last event.
+    """Run a topology to its end. `settings` are those of `launch`. Returns the fields of the lead
+    actor's last event.
 
     `on_event` is called with every event. The first SIGINT or SIGTERM lets the run finish what is
-    under way and save, the second ends it at once; then it is the script's: a KeyboardInterrupt, or
-    its end. Raises the ConvoyError that ended the run.
+    under way and save, the second ends it at once. Then the signal is raised for the script: a
+    KeyboardInterrupt, or its end. Raises the ConvoyError that ended the run.
     """
     current = launch(topology, **settings)
     if _on_a_loop():
@@ -136,6 +138,6 @@ def _config(
 
 
 def _called(program: str) -> str:
-    """A run's name: that of its program, as far as a file may be called so."""
+    """Return the name of a run: its program's name, with only characters that fit a file name."""
     stem = Path(program).stem if is_script(program) else program
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("._-")[:64] or "script"

@@ -1,5 +1,5 @@
-"""What signals do to a run: the first SIGINT or SIGTERM winds it down, the second ends it; SIGHUP
-saves."""
+"""Signals of a run: the first SIGINT or SIGTERM winds it down, the second ends it at once. SIGHUP
+asks for a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Ends(Protocol):
-    """What signals are about: a run, or what comes before it. See Run."""
+    """The object that signals act on: a run, or the trials before it. See Run."""
 
     @property
     def has_begun(self) -> bool: ...
@@ -27,8 +27,11 @@ class Ends(Protocol):
 
 
 class Signals:
-    """While this context lasts, signals are the run's. `number`: the first that came, 0 if none
-    did. In another thread than the main one, where Python hears no signals, it does nothing."""
+    """Handles signals for a run while this context lasts. `number`: the first signal that came, 0
+    if none came.
+
+    In a thread other than the main one, where Python receives no signals, it does nothing.
+    """
 
     def __init__(self, run: Ends, say: Callable[[str], None] = lambda line: None) -> None:
         self._run = run
@@ -63,7 +66,7 @@ class Signals:
             self._spawn(self._run.end_now())
             return
         self.number = int(number)
-        saving = "finishing what is under way and saving; once more to end at once"
+        saving = "finishing the work under way and saving; repeat the signal to end at once"
         self._say(
             f"{number.name}: "
             f"{saving if self._run.has_begun else 'ending the run, which has not begun yet'}"
@@ -72,7 +75,7 @@ class Signals:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         async def done() -> None:
-            with suppress(ConvoyError):  # the run is over, and says itself how it ended
+            with suppress(ConvoyError):  # the run is over, and reports itself how it ended
                 await work
 
         task = asyncio.get_running_loop().create_task(done())

@@ -1,7 +1,7 @@
 """A run on the virtual clock: the same placement, actors and messages on one event loop, as a model
 of a cluster.
 
-The run directory is the same as of a real run; its journal tells virtual seconds and repeats itself
+The run directory is like that of a real run. Its journal has virtual seconds, and repeats exactly,
 to the last byte.
 """
 
@@ -27,20 +27,21 @@ from runtime.transport.inproc import InprocNetwork
 from runtime.transport.network_model import LinkRule
 
 LOG = "convoy.log"
-MOST_LISTED = 8  # links in an error
+MOST_LISTED = 8  # links listed in an error
 
 
 def planned(
     placement: Placement, config: ClusterConfig
 ) -> Callable[[ExecutionContext], VirtualExecution]:
-    """The house that [simulation] describes. ConfigError if it describes none."""
+    """Return a function that makes the execution that [simulation] describes. Raises ConfigError if
+    [simulation] has mistakes."""
     network = network_of(placement, config)
     service_time = service_time_of(placement, config)
     return lambda site: VirtualExecution(site, network, service_time)
 
 
 def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
-    """The network that [simulation] describes."""
+    """Make the network that [simulation] describes."""
     wanted = config.simulation
     interfaces = None
     if wanted.interfaces != "link":
@@ -53,7 +54,8 @@ def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
 
 
 def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule:
-    """An exception of [simulation.links]. ConfigError if it is none, or fits no link."""
+    """Return an exception of [simulation.links] as a rule. Raises ConfigError if the pattern is not
+    of the form SENDER -> RECEIVER or fits no link."""
     sender, arrow, receiver = (word.strip() for word in pattern.partition("->"))
     rules = config.simulation.links[pattern]
     link = LinkRule(sender, receiver, rules.latency, rules.bytes_per_second)
@@ -69,8 +71,8 @@ def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule
 
 
 def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime | None:
-    """How long array work takes that is really done; None: no time. ConfigError if the profile is
-    wrong."""
+    """Return the service time of array work that is really computed. None: it takes no time. Raises
+    ConfigError if the profile is wrong."""
     wanted = config.simulation
     if wanted.service_times is None:
         return None
@@ -80,8 +82,8 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
 
 
 class VirtualExecution(LoopExecution):
-    """Virtual time, a network and service times; a hang is an error. Nothing here knows of real
-    seconds."""
+    """An execution on virtual time, with a network and service times. A hang is an error. Real
+    seconds have no influence."""
 
     observes: type[Compute] = InlineCompute
 
@@ -106,7 +108,7 @@ class VirtualExecution(LoopExecution):
         )
 
     async def open(self) -> None:
-        """See House.open."""
+        """Open the run directory's files and the log; see Execution.open."""
         threads.release()
         directory = self._site.directory
         placement = json.loads(self._site.placement.to_json())
@@ -122,7 +124,7 @@ class VirtualExecution(LoopExecution):
         await super().open()
 
     async def close(self) -> None:
-        """See House.close."""
+        """Close the run, and write the recorded service times; see Execution.close."""
         await super().close()
         loop = _loop()
         directory = self._site.directory
@@ -135,7 +137,7 @@ class VirtualExecution(LoopExecution):
             handler.close()
 
     def _begin(self) -> None:
-        """Nothing is journalled that no actor says."""
+        """Begin without an event in the journal, which has only the events of actors."""
         self._cluster.begin()
         self.began.set()
 

@@ -1,7 +1,8 @@
-"""A cluster on one event loop.
+"""A whole cluster on one event loop, in real or virtual time.
 
-cluster       A whole cluster on one event loop
-loop_tracing  Traces a run whose actors all live on this event loop, in real or virtual time
+cluster       A simulated cluster
+loop_tracing  Traces of runs whose actors all live on this event loop, in real or virtual time
+              (`run.trace`)
 clock         Virtual time: an event loop whose clock jumps to the next due event instead of waiting
               for it
 """

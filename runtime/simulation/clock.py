@@ -1,8 +1,8 @@
 """Virtual time: an event loop whose clock jumps to the next due event instead of waiting for it.
 
-Actors take time only from their event loop, so on this loop a whole cluster runs in one process, as
-fast as it computes, and repeats itself exactly. Nothing outside the loop can be awaited: what would
-run in a thread is done at once.
+Actors take time only from their event loop. So on this loop a whole cluster runs in one process, as
+fast as it computes, and every run repeats exactly. Nothing outside the loop can be awaited: work
+for a thread is done at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Reports what is ready now; instead of waiting `timeout` seconds it hands them to the
-    clock."""
+    """Reports the descriptors that are ready now. Instead of waiting `timeout` seconds, it advances
+    the clock by them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,9 +41,10 @@ class _JumpingSelector(selectors.SelectSelector):
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop that starts at time 0 and never waits. Raises Deadlock where a real loop would
-    hang for ever.
+    wait for ever.
 
-    `on_deadlock(error)`, if set, is told first; it returns True if there is something to do now.
+    `on_deadlock(error)`, if set, is called first. It returns True if it has given the loop
+    something to do.
     """
 
     def __init__(self) -> None:
@@ -56,24 +57,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._advance(0.0)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._now
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Call it, here and now."""
+        """Call the function at once, on this thread."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001  # whoever awaits it gets it
+        except Exception as error:  # noqa: BLE001  # the caller that awaits it gets it
             done.set_exception(error)
         return done
 
     def _advance(self, seconds: float) -> None:
         self._now += seconds
-        # The base class serves timers that are due before time() + resolution. Its 1e-9 s vanish in
-        # the rounding beyond 194 days: it would never serve any.
+        # The base class serves timers that are due before time() + resolution. Its resolution of
+        # 1e-9 s vanishes by rounding beyond 194 days, and then it would never serve a timer.
         self._clock_resolution = math.ulp(self._now)
 
 

@@ -1,8 +1,8 @@
-"""A whole cluster on one event loop: the same actors and nodes, in-process roads, real or virtual
-time.
+"""A simulated cluster: the same actors and nodes, with in-process transports on one event loop, in
+real or virtual time.
 
 On the virtual clock (`run_virtual(simulate(...))`) links have a latency and a rate, devices have
-service times, and everything repeats itself exactly: tests, theory and what-if questions need no
+service times, and every run repeats exactly. So tests, theory and what-if questions need no
 processes and no waiting.
 """
 
@@ -30,18 +30,18 @@ Make = Callable[[ActorSpec], Actor]
 ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
 Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
 
-FIRST = 1  # the incarnation of what is never started anew
-NOWHERE = Endpoints()  # on one loop nobody needs an address
+FIRST = 1  # the incarnation of processes that never restart
+NOWHERE = Endpoints()  # on one loop, transports need no addresses
 
 
 @dataclass
 class Journal:
-    """What happened: (loop time, actor, event, fields), in order."""
+    """The events of a run: (loop time, actor, event, fields), in order."""
 
     entries: list[tuple[float, str, str, dict[str, Any]]] = field(default_factory=list)
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """The fields of every event of one kind."""
+        """Return the fields of every event of one kind."""
         return [fields for _, _, name, fields in self.entries if name == event]
 
 
@@ -55,11 +55,10 @@ async def simulate(
     directory: Path = Path(),
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Journal:
-    """Run a placement on this event loop until its lead actor ends; the first failure comes
-    through.
+    """Run a placement on this event loop until its lead actor ends. Raises the first failure.
 
-    `prepared(actors)` is called when every actor is built and about to begin: tests look inside
-    from there. `service_time` is that of the actors without an emulated device of their own.
+    `prepared(actors)` is called when every actor is made and about to begin, so that tests can look
+    inside. `service_time` is for actors without an emulated device.
     """
     simulation = Simulation(
         placement, network=network, limits=limits, service_time=service_time, directory=directory
@@ -69,9 +68,11 @@ async def simulate(
 
 
 class Simulation:
-    """A placement on this event loop. `watch` is told every event, `recorder` how long array work
-    took; `on_work` is called after each piece. `compute` makes the device of each process,
-    InlineCompute with `service_time` by default.
+    """A placement that runs on this event loop.
+
+    `watch` is called for every event. `recorder` gets the durations of array work, and `on_work` is
+    called after each piece. `compute` makes the device of each process, by default an InlineCompute
+    with `service_time`.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Simulation:
         self._recorder = recorder
         self._limits = limits or Limits()
         self._outside = InprocNetwork()
-        self._roads: list[InprocTransport] = []  # to whoever is outside
+        self._roads: list[InprocTransport] = []  # to actors outside of the placement
         network = network or InprocNetwork()
         for spec in placement.processes:
             node = Node(
@@ -120,7 +121,7 @@ class Simulation:
     async def run(
         self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None
     ) -> None:
-        """From making the actors to the lead's end; the first failure comes through."""
+        """Run from making the actors to the lead's end. Raises the first failure."""
         try:
             await self.prepare(make)
             prepared(
@@ -136,8 +137,8 @@ class Simulation:
             await self.close()
 
     async def join(self, name: str, actor: Actor) -> None:
-        """Let an actor take part that is in no process of the placement. To it and from it messages
-        take no time."""
+        """Add an actor that is in no process of the placement. Messages to it and from it take no
+        time."""
         outsider = Node(name, FIRST, InlineCompute(), Metrics())
         road = self._road(outsider)
         await road.open()
@@ -152,7 +153,7 @@ class Simulation:
         self.nodes[name] = (outsider, road)
 
     async def prepare(self, make: Make) -> None:
-        """Make the actors, link them and call their on_start; the first failure comes through."""
+        """Make the actors, link them and call their on_start. Raises the first failure."""
         specs = {actor.name: actor for actor in self.placement.topology.actors}
         for process in self.placement.processes:
             node, road = self.nodes[process.name]
@@ -173,7 +174,7 @@ class Simulation:
         self.failed = ""
 
     def begin(self) -> None:
-        """Open the inboxes."""
+        """Open the inboxes of all actors."""
         for process in self.placement.processes:
             self.nodes[process.name][0].begin(process.actors)
 
@@ -187,11 +188,11 @@ class Simulation:
             await road.close()
 
     def end(self) -> None:
-        """End the run without waiting for anything."""
+        """End the run at once."""
         self._finished()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """Actor -> what it does now, see Node.status."""
+        """Return for each actor what it does now, see Node.status."""
         nodes = [
             (process.name, self.nodes[process.name][0]) for process in self.placement.processes
         ]
@@ -202,8 +203,7 @@ class Simulation:
         }
 
     def work(self) -> dict[str, dict[str, list[float]]]:
-        """How long work has taken, of which there was more since the last call, see
-        WorkSums.changed."""
+        """Return the sums of work that has grown since the last call, see WorkSums.changed."""
         return {
             actor: sums
             for node, _ in self.nodes.values()
@@ -211,7 +211,7 @@ class Simulation:
         }
 
     def received(self) -> dict[str, dict[str, int]]:
-        """See Node.received: of all actors."""
+        """Return the bytes that all actors have received, see Node.received."""
         return {
             actor: sums
             for node, _ in self.nodes.values()
@@ -219,7 +219,7 @@ class Simulation:
         }
 
     def _road(self, node: Node) -> InprocTransport:
-        """Between one process and those that are outside."""
+        """Make a transport between one process and actors outside of the placement."""
         road = InprocTransport(node.process, node.deliver, node.reject, self._limits, self._outside)
         self._roads.append(road)
         return road

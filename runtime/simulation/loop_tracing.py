@@ -1,5 +1,5 @@
-"""Traces a run whose actors all live on this event loop, in real or virtual time: `run.trace` of
-it."""
+"""Traces of runs whose actors all live on this event loop, in real or virtual time
+(`run.trace`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from runtime.plan.topology import Placement
 from runtime.tracing.merging import Clock, Merged, merge, part_of, write_clocks
 from runtime.tracing.tracer import Tracer
 
-NUMBER = 1  # of the trace in its run
+NUMBER = 1  # the number of the trace in its run
 
 
 class LoopTracing:
-    """`nodes`: those of the processes of `placement`; each of them is traced until `lead` has
-    counted `iterations` steps, or the run is over. OSError."""
+    """Traces each process of a placement until the lead actor has counted `iterations` steps, or
+    the run is over. `nodes` has the node of each process. Raises OSError."""
 
     def __init__(
         self, placement: Placement, nodes: Mapping[str, Node], directory: Path, iterations: int
@@ -40,12 +40,12 @@ class LoopTracing:
         return f"<tracing on one loop until step {self._ends_at}>"
 
     def look(self) -> None:
-        """After a piece of work: is it enough?"""
+        """End the trace if it has enough steps. Called after each piece of work."""
         if self._lead.steps > self._ends_at:
             self._end()
 
     def close(self) -> Merged:
-        """Make the file. OSError, ValueError."""
+        """Write the trace file. Raises OSError or ValueError."""
         self._end()
         for tracer in self._tracers:
             tracer.close()

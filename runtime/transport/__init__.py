@@ -1,23 +1,23 @@
-"""The roads between actors.
+"""Transports: the ways on which messages travel between actors.
 
-interface      What every transport promises, whatever road it takes
-inproc         The road inside one operating-system process
+interface      The promises of every transport
+inproc         The transport inside one operating-system process
 network_model  The network of a simulated cluster
-sockets        The road between processes
-dialed         A road of which one end dials and the other answers on the same connection
-ports          Sockets, whatever they are made of
-unix           Sockets between the processes of one host
-stream         A connected stream socket on the event loop itself
-backlog        What a socket of a stream did not take at once
+sockets        The transport between processes
+dialed         A transport over one connection that one end dials and both ends use
+ports          The common interface of sockets
+unix           Sockets between processes of one host
+stream         A connected stream socket, read and written by the event loop itself
+backlog        The backlog of a stream socket: memory that the socket did not take at once
 zeromq         Sockets between hosts: ZeroMQ
-frame_parts    Frames that are too large to travel as one
-zmtp/          What ZeroMQ's sockets need around them
-links          The accounts of two processes over sockets
-shared_arena   What one process shares with its peers on this host
-keys           What lets a process into the links of its run, and tells it who else may come in
-host_identity  Which host this process is on
-incoming       The messages of a byte stream
-unix_listener  The end of a Unix socket that peers connect to
+frame_parts    Frames that are too large to travel in one piece
+zmtp/          Helpers around ZeroMQ's sockets
+links          The credit accounts between two processes over sockets
+shared_arena   The memory that one process shares with its peers on this host
+keys           The keys of a process
+host_identity  The identity of the host of this process
+incoming       The messages in a byte stream
+unix_listener  The listening end of Unix sockets
 
 See docs/decisions/messages.md.
 """

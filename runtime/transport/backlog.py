@@ -1,6 +1,7 @@
-"""What a socket of a stream did not take at once: it leaves in order, as there is room.
+"""The backlog of a stream socket: memory that the socket did not take at once. It leaves in order,
+as the socket has room.
 
-Byte credits bound it (`sockets`).
+Byte credits bound its size (`sockets`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from itertools import islice
 
 from runtime.transport.ports import TURN_BYTES, Frames
 
-PIECES = 64  # of memory handed to the system at once; it takes 1024 at most
+PIECES = 64  # pieces of memory per system call; the system takes 1024 at most
 
 
 class Backlog:
-    """Memory that waits for one socket; it must not change meanwhile. Closes the socket in the
-    end."""
+    """Memory that waits to be sent on one socket. It must not change while it waits. Closes the
+    socket at the end."""
 
     def __init__(self, connected: socket.socket) -> None:
         self.pieces: deque[memoryview] = deque()
@@ -30,8 +31,8 @@ class Backlog:
         return f"<{sum(map(len, self.pieces))} bytes wait for room>"
 
     def add(self, pieces: Frames) -> None:
-        """These leave behind what waits already, at once if nothing does; after `close` they go
-        nowhere."""
+        """Send these pieces after those that wait already, at once if none wait. After `close` they
+        are dropped."""
         if not self._open:
             return
         waited = bool(self.pieces)
@@ -42,12 +43,12 @@ class Backlog:
             self._write()
 
     async def flushed(self) -> None:
-        """Wait until everything has left, or can no more."""
+        """Wait until everything has been sent, or until nothing more can be sent."""
         if self._left is not None:
             await asyncio.shield(self._left)
 
     def close(self, *, flush: bool) -> None:
-        """Close the socket: now, or with `flush` when all has left. May be called again."""
+        """Close the socket, now or with `flush` after all pieces were sent. May be called again."""
         self._open = False
         if not flush:
             self.pieces.clear()
@@ -55,7 +56,7 @@ class Backlog:
             self._written()
 
     def _write(self) -> None:
-        """Hand over what waits, as far as the system takes it."""
+        """Give waiting pieces to the system, as far as it takes them."""
         budget = TURN_BYTES
         try:
             while self.pieces and budget > 0:
@@ -67,13 +68,13 @@ class Backlog:
                     self.pieces[0] = self.pieces[0][sent:]
         except BlockingIOError:
             pass
-        except OSError:  # the reading side sees the end
+        except OSError:  # the reading side notices the end of the connection
             self.pieces.clear()
         if not self.pieces:
             self._written()
 
     def _written(self) -> None:
-        """Nothing waits any more."""
+        """End the waiting: all pieces have left."""
         if self._left is not None:
             self._loop.remove_writer(self._socket)
             self._left.set_result(None)

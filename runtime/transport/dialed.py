@@ -1,15 +1,15 @@
-"""A road of which one end dials and the other answers on the same connection: the way to whoever
-nobody can dial.
+"""A transport over one connection that one end dials and both ends use. It reaches processes to
+which no other process can connect.
 
-It is encrypted, always, and each end proves by its key who it is. Messages and credits of both
-directions share one connection; the first frame says what the others are:
+The connection is always encrypted, and each end proves its identity by its key. Messages and
+credits of both directions share the connection. The first frame gives the kind of the others:
 
     MESSAGE  an envelope
     GRANT    bytes that may be sent again
-    LEAVES   nothing more comes
+    LEAVES   the sender leaves; nothing more comes
 
-Those who dial share a key, and so a `user`. The name that each has besides is its process: it may
-send as itself only.
+All processes of one `user` dial with the same key. Each also has a process name, and may send only
+under that name.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from runtime.transport.ports import Frames, Port
 from runtime.transport.zeromq import ZmqListener, ZmqPorts
 
 SCHEME = "curve://"
-OPERATOR_SECONDS = 20.0  # for a person, who may wait behind strangers: then nothing answers there
+# until a user's command gives up; before that it may wait behind strangers (see `zmtp.strangers`)
+OPERATOR_SECONDS = 20.0
 _MESSAGE = b"message"
 _GRANT = b"grant"
 _LEAVES = b"leaves"
 _NUMBER = struct.Struct("!Q")
-# the lane on which ZeroMQ itself notices that nobody lives at the other end
+# the lane on which ZeroMQ itself notices that the other end is gone
 _LANE: Lane = "control"
 
 
 class _Account:
-    """What may still be sent to the other end, and what it is owed. `put(frames)`: False if it is
-    there no more."""
+    """The credits between the two ends: those left for sending, and those owed to the other end.
+    `put(frames)` returns False if the other end is gone."""
 
     def __init__(self, limits: Limits, put: Callable[[Frames], bool]) -> None:
         self.gate = CreditGate(limits.credit_bytes)
@@ -50,8 +51,11 @@ class _Account:
         self.put = put
 
     async def send(self, envelope: Envelope) -> bool:
-        """Wait for credits, then hand it over. MessageError if it is too large, ActorStopped once
-        closed."""
+        """Wait for credits, then send an envelope. Returns False if the other end is gone.
+
+        Raises MessageError if the envelope is too large, and ActorStopped once the account is
+        closed.
+        """
         frames = wire.encode(envelope)
         size = wire.size_of(frames)
         if size > self._limits.message_bytes:
@@ -63,14 +67,15 @@ class _Account:
         return self.put([_MESSAGE, *frames])
 
     def granted(self, frames: Frames) -> None:
-        """The other end is done with so many bytes."""
+        """Take credits back from a GRANT of the other end."""
         if len(frames) == 1 and len(frames[0]) == _NUMBER.size:
             self.gate.grant(_NUMBER.unpack(frames[0])[0])
 
     def take(
         self, frames: Frames, peer: str, deliver: Deliver, reject: Reject, *, only: bool
     ) -> None:
-        """Hand over what the other end says; `only`: it may speak for itself alone."""
+        """Deliver a message of the other end. With `only`, reject messages whose sender is not
+        `peer`."""
         size = wire.size_of(frames)
         try:
             envelope = wire.decode(frames)
@@ -91,9 +96,12 @@ class _Account:
 
 
 class Answering(Transport):
-    """The end that is dialed. A process is there from its first message on; `on_link_lost(process)`
-    is called when it has left, or could not be answered. `keys`: this end's pair, and user ->
-    public key of those that may dial."""
+    """The end that is dialed.
+
+    A process is connected from its first message on. `on_link_lost(process)` is called when it has
+    left or could not be answered. `keys` are this end's key pair, and the public key of each user
+    that may dial.
+    """
 
     def __init__(
         self,
@@ -119,11 +127,11 @@ class Answering(Transport):
 
     @property
     def peers(self) -> Collection[str]:
-        """Those that have dialed, and have not left."""
+        """The processes that have dialed and have not left."""
         return self._there.keys()
 
     async def open(self) -> Endpoints:
-        """See Transport.open."""
+        """Listen at the address. Raises LaunchError if it is taken."""
         self._ports = ZmqPorts(self.limits, self._keys)
         try:
             self._listener = self._ports.listen(
@@ -137,14 +145,14 @@ class Answering(Transport):
         return Endpoints((self._listener.address,), (self._listener.address,))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
-        """See Transport.connect: it has dialed, or there is no way to it."""
+        """Check that the peer has dialed. Raises LaunchError if it has not: this end cannot
+        connect."""
         if peer not in self._there:
             raise LaunchError(
                 f"process '{self.process}' cannot reach '{peer}', which has not dialed"
             )
 
     def disconnect(self, peer: str, why: str) -> None:
-        """See Transport.disconnect."""
         found = self._there.pop(peer, None)
         if found is not None and self._listener is not None:
             identity, account = found
@@ -153,7 +161,6 @@ class Answering(Transport):
             self._listener.forget(identity)
 
     async def send(self, peer: str, envelope: Envelope) -> None:
-        """See Transport.send."""
         if peer not in self._there:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         if not await self._there[peer][1].send(envelope):
@@ -161,7 +168,7 @@ class Answering(Transport):
             raise ActorStopped(f"{peer} is gone")
 
     def _arrived(self, identity: bytes, frames: Frames) -> None:
-        # behind the user, whose key it was
+        # the process follows the user, who owns the key
         peer = identity.decode(errors="replace").partition("/")[2]
         kind, *said = frames or [b""]
         if kind == _LEAVES:
@@ -187,7 +194,6 @@ class Answering(Transport):
         self.reject(who, MessageError("refused", why))
 
     async def close(self) -> None:
-        """See Transport.close."""
         for peer in list(self._there):
             self.disconnect(peer, f"{self.process} is stopping")
         if self._listener is not None:
@@ -198,13 +204,15 @@ class Answering(Transport):
             self._ports = None
 
     def queued_bytes(self) -> dict[str, int]:
-        """See Transport.queued_bytes."""
         return {peer: account.gate.outstanding for peer, (_, account) in self._there.items()}
 
 
 class Dialing(Transport):
-    """The end that dials, as a process of a `user`, with its keys. `on_link_lost()` is called once
-    when the connection broke or the other end let go, also when it refused the key."""
+    """The end that dials, as a process of a `user` with the user's keys.
+
+    `on_link_lost()` is called once, when the connection breaks or the other end closes it, also
+    when the other end refuses the key.
+    """
 
     def __init__(
         self,
@@ -230,15 +238,17 @@ class Dialing(Transport):
         return f"<road that {self.process} dialed to {self._peer or 'nobody yet'}>"
 
     async def open(self) -> Endpoints:
-        """See Transport.open: it listens nowhere."""
+        """Open the transport. It listens nowhere."""
         self._ports = ZmqPorts(self.limits, self._keys, OPERATOR_SECONDS)
         return Endpoints()
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
-        """See Transport.connect: there is one peer, and one connection to it."""
+        """Dial the one peer. Raises LaunchError if the transport is not open or was used
+        already."""
         if self._ports is None or self._port is not _NOWHERE:
             raise LaunchError(
-                f"process '{self.process}' cannot dial '{peer}': this road is not open, or is taken"
+                f"process '{self.process}' cannot dial '{peer}': the transport is not open, or has "
+                "dialed already"
             )
         identity = f"{self._user}/{self.process}".encode()
         address = endpoints.reached_at(_LANE, near=False)
@@ -246,11 +256,10 @@ class Dialing(Transport):
         self._port = self._ports.connect(peer, address, _LANE, identity, self._arrived, self._lost)
 
     def disconnect(self, peer: str, why: str) -> None:
-        """See Transport.disconnect."""
+        """Fail senders that wait for credits; see Transport.disconnect."""
         self._account.gate.close(why)
 
     async def send(self, peer: str, envelope: Envelope) -> None:
-        """See Transport.send."""
         if peer != self._peer:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         await self._account.send(envelope)
@@ -275,7 +284,6 @@ class Dialing(Transport):
         on_link_lost()
 
     async def close(self) -> None:
-        """See Transport.close."""
         self.on_link_lost = lambda: None
         self._account.gate.close(f"{self.process} is stopping")
         self._put([_LEAVES])
@@ -286,18 +294,17 @@ class Dialing(Transport):
             self._ports = None
 
     def queued_bytes(self) -> dict[str, int]:
-        """See Transport.queued_bytes."""
         return {self._peer: self._account.gate.outstanding} if self._peer else {}
 
 
 class _Nowhere(Port):
-    """Before anybody was dialed."""
+    """A port that leads nowhere, used before the peer is dialed."""
 
     def send(self, frames: Frames) -> None:
-        """Nothing comes of it."""
+        """Drop the message."""
 
     def close(self, *, flush: bool) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
 
 _NOWHERE = _Nowhere()

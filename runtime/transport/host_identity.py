@@ -1,5 +1,5 @@
-"""Which host this process is on: those of one host reach each other over files and shared
-memory."""
+"""The identity of the host of this process. Processes of one host reach each other over files and
+shared memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ NETWORK = Path("/proc/self/ns/net")
 
 
 def identity() -> str:
-    """The boot of its kernel and its network namespace, which stands for a machine of its own;
-    elsewhere than on Linux the host's name."""
+    """Return the boot id of the kernel and the network namespace, which counts as a host of its
+    own. Without these (not Linux), return the host's name."""
     try:
         return f"{boot_id()} {NETWORK.readlink()}"
     except OSError:

@@ -1,7 +1,7 @@
-"""The messages of a byte stream: bytes come in as the system has them, whole messages go out.
+"""The messages in a byte stream: reads bytes as they arrive, and returns whole messages.
 
-A message is [number of frames, 4 bytes][size of each, 8 bytes][the frames], numbers little-endian.
-Small frames are copied out of one buffer; a large frame is read into memory of its own.
+A message is [number of frames, 4 bytes][size of each frame, 8 bytes][the frames]. Numbers are
+little-endian. Small frames are copied out of one buffer; a large frame is read into its own memory.
 """
 
 from __future__ import annotations
@@ -15,35 +15,37 @@ from runtime.messages.arrays import MAX_ARRAYS
 from runtime.transport.ports import COPY_BELOW, TURN_BYTES, Frames
 
 MAX_FRAMES = MAX_ARRAYS + 1
-# bytes read at once; what is not taken of them yet, and a small frame, fit in half of it
+# bytes read at once; the bytes not yet taken and a small frame fit in half of it
 BUFFER = 4 * COPY_BELOW
 _COUNT = struct.Struct("<I")
 ONE = struct.Struct("<IQ")
 
 
 class Incoming:
-    """The messages that a connected socket has sent: `fill` reads bytes, `next` hands out whole
+    """The messages that a connected socket receives: `fill` reads bytes, `next` returns whole
     messages."""
 
     def __init__(self, connected: socket.socket, message_bytes: int) -> None:
         self._socket = connected
         self.allow(message_bytes)
         self._buffer = memoryview(bytearray(BUFFER))
-        self._start = self._end = 0  # of what was read into it and not taken yet
-        # of the frames of the present message that are not here yet, last first
+        self._start = self._end = 0  # range of the buffer that was read and not taken yet
+        # sizes of the present message's frames that have not arrived yet, last first
         self._sizes: list[int] = []
-        self._frames: Frames = []  # its frames that are
-        self._large = memoryview(b"")  # its present frame, if that does not go through the buffer
-        self._filled = 0  # bytes of that
+        self._frames: Frames = []  # the frames of it that have arrived
+        # the frame that arrives now, if it is too large for the buffer
+        self._large = memoryview(b"")
+        self._filled = 0  # bytes of that frame that have arrived
 
     def allow(self, message_bytes: int, frames: int = MAX_FRAMES) -> None:
-        """A frame may have so many bytes from now on, and a message so many frames."""
+        """Set the limits from now on: the bytes of a frame, and the frames of a message."""
         self._message_bytes = message_bytes
         self._most_frames = frames
-        self._small = min(COPY_BELOW - 1, message_bytes)  # of a frame that is copied
+        self._small = min(COPY_BELOW - 1, message_bytes)  # largest frame that is copied
 
     def fill(self) -> int:
-        """Read what there is: how many bytes, 0 at the end. BlockingIOError if nothing has come."""
+        """Read the bytes that have arrived, and return their number, 0 at the end of the stream.
+        Raises BlockingIOError if there are none."""
         if self._large:
             return self._fill_large()
         if self._start == self._end:
@@ -73,7 +75,8 @@ class Incoming:
         return taken
 
     def next(self) -> Frames | None:
-        """The next message; None if it is not here as a whole. ValueError if this is none."""
+        """Return the next message, or None if it has not arrived completely. Raises ValueError if
+        the bytes are not a message."""
         if not self._sizes:
             here = self._end - self._start
             if here >= ONE.size:
@@ -95,7 +98,7 @@ class Incoming:
         return frames
 
     def _begin(self) -> bool:
-        """Read the sizes of a message; False if they are not here as a whole."""
+        """Read the frame sizes of a message. Return False if they have not arrived completely."""
         here = self._end - self._start
         if here < _COUNT.size:
             return False
@@ -114,7 +117,8 @@ class Incoming:
         return True
 
     def _frame(self, size: int) -> bytes | memoryview | None:
-        """The next frame, of so many bytes; None if it is not here as a whole."""
+        """Return the next frame, which has `size` bytes, or None if it has not arrived
+        completely."""
         here = self._end - self._start
         if size < COPY_BELOW:
             if here < size:
@@ -122,7 +126,8 @@ class Incoming:
             self._start += size
             return bytes(self._buffer[self._start - size : self._start])
         if not self._large:
-            self._large = np.empty(size, np.uint8).data  # bytearray writes zeros
+            # unlike bytearray, np.empty does not write zeros
+            self._large = np.empty(size, np.uint8).data
             self._filled = min(here, size)
             self._large[: self._filled] = self._buffer[self._start : self._start + self._filled]
             self._start += self._filled
@@ -133,5 +138,5 @@ class Incoming:
         return frame
 
     def close(self) -> None:
-        """Let go of the buffer."""
+        """Release the buffer."""
         self._buffer = memoryview(b"")

@@ -1,7 +1,7 @@
-"""The road inside one operating-system process: arrays are handed over by reference, through the
+"""The transport inside one operating-system process: arrays are passed by reference, through the
 same codec.
 
-Used between actors that share a process, and, with a latency and a rate, between the simulated
+It connects actors that share a process. With a latency and a rate, it connects the simulated
 processes of a cluster that runs on one event loop.
 """
 
@@ -23,8 +23,8 @@ from runtime.transport.network_model import Network, Route
 
 
 class Transfer(NamedTuple):
-    """A message that has travelled: when it was given to the network, when it had arrived (loop
-    time), what it was."""
+    """A message that has travelled: the loop times at which it was sent and arrived, the envelope,
+    and its bytes."""
 
     sent: float
     arrived: float
@@ -34,11 +34,11 @@ class Transfer(NamedTuple):
 
 @dataclass
 class InprocNetwork(Network):
-    """Where the transports of one event loop find one another, and how long messages between them
-    travel.
+    """The place where the transports of one event loop find each other, with the travel times of
+    messages between them.
 
-    What `Network` says of a latency and a rate holds between two different processes; it takes no
-    real time on a virtual clock. `on_transfer` is told of every message that has arrived.
+    Latencies and rates of `Network` hold between two different processes. They take no real time on
+    a virtual clock. `on_transfer` is called for every message that has arrived.
     """
 
     members: dict[str, InprocTransport] = field(default_factory=dict)
@@ -46,15 +46,15 @@ class InprocNetwork(Network):
 
 
 class _Link:
-    """One direction, one lane, between two processes."""
+    """One direction and lane between two processes."""
 
     def __init__(self, limit: int, route: Route | None) -> None:
         self.gate = CreditGate(limit)
-        self.route = route  # None: messages are there at once
+        self.route = route  # None: messages arrive at once
 
 
 class InprocTransport(Transport):
-    """Transport between processes that live on one event loop."""
+    """The transport between processes that live on one event loop."""
 
     def __init__(
         self, process: str, deliver: Deliver, reject: Reject, limits: Limits, network: InprocNetwork
@@ -70,25 +70,25 @@ class InprocTransport(Transport):
         return Endpoints((f"inproc://{self.process}",), (f"inproc://{self.process}",))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
-        """Make `peer` reachable; the endpoints are not needed on this road."""
+        """Make `peer` reachable. This transport does not need endpoints."""
         lanes: tuple[Lane, Lane] = ("control", "bulk")
         for lane in lanes:
             route = self.network.route(self.process, peer, lane)
             self._links[peer, lane] = _Link(self.limits.credit_of(lane), route)
 
     def disconnect(self, peer: str, why: str) -> None:
-        """See Transport.disconnect."""
         for key in [key for key in self._links if key[0] == peer]:
             self._links.pop(key).gate.close(why)
 
     async def send(self, peer: str, envelope: Envelope) -> None:
-        """See Transport.send. The receiver gets read-only views of the sender's arrays."""
+        """Send an envelope; see Transport.send. The receiver gets read-only views of the sender's
+        arrays."""
         link = self._links.get((peer, envelope.message.lane))
         if link is None or self._closed:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         frames = wire.encode(envelope)
         size = wire.size_of(frames)
-        most = self.limits.message_bytes  # of one frame, as on the other roads
+        most = self.limits.message_bytes  # of one frame, as in the other transports
         if size > most and max(wire.size_of([frame]) for frame in frames) > most:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {most}")
         await link.gate.acquire(cost_of(size))
@@ -120,14 +120,13 @@ class InprocTransport(Transport):
         target.deliver(envelope, size, release)
 
     async def close(self) -> None:
-        """Leave the network; what is on its way here is given back to its senders."""
+        """Leave the network. Credits of messages on their way here return to their senders."""
         self._closed = True
         self.network.members.pop(self.process, None)
         for link in self._links.values():
             link.gate.close(f"{self.process} is stopping")
 
     def queued_bytes(self) -> dict[str, int]:
-        """See Transport.queued_bytes."""
         queued: dict[str, int] = {}
         for (peer, _), link in self._links.items():
             queued[peer] = queued.get(peer, 0) + link.gate.outstanding

@@ -1,11 +1,15 @@
-"""What every transport promises, whatever road it takes. One contract-test suite runs over all of
-them.
+"""The promises of every transport. One suite of contract tests runs over all transports.
 
-A transport belongs to one process and moves envelopes between it and its peer processes: in order
-per sender, receiver and lane; at most once; bounded by byte credits; malformed input is rejected
-and counted, never fatal; nothing is dropped uncounted. Should a road break the first two (contract
-tests make it), the node behind it rejects what comes twice or too late: actors are promised both
-whatever happens.
+A transport belongs to one process and moves envelopes between it and its peers. It promises:
+
+- Order per sender, receiver and lane.
+- At most one delivery of each message.
+- Bytes under way are bounded by byte credits.
+- Malformed input is rejected and counted, and is never fatal.
+- No message is dropped without being counted.
+
+If a transport breaks the first two promises (contract tests make it do so), the node behind it
+rejects messages that come twice or too late. So actors can rely on both in every case.
 """
 
 from __future__ import annotations
@@ -19,17 +23,17 @@ from runtime.defaults import CREDIT_BYTES, LIVENESS, MESSAGE_BYTES
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope, Lane
 
-FILES = ("unix://", "ipc://")  # addresses that are files
+FILES = ("unix://", "ipc://")  # the schemes of addresses that are files
 Release = Callable[[], None]
-# (envelope, bytes, call once when its memory is no longer read)
+# (envelope, bytes, function to call once its memory is no longer read)
 Deliver = Callable[[Envelope, int, Release], None]
-Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
+Reject = Callable[[str, MessageError], None]  # (claimed peer, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a process listens: its addresses per lane, the nearest first; where its shared memory
-    is, if it has some; and on which `host`, see `host.identity`."""
+    """The places where a process can be reached: its addresses per lane, nearest first; the address
+    of its shared memory, if it has some; and its `host`, see `host_identity`."""
 
     control: tuple[str, ...] = ()
     bulk: tuple[str, ...] = ()
@@ -37,20 +41,23 @@ class Endpoints:
     host: str = ""
 
     def reached_at(self, lane: Lane, near: bool) -> str:
-        """The address for a peer of this host (`near`) or of another one; "" if there is none. A
-        file is tried on another host only where nothing else is offered: file systems can be
-        shared."""
+        """Return the address for a peer on this host (`near`) or on another one, "" if there is
+        none.
+
+        A file is used from another host only if there is no other address: file systems can be
+        shared.
+        """
         addresses: tuple[str, ...] = getattr(self, lane)
         far = [address for address in addresses if not address.startswith(FILES)]
         return next(iter(addresses if near else far or addresses), "")
 
     def nearest(self) -> Endpoints:
-        """The first address of each lane only."""
+        """Return these endpoints with only the first address of each lane."""
         return replace(self, control=self.control[:1], bulk=self.bulk[:1])
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> Endpoints:
-        """From its fields, as JSON gives them."""
+        """Return endpoints from their fields, as JSON has them."""
         return Endpoints(
             tuple(fields["control"]), tuple(fields["bulk"]), fields["arena"], fields["host"]
         )
@@ -58,9 +65,14 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be under way. `credit_bytes` per peer on the bulk lane; `message_bytes` for one
-    frame; `link_seconds` without a sign of life of the peer's host, and the link to it counts as
-    lost."""
+    """Limits of a transport.
+
+    - `credit_bytes`: bytes under way to one peer on the bulk lane.
+    - `message_bytes`: bytes of one frame.
+    - `control_credit_bytes`: bytes under way to one peer on the control lane.
+    - `link_seconds`: time without a sign of life of a peer's host after which its link counts as
+      lost.
+    """
 
     credit_bytes: int = CREDIT_BYTES
     message_bytes: int = MESSAGE_BYTES
@@ -68,7 +80,7 @@ class Limits:
     link_seconds: float = LIVENESS.link_seconds
 
     def credit_of(self, lane: str) -> int:
-        """The window of one lane, in bytes."""
+        """Return the credits of one lane, in bytes."""
         return self.credit_bytes if lane == "bulk" else self.control_credit_bytes
 
 
@@ -83,7 +95,7 @@ class Transport(ABC):
 
     @abstractmethod
     async def open(self) -> Endpoints:
-        """Start listening. LaunchError if the address is taken."""
+        """Start listening. Raises LaunchError if the address is taken."""
 
     @abstractmethod
     def connect(self, peer: str, endpoints: Endpoints) -> None:
@@ -91,22 +103,22 @@ class Transport(ABC):
 
     @abstractmethod
     def disconnect(self, peer: str, why: str) -> None:
-        """Let go of the links to `peer`: who waits for its credits, or sends later, gets
+        """Drop the links to `peer`. Senders that wait for its credits, and later senders, get
         ActorStopped."""
 
     @abstractmethod
     async def send(self, peer: str, envelope: Envelope) -> None:
-        """Hand an envelope to the road to `peer`; waits for byte credits, not for delivery.
+        """Send an envelope to `peer`. Waits for byte credits, not for delivery.
 
-        Arrays are referenced, not copied: the sender must not write to them again. ActorStopped if
-        there is no link to the peer, MessageError if the message cannot travel.
+        Arrays are referenced, not copied: the sender must not write to them again. Raises
+        ActorStopped without a link to the peer, and MessageError if the message cannot travel.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Send what is queued (for at most a second), then stop; waiting senders get
+        """Send what is queued (for at most a second), then stop. Waiting senders get
         ActorStopped."""
 
     @abstractmethod
     def queued_bytes(self) -> dict[str, int]:
-        """Bytes under way per peer: sent and not yet granted back."""
+        """Return the bytes under way per peer: sent and not yet granted back."""

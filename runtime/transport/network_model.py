@@ -1,14 +1,14 @@
-"""The network of a simulated cluster: how long messages travel, and who shares which rate.
+"""The network of a simulated cluster: how long messages travel, and which messages share a rate.
 
     per link         each direction and lane of a pair of processes has the whole rate for itself
-    per interface    a machine has one network interface: all that its processes send shares one
-                     rate, all that they receive another; processes behind one interface reach one
-                     another at once
+    per interface    a machine has one network interface. All messages that its processes send
+                     share one rate, and all that they receive share another. Messages between
+                     processes behind one interface arrive at once.
 
-Messages of one link and lane leave one after the other. Those of several links that are under way
-at once share what they have to share as TCP connections do: nobody gets more until all with less
-are held back elsewhere (max-min). Small messages without arrays (the control lane) take their time
-but no share.
+The messages of one link and lane leave one after the other. Messages of several links share rates
+as TCP connections do (max-min): a message gets a larger rate than another only if the other one is
+held back elsewhere. Small messages without arrays (the control lane) take time, but no share of a
+rate.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Then = Callable[[], None]
-# of the time until the next message has left: who is due so much later leaves with it
+# a share of the time until the next departure; messages due within it leave together
 TOGETHER = 1e-9
 
 
 @dataclass(eq=False)
 class Way:
-    """One direction of an interface, or a link's own: bytes per second, and the messages that are
-    on it now."""
+    """One direction of an interface, or of a single link: its rate in bytes per second, and the
+    messages that are on it now."""
 
     rate: float
-    flows: dict[Flow, None] = field(default_factory=dict)  # in the order of their beginning
+    flows: dict[Flow, None] = field(default_factory=dict)  # in the order in which they started
 
 
 @dataclass(eq=False)
 class Flow:
-    """A message on its way over one way or two: bytes still to go, and the present rate."""
+    """A message on its way over one or two ways: bytes still to go, and its present rate."""
 
     ways: tuple[Way, ...]
     left: float
@@ -44,16 +44,16 @@ class Flow:
 
 
 class Sharing:
-    """Messages on ways."""
+    """The messages that are on their ways, and their shares of the rates."""
 
     def __init__(self) -> None:
         self._flows: list[Flow] = []
-        self._due: list[Flow] = []  # those that have left when the timer rings
+        self._due: list[Flow] = []  # messages that will have left at the next timer
         self._timer: asyncio.TimerHandle | None = None
-        self._last = 0.0  # until this loop time what is left is known
+        self._last = 0.0  # loop time up to which `left` of all messages is known
 
     def add(self, flow: Flow) -> None:
-        """A message sets out; `done` is called when its last byte has left."""
+        """Start a message. `done` is called when its last byte has left."""
         self._advance()
         self._flows.append(flow)
         for way in flow.ways:
@@ -67,8 +67,7 @@ class Sharing:
         self._last = now
 
     def _plan(self, changed: Iterable[Way]) -> None:
-        """Share the ways that have changed anew, and set the timer to the first that will have
-        left."""
+        """Share the rates of the changed ways again, and set the timer to the next departure."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -94,8 +93,8 @@ class Sharing:
 
 
 def _connected(ways: Iterable[Way]) -> list[Way]:
-    """These, those that their messages are on, and so on: what the others carry has the rates that
-    it had."""
+    """Return these ways, and all ways that are connected with them through shared messages. All
+    other messages keep their rates."""
     found = dict.fromkeys(ways)
     waiting = list(found)
     while waiting:
@@ -108,8 +107,8 @@ def _connected(ways: Iterable[Way]) -> list[Way]:
 
 
 def _share(ways: Iterable[Way]) -> None:
-    """Max-min: the way that can give least to each of its messages is the first to be shared out,
-    and so on."""
+    """Set the rates of messages by max-min: first share out the way that can give least to each of
+    its messages, then the next, and so on."""
     left = {way: way.rate for way in ways}
     waiting = {way: dict(way.flows) for way in left}
     while left:
@@ -127,8 +126,9 @@ def _share(ways: Iterable[Way]) -> None:
 
 @dataclass(frozen=True)
 class LinkRule:
-    """What is different from process to process, names or patterns: a `latency`, and a rate of the
-    link itself, which comes on top of what its interfaces allow. None: as everywhere."""
+    """An exception for some links: a `latency`, and a rate of the link itself in addition to the
+    rates of its interfaces. `sender` and `receiver` are process names or patterns. None: no
+    exception."""
 
     sender: str
     receiver: str
@@ -136,15 +136,18 @@ class LinkRule:
     bytes_per_second: float | None = None
 
     def fits(self, a: str, b: str) -> bool:
-        """Is this the link from process `a` to process `b`?"""
+        """Return whether this rule is for the link from process `a` to process `b`."""
         return fnmatch.fnmatchcase(a, self.sender) and fnmatch.fnmatchcase(b, self.receiver)
 
 
 @dataclass
 class Network:
-    """`latency` in seconds; `bytes_per_second` (0: unlimited) of every link, or, where `interfaces`
-    names the interface of each process, of every interface and direction; of `links` the first that
-    fits counts. Times are those of the running event loop."""
+    """A network with a `latency` in seconds and a rate in `bytes_per_second` (0: unlimited).
+
+    The rate is that of each link. If `interfaces` names the interface of each process, it is the
+    rate of each interface and direction. The first rule of `links` that fits a link may replace
+    the latency and add a rate of the link itself. Times are those of the running event loop.
+    """
 
     latency: float = 0.0
     bytes_per_second: float = 0.0
@@ -157,8 +160,8 @@ class Network:
         self._inward: dict[str, Way] = {}
 
     def route(self, a: str, b: str, lane: str) -> Route | None:
-        """The way of one lane's messages from process `a` to process `b`; None: they are there at
-        once."""
+        """Return the route of one lane's messages from process `a` to process `b`. None: they
+        arrive at once."""
         if a == b or (self.interfaces is not None and self._named(a) == self._named(b)):
             return None
         link = next((link for link in self.links if link.fits(a, b)), LinkRule(a, b))
@@ -181,20 +184,20 @@ class Network:
 
 
 class Route:
-    """One lane from one process to another: its messages, one after the other, over its ways."""
+    """One lane from one process to another. Its messages leave one after the other."""
 
     def __init__(self, sharing: Sharing, ways: tuple[Way, ...], latency: float) -> None:
         self._sharing = sharing
         self._ways = ways
         self._latency = latency
         self._leaving: deque[tuple[int, Then]] = deque()
-        # On the way, oldest first: timers that are due at one moment run in no order, arrivals must
-        # keep theirs.
+        # messages on the way, oldest first: timers due at the same moment run in arbitrary order,
+        # but arrivals must keep theirs
         self._arriving: deque[Then] = deque()
 
     def send(self, size: int, arrive: Then) -> None:
-        """Call `arrive` when `size` bytes that leave now have come, and all that were sent before
-        them."""
+        """Send `size` bytes. Calls `arrive` when they and all bytes sent before them have
+        arrived."""
         self._leaving.append((size, arrive))
         if len(self._leaving) == 1:
             self._start()
@@ -207,7 +210,7 @@ class Route:
             self._left()
 
     def _left(self) -> None:
-        """The last byte of the oldest has left: the next may go."""
+        """The last byte of the oldest message has left: start the next one."""
         _, arrive = self._leaving.popleft()
         self._arriving.append(arrive)
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""What one process shares with its peers on this host: its arena, its windows onto theirs, and what
-is to be returned.
+"""The memory that one process shares with its peers on this host: its arena, its windows onto their
+arenas, and the arrays to be returned.
 
-Used by `sockets`, which carries the descriptors there and the returns back.
+Used by `sockets`, whose messages carry the descriptors of arrays and the returns.
 """
 
 from __future__ import annotations
@@ -21,22 +21,20 @@ _lives = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """A peer in one of its lives. What is lent to it or due to it never counts for a later life of
+    """A peer in one of its lives. Arrays lent to it or owed to it never count for a later life with
     the same name."""
 
     life: int
     window: Window
-    watch: int  # a descriptor that becomes readable when its process ends
-    # offsets of its arrays that nobody here sees any more
+    watch: int  # a descriptor that becomes readable when the peer's process ends
+    # offsets of the peer's arrays whose last view in this process is gone
     due: list[int] = field(default_factory=list)
 
 
 class SharedMemory:
-    """Lends the arrays of `arena` to peers, reads theirs in place, and notices when one of them
-    dies.
+    """Lends the arrays of `arena` to peers, reads theirs in place, and notices the death of a peer.
 
-    `on_due(peer)` is called on the event loop when something of that peer's is to be returned
-    (`take_due`).
+    Calls `on_due(peer)` on the event loop when arrays of that peer are to be returned (`take_due`).
     """
 
     def __init__(self, process: str, arena: Arena, on_due: Callable[[str], None]) -> None:
@@ -47,7 +45,7 @@ class SharedMemory:
         self._peers: dict[str, _Peer] = {}
 
     def connect(self, peer: str, address: str) -> None:
-        """Map the peer's arena; a former one, of an earlier life, is let go. LaunchError if it
+        """Map the peer's arena in place of the arena of an earlier life. Raises LaunchError if it
         cannot be mapped."""
         self.disconnect(peer)
         life = next(_lives)
@@ -63,8 +61,8 @@ class SharedMemory:
         self._loop.add_reader(watch, self.disconnect, peer)
 
     def disconnect(self, peer: str) -> None:
-        """The peer's process has ended, or is another now: what it held is free, and nothing more
-        is lent to it."""
+        """Forget a peer whose process has ended or was replaced. Arrays lent to it are free, and no
+        more are lent to it."""
         gone = self._peers.pop(peer, None)
         if gone is not None:
             self._loop.remove_reader(gone.watch)
@@ -72,26 +70,26 @@ class SharedMemory:
             self.arena.forget(gone.life)
 
     def loan(self, peer: str) -> Loan:
-        """For one message to this peer."""
+        """Return a Loan for one message to this peer."""
         known = self._peers.get(peer)
         return Loan(self.arena, known.life if known is not None else 0)
 
     def window(self, peer: str, pid: int) -> Window | None:
-        """Where the arrays of this peer are read, if it shares them and is that process (not an
-        earlier life)."""
+        """Return the window onto this peer's arena. None if the peer shares none, or if `pid` is
+        another life of it."""
         known = self._peers.get(peer)
         return known.window if known is not None and known.window.pid == pid else None
 
     def returned(self, peer: str, offsets: list[int]) -> None:
-        """The peer sees these arrays of ours no more."""
+        """Take back arrays of this process whose last view at the peer is gone."""
         known = self._peers.get(peer)
         if known is not None:
             for offset in offsets:
                 self.arena.returned(known.life, offset)
 
     def take_due(self, peer: str) -> list[int]:
-        """Offsets of arrays of the peer's that nobody here sees any more; they are now the caller's
-        to return."""
+        """Return the offsets of the peer's arrays whose last view here is gone. The caller must
+        return them to the peer."""
         known = self._peers.get(peer)
         if known is None:
             return []
@@ -100,12 +98,13 @@ class SharedMemory:
         return due
 
     def close(self) -> None:
-        """Let go of every peer. Arrays that were read stay valid while somebody holds them."""
+        """Disconnect every peer. Arrays that were read stay valid as long as views of them
+        exist."""
         for peer in list(self._peers):
             self.disconnect(peer)
 
     def _dropped(self, peer: str, life: int, offset: int) -> None:
-        """From any thread, also while Python ends."""
+        """Note a dropped array. Called from any thread, even during Python's shutdown."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._note, peer, life, offset)
 

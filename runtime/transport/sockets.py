@@ -1,8 +1,9 @@
-"""The road between processes: envelopes over sockets, and arrays in shared memory where both ends
-share it.
+"""The transport between processes: envelopes over sockets, and arrays in shared memory if both ends
+share memory.
 
-A process listens once per lane and has a port to each peer and lane. Messages leave through the
-port. Credits, and the places of arrays that the peer has dropped, come back on the same port.
+A process has one listener per lane and address, and a port to each peer and lane. Messages leave
+through the port. Credits, and the offsets of arrays that the peer has dropped, come back on the
+same port.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from runtime.transport.shared_arena import SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
-# by scheme
+# by the scheme of the address
 KINDS: dict[str, type[Ports]] = {
     "unix": UnixPorts,
     "ipc": ZmqPorts,
@@ -38,14 +39,12 @@ _LANES: tuple[Lane, Lane] = ("control", "bulk")
 
 
 class SocketTransport(Transport):
-    """Transport over sockets of the KINDS that addresses name by their schemes.
-
-    `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the
-    nearest first: a peer of this host is reached at its first address, a peer of another host at
-    the first that is not a file. `on_link_lost(peer)` is called once when a connection to a peer
-    breaks: messages under way may be lost, and no more arrive. Arrays in `arena` stay there for
-    peers that have one too, and only their place travels.
-    """
+    """A transport over sockets. The scheme of an address chooses the kind of sockets (KINDS).
+    `bind(lane)` returns the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...),
+    nearest first. A peer on this host connects to the first address. A peer on another host
+    connects to the first that is not a file. `on_link_lost(peer)` is called once when a connection
+    to a peer breaks: messages under way may be lost, and no more arrive. Arrays in `arena` stay
+    there for peers that have an arena too, and only their offsets travel."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class SocketTransport(Transport):
             self._sources.take_due = self._shared.take_due
 
     async def open(self) -> Endpoints:
-        """Listen on both lanes. LaunchError names the address that is taken."""
+        """Listen on both lanes. Raises LaunchError with the address if it is taken."""
         for lane in _LANES:
             for address in self._bind(lane):
                 try:
@@ -103,7 +102,7 @@ class SocketTransport(Transport):
             raise LaunchError(
                 f"process '{self.process}' cannot reach '{peer}', which listens nowhere"
             )
-        self._let_go(peer, f"{peer} was started anew")
+        self._let_go(peer, f"{peer} was restarted")
         for lane in _LANES:
             connect = partial(self._connect, peer, lane, addresses[lane])
             try:
@@ -130,7 +129,7 @@ class SocketTransport(Transport):
     def _connect(
         self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]
     ) -> Port:
-        """One of the two ports to a peer. If both break, as at its death, one loss is reported."""
+        """Make a port to a peer. If both of its ports break, as at its death, report one loss."""
         lost = partial(self._lost, peer, lane)
         return self._kind(address).connect(peer, address, lane, self._identity, on_answer, lost)
 
@@ -145,7 +144,7 @@ class SocketTransport(Transport):
         self.reject(who, MessageError("refused", why))
 
     def _kind(self, address: str) -> Ports:
-        """The sockets for an address. Made at first use, since ZeroMQ's come with threads."""
+        """Return the sockets for an address. Made at first use, since ZeroMQ starts threads."""
         kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
             self._ports[kind] = kind(self.limits, self._keys)
@@ -202,7 +201,7 @@ class SocketTransport(Transport):
         self.deliver(envelope, size, partial(source.release, size))
 
     def _answer(self, lane: Lane, identity: bytes, frames: Frames) -> bool:
-        """Send back the way messages came; False if that peer is not connected."""
+        """Send frames back to a peer on its own connection. Return False if it is not connected."""
         listeners = self._listeners[lane]
         return not listeners or any(listener.answer(identity, frames) for listener in listeners)
 

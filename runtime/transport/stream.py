@@ -1,8 +1,9 @@
-"""A connected stream socket on the event loop itself: whole messages in, whole messages out.
+"""A connected stream socket, read and written by the event loop itself: whole messages in, whole
+messages out.
 
-A small message is one call of the system at each end; large frames go from and to their memory.
+A small message is one system call at each end. Large frames travel from and to their own memory.
 Nothing here waits: bytes that the system does not take at once wait in a `backlog`. `incoming`
-makes messages of the bytes that arrive, and says what a message is as bytes.
+defines how a message is laid out as bytes, and reads messages from the bytes that arrive.
 """
 
 from __future__ import annotations
@@ -16,20 +17,18 @@ from runtime.transport.backlog import Backlog
 from runtime.transport.incoming import ONE, Incoming
 from runtime.transport.ports import BATCH, COPY_BELOW, Frames, OnAnswer, Port
 
-# bytes in the system, if it allows so many: with 208 KB 1 MB arrays take 2.8 times as long
+# bytes in the system, if it allows that many; with 208 KB, 1 MB arrays take 2.8 times as long
 SEND_BUFFER = 1 << 20
 
 
 def _nothing(*_: object) -> None:
-    """Ignore what comes after the end."""
+    """Ignore messages and events after the end."""
 
 
 class Stream(Port):
-    """A connected socket: whole messages in, whole messages out.
-
-    `on_message(frames)` gets each message, and no frames if the bytes are not a message; `on_end()`
-    is called once, after such bytes or when the peer is gone. Neither is called after `close`.
-    """
+    """A connected socket that sends and receives whole messages. Calls `on_message(frames)` for
+    each message, and with no frames if the bytes are not a message. Calls `on_end()` once, after
+    such bytes or when the peer is gone. Calls neither after `close`."""
 
     def __init__(self, connected: socket.socket, message_bytes: int) -> None:
         self.on_message: OnAnswer = _nothing
@@ -42,7 +41,7 @@ class Stream(Port):
         self._loop = asyncio.get_running_loop()
         self._open = True
         self._backlog = Backlog(connected)
-        self._behind = False  # more messages are here than were taken this turn
+        self._behind = False  # more messages have arrived than were taken in this turn of the loop
         self._loop.add_reader(connected, self._readable)
 
     # -- writing
@@ -59,14 +58,14 @@ class Stream(Port):
             self._backlog.add([head, *frames])
 
     def _send_small(self, whole: bytes) -> None:
-        """A message in one piece: most often the system takes it at once."""
+        """Send a message in one piece. Most often the system takes it at once."""
         sent = 0
         if not self._backlog.pieces and self._open:
             try:
                 sent = self._socket.send(whole)
             except BlockingIOError:
                 pass
-            except OSError:  # the reading side sees the end
+            except OSError:  # the reading side notices the end of the connection
                 return
         if sent < len(whole):
             self._backlog.add([whole[sent:]])
@@ -89,7 +88,7 @@ class Stream(Port):
             self._loop.call_soon(self._catch_up)
 
     def _take(self) -> int:
-        """Hand over messages that are here, at most BATCH: how many."""
+        """Call `on_message` for messages that have arrived, at most BATCH. Return their number."""
         next_message = self._incoming.next
         for taken in range(BATCH):
             try:
@@ -106,7 +105,7 @@ class Stream(Port):
         return BATCH
 
     def _catch_up(self) -> None:
-        """Take messages that the turn before left. Nothing is read before all are taken."""
+        """Take the messages that the last turn left. Nothing is read before all are taken."""
         self._behind = self._open and self._take() > 0
         if self._behind:
             self._loop.call_soon(self._catch_up)
@@ -122,11 +121,11 @@ class Stream(Port):
         self._backlog.close(flush=flush)
 
     async def flushed(self) -> None:
-        """Wait until everything has left, or can no more."""
+        """Wait until everything has been sent, or until nothing more can be sent."""
         await self._backlog.flushed()
 
     def _finish(self) -> None:
-        """The peer has died or can no longer be understood."""
+        """End the connection: the peer has died, or its bytes are not messages."""
         on_end = self.on_end
         self.close(flush=False)
         on_end()

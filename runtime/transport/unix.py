@@ -1,9 +1,9 @@
-"""Sockets between the processes of one host: Unix stream sockets, written and read on the event
-loop itself.
+"""Sockets between processes of one host: Unix stream sockets, read and written by the event loop
+itself.
 
-ZeroMQ hands each message to a thread of its own at both ends: three threads are woken one after the
-other. Here the sender's own call wakes the receiver's loop: an array of 64 KB is with its reader in
-150 us instead of 280. `unix_listener` is the end that is connected to.
+ZeroMQ passes each message through a thread of its own at both ends, so three threads wake one after
+the other. Here the sender's own system call wakes the receiver's loop: an array of 64 KB is with
+its reader in 150 us instead of 280. `unix_listener` is the listening end.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from runtime.transport.unix_listener import SCHEME, UnixListener
 
 
 class UnixPorts(Ports):
-    """Sockets that are files: addresses are unix://<path>, where the file's directory says who may
-    connect."""
+    """Sockets that are files: addresses are unix://<path>. The mode of the file's folder decides
+    which users may connect."""
 
     def __init__(self, limits: Limits, keys: Keys = NO_KEYS) -> None:
         super().__init__(limits, keys)
-        self._streams: WeakSet[Stream] = WeakSet()  # what is still to leave keeps its stream
+        self._streams: WeakSet[Stream] = WeakSet()  # weak; a stream lives while bytes wait in it
 
     def listen(
         self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused
@@ -56,9 +56,9 @@ class UnixPorts(Ports):
     ) -> Port:
         connected = socket.socket(socket.AF_UNIX)
         try:
-            # does not wait: the backlog has room for everybody
+            # does not wait: the listen queue has room for all peers
             connected.connect(address.removeprefix(SCHEME))
-        except OSError:  # the peer is gone already: be one whose connection breaks
+        except OSError:  # the peer is gone already: act like a connection that breaks
             connected.close()
             connected, other = socket.socketpair()
             other.close()

@@ -1,4 +1,4 @@
-"""The end of a Unix socket that peers connect to.
+"""The listening end of Unix sockets.
 
 The first message of a connection is the identity of the process that connected: 255 bytes at most,
 within 5 s. Bytes that are not a message end the connection. A process that claims the identity of a
@@ -17,15 +17,16 @@ from runtime.transport.ports import Frames, Listener, OnMessage, OnRefused
 from runtime.transport.stream import Stream
 
 SCHEME = "unix://"
-BACKLOG = 4096  # connections that wait to be accepted: the system's own limit
+BACKLOG = 4096  # connections that wait to be accepted; the system's own limit
 MAX_IDENTITY = 255  # bytes, as in ZeroMQ
-STRANGER_SECONDS = 5.0  # to say who one is, as in `zeromq`
-# at once: the others wait to be accepted, where they take no descriptor of this process
+STRANGER_SECONDS = 5.0  # time to send the identity
+# Connections without an identity yet. More of them wait to be accepted, where they take no
+# descriptor of this process.
 MOST_STRANGERS = 128
 
 
 class UnixListener(Listener):
-    """Where peers connect; the first that each says is its identity."""
+    """Accepts connections of peers. The first message of each connection is the peer's identity."""
 
     def __init__(
         self, path: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused
@@ -36,7 +37,7 @@ class UnixListener(Listener):
         self._on_message = on_message
         self._on_refused = on_refused
         self._peers: dict[bytes, Stream] = {}
-        # that have not said who they are, and until when
+        # connections that have not sent their identity, and the timers that end their time
         self._strangers: dict[Stream, asyncio.TimerHandle] = {}
         self._socket = _bound(self._path)
         self._loop = asyncio.get_running_loop()
@@ -44,14 +45,12 @@ class UnixListener(Listener):
         self._loop.add_reader(self._socket, self._accept)
 
     def answer(self, identity: bytes, frames: Frames) -> bool:
-        """See Listener.answer."""
         stream = self._peers.get(identity)
         if stream is not None:
             stream.send(frames)
         return stream is not None
 
     def close(self) -> None:
-        """See Listener.close."""
         self._open = False
         self._loop.remove_reader(self._socket)
         self._socket.close()
@@ -64,7 +63,7 @@ class UnixListener(Listener):
     def _accept(self) -> None:
         try:
             connected, _ = self._socket.accept()
-        except BlockingIOError:  # it left again
+        except BlockingIOError:  # the peer has left again
             return
         except OSError as error:  # this process has no descriptor left
             self._on_refused("a stranger", f"it cannot be accepted: {reason(error)}")
@@ -75,7 +74,7 @@ class UnixListener(Listener):
         stream.allow(MAX_IDENTITY, frames=1)
         stream.on_message = partial(self._meet, stream)
         stream.on_end = partial(self._forget, stream)
-        why = f"it did not say who it is within {STRANGER_SECONDS:.0f} s"
+        why = f"it did not send its identity within {STRANGER_SECONDS:.0f} s"
         self._strangers[stream] = self._loop.call_later(
             STRANGER_SECONDS, self._refuse, stream, "a stranger", why
         )
@@ -83,10 +82,10 @@ class UnixListener(Listener):
             self._pause()
 
     def _meet(self, stream: Stream, frames: Frames) -> None:
-        """The first message of a connection."""
+        """Take the first message of a connection, the identity."""
         identity = bytes(frames[0]) if len(frames) == 1 else b""
         if not identity:
-            self._refuse(stream, "a stranger", "it did not say who it is")
+            self._refuse(stream, "a stranger", "it did not send its identity")
         elif identity in self._peers:
             who = identity.decode(errors="replace")
             self._refuse(
@@ -105,7 +104,7 @@ class UnixListener(Listener):
         self._on_refused(who, why)
 
     def _forget(self, stream: Stream) -> None:
-        """It is no stranger any more."""
+        """Remove a connection from the strangers."""
         self._strangers.pop(stream).cancel()
         self._resume()
 
@@ -120,8 +119,10 @@ class UnixListener(Listener):
 
 
 def _bound(path: Path) -> socket.socket:
-    """A socket that listens there. A file that a dead process left is replaced; OSError if somebody
-    listens there."""
+    """Return a socket that listens at `path`.
+
+    A file that a dead process left is replaced. Raises OSError if another process listens there.
+    """
     listening = socket.socket(socket.AF_UNIX)
     try:
         if path.is_socket() and not _answers(path):

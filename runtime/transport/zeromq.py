@@ -1,11 +1,11 @@
-"""Sockets between hosts: ZeroMQ. The only file that imports zmq; every socket option is set here.
+"""Sockets between hosts: ZeroMQ. The only file that imports zmq. Every socket option is set here.
 
-A listener is a ROUTER, a port is a DEALER. `zmtp` is what they need around them: a watch by the
-event loop, and a door that lets in few strangers.
+A listener is a ROUTER, a port is a DEALER. Around them, `zmtp` makes the event loop watch the
+sockets and limits the connections that have not proven their identity yet.
 
-A link over TCP outlives a cut: TCP sends again after 0.2, 0.6, 1.4, 3.0 ... s. Once the connection
-itself is gone, messages may be lost, so ZeroMQ must not make it anew: the link is lost, and its
-process says so.
+A link over TCP survives a short interruption: TCP sends again after 0.2, 0.6, 1.4, 3.0 ... s. When
+the connection itself breaks, messages may be lost. So ZeroMQ must not reconnect: the link is lost,
+and the process reports it.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ _Options = dict[zmq.SocketOption, int | bytes]
 _OPTIONS: _Options = {
     zmq.LINGER: 0,  # a stop never waits for a dead peer; close() flushes first
     zmq.SNDHWM: 0,  # byte credits bound the queue; a message count would bound nothing
-    zmq.RECONNECT_IVL: -1,  # never: see above
+    zmq.RECONNECT_IVL: -1,  # never reconnect: see above
     zmq.HANDSHAKE_IVL: int(strangers.SECONDS * 1000),
-    # An idle connection that somebody between forgot is noticed after 30 + 6 x 5 s. Not sooner: the
-    # probes of an idle bulk lane may all fall into cuts that come one after another, which the
-    # control lane outlives.
+    # An idle connection that a device in between has forgotten is noticed after 30 + 6 x 5 s. A
+    # shorter time would be wrong: all probes of an idle bulk lane may fall into interruptions that
+    # the control lane survives.
     zmq.TCP_KEEPALIVE: 1,
     zmq.TCP_KEEPALIVE_IDLE: 30,
     zmq.TCP_KEEPALIVE_INTVL: 5,
     zmq.TCP_KEEPALIVE_CNT: 6,
     zmq.SNDBUF: SEND_BUFFER,
 }
-HEARTBEAT = 500  # ms between ZeroMQ's own signs of life
-_LOST = (  # events of a port whose connection broke, or could not be made
-    zmq.Event.DISCONNECTED  # also when the peer gives no sign of life
+HEARTBEAT = 500  # ms between ZeroMQ's own heartbeats
+_LOST = (  # events of a port whose connection broke or could not be made
+    zmq.Event.DISCONNECTED  # also after missing heartbeats
     | zmq.Event.CLOSED
     | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
     | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
@@ -78,28 +78,32 @@ _AT_DOOR = {  # events of a listener's connections
     zmq.Event.HANDSHAKE_SUCCEEDED: Door.proven,
     zmq.Event.DISCONNECTED: Door.left,
 }
-# the event, and a number: the connection's descriptor, or an error of the system
+# the event, and a number: the connection's descriptor or the system's error number
 _EVENT = struct.Struct("=HI")
-_ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks who may connect (RFC 27)
-# of a process: 6 for each peer, with those that watch them; ZeroMQ's own limit is 1023
+# the address at which ZeroMQ asks whether a peer may connect (RFC 27)
+_ZAP = "inproc://zeromq.zap.01"
+# sockets of a process: 6 for each peer, with their monitors; ZeroMQ's default is 1023
 _SOCKETS = 1 << 14
-_SEAL = 64  # bytes: an encrypted frame is 33 longer than what is in it
+_SEAL = 64  # bytes; an encrypted frame is 33 bytes longer than its content
 
 
 def can_encrypt() -> bool:
-    """Was this ZeroMQ built with what encrypts links (libsodium)? Its wheels are."""
+    """Return whether this ZeroMQ can encrypt links (was built with libsodium). Its wheels can."""
     return bool(zmq.has("curve"))
 
 
 def key_pair() -> tuple[bytes, bytes]:
-    """A new public key and its private one, see `Keys`. Only where `can_encrypt()`."""
+    """Return a new public key and its private key, see `Keys`. Needs `can_encrypt()`."""
     public, private = map(z85.decode, zmq.curve_keypair())
     return public, private
 
 
 class _Socket(Watched):
-    """A zmq socket watched by the event loop: calls `on_message(frames)` for each multipart message
-    that is `credible`, as its first frame shows."""
+    """A zmq socket that the event loop watches.
+
+    Calls `on_message(frames)` for each multipart message. `credible`, if given, judges each message
+    by its first frame; other messages are dropped.
+    """
 
     def __init__(
         self,
@@ -110,12 +114,12 @@ class _Socket(Watched):
         self.socket = socket
         self._on_message = on_message
         self._credible = credible
-        # asking for an attribute of that name takes three times as long
+        # reading the option as an attribute (socket.EVENTS) takes three times as long
         self._option = socket.getsockopt
         super().__init__(socket.FD, BATCH, TURN_BYTES)
 
     def send(self, frames: list[Any]) -> None:
-        """Hand a message to zmq. Large frames are not copied: they must not change any more."""
+        """Give a message to zmq. Large frames are not copied: they must not change any more."""
         last = len(frames) - 1
         try:
             for place, frame in enumerate(frames):
@@ -123,7 +127,7 @@ class _Socket(Watched):
                     frame, _SEND_MORE if place < last else _NO_WAIT, len(frame) < COPY_BELOW
                 )
         finally:
-            # sending, also in vain, may swallow the edge of the socket's descriptor
+            # sending, even a failed send, may swallow the edge of the socket's descriptor
             self.look_later()
 
     def close(self) -> None:
@@ -145,12 +149,12 @@ class _Socket(Watched):
             frames.append(frame.bytes if len(frame) < COPY_BELOW else frame.buffer)
         if self._credible is None or self._credible(first):
             self._on_message(frames)
-        return len(frame)  # of the last: the only large one, or one of few
+        return len(frame)  # the last frame: the only large one, or one of few
 
 
 class _Monitor:
-    """Calls `on_event(event, number)` for these events of a socket; to be made before it binds or
-    connects."""
+    """Calls `on_event(event, number)` for these events of a socket. Make it before the socket binds
+    or connects."""
 
     def __init__(
         self, socket: zmq.Socket[bytes], events: int, on_event: Callable[[int, int], None]
@@ -166,7 +170,7 @@ class _Monitor:
 
 
 class ZmqPort(Port):
-    """A DEALER."""
+    """A port that is a DEALER."""
 
     def __init__(
         self, dealer: zmq.Socket[bytes], address: str, on_answer: OnAnswer, on_lost: OnLost
@@ -178,15 +182,14 @@ class ZmqPort(Port):
         self._socket = _Socket(dealer, on_answer)
 
     def _lost(self, event: int, number: int) -> None:
-        """One broken connection can be several events."""
+        """Report the loss once, since one broken connection can cause several events."""
         on_lost = self._on_lost
         self._on_lost = None
         if on_lost is not None:
             on_lost()
 
     def send(self, frames: Frames) -> None:
-        """See Port.send."""
-        # queues have no limit: its connection is lost, as `on_lost` tells
+        # queues have no limit, so Again means a lost connection, which `on_lost` reports
         with suppress(zmq.Again):
             if max(map(len, frames)) <= self._whole:
                 self._socket.send(frames)
@@ -195,7 +198,6 @@ class ZmqPort(Port):
                     self._socket.send(some)
 
     def close(self, *, flush: bool) -> None:
-        """See Port.close."""
         self._monitor.close()
         if flush:
             self._socket.socket.setsockopt(zmq.LINGER, int(CLOSE_SECONDS * 1000))
@@ -203,7 +205,8 @@ class ZmqPort(Port):
 
 
 class ZmqListener(Listener):
-    """A ROUTER. Two peers of one identity cannot be: it hears the first alone (RFC 28)."""
+    """A listener that is a ROUTER. Two peers cannot have the same identity: a ROUTER receives only
+    from the first (RFC 28)."""
 
     def __init__(
         self,
@@ -217,7 +220,7 @@ class ZmqListener(Listener):
         self._on_refused = on_refused
         self._assembly = Assembly(message_bytes)
         self._door: Door | None = None
-        # an answer to a peer that left is an error, not a silent drop
+        # makes an answer to a peer that has left an error, instead of dropping it silently
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._monitor = _Monitor(router, int(_NO_HANDSHAKE) | sum(_AT_DOOR), self._happened)
         encrypted = address.startswith(CURVE)
@@ -232,7 +235,8 @@ class ZmqListener(Listener):
         self._socket = _Socket(router, self._arrived, self._is_its_own if encrypted else None)
 
     def _bind(self, router: zmq.Socket[bytes], address: str) -> None:
-        """Listen there. On TCP the listening socket is ours, and strangers come in one by one."""
+        """Listen at `address`. On TCP the listening socket is made here, and a `Door` lets
+        connections in one by one."""
 
         def take(descriptor: int) -> None:
             router.setsockopt(zmq.USE_FD, descriptor)
@@ -244,14 +248,15 @@ class ZmqListener(Listener):
             router.bind(address)
 
     def _happened(self, event: int, number: int) -> None:
-        """What the monitor says of a connection."""
+        """Handle an event of a connection, as the monitor reports it."""
         if event & _NO_HANDSHAKE:
-            self._on_refused("a stranger", f"it sent no handshake of ZeroMQ's to {self.address}")
+            self._on_refused("a stranger", f"it sent no ZeroMQ handshake to {self.address}")
         elif self._door is not None:
             _AT_DOOR[zmq.Event(event)](self._door, number)
 
     def _is_its_own(self, identity: zmq.Frame) -> bool:
-        """Whose key a message was sealed with is who it may say it is from."""
+        """Return whether a message's identity belongs to the owner of the key that encrypted the
+        message."""
         owner = str(identity.get("User-Id"))
         if why := pretends(owner, identity.bytes):
             self._on_refused(owner, why)
@@ -264,7 +269,6 @@ class ZmqListener(Listener):
             self._on_message(identity, whole)
 
     def answer(self, identity: bytes, frames: Frames) -> bool:
-        """See Listener.answer."""
         try:
             self._socket.send([identity, *frames])
         except zmq.ZMQError:
@@ -272,22 +276,22 @@ class ZmqListener(Listener):
         return True
 
     def forget(self, identity: bytes) -> None:
-        """See Assembly.forget."""
+        """Drop the unfinished message of a peer that has left."""
         self._assembly.forget(identity)
 
     def close(self) -> None:
-        """See Listener.close."""
         if self._door is not None:
             self._door.close()
         self._monitor.close()
         self._socket.close()
-        if self.address.startswith(IPC):  # libzmq leaves files whose names it did not make
+        # libzmq does not remove files whose names it did not choose
+        if self.address.startswith(IPC):
             Path(self.address.removeprefix(IPC)).unlink(missing_ok=True)
 
 
 class _Gate(_Socket):
-    """Answers ZeroMQ's question whether a stranger on TCP may connect: if it knows the secret, or
-    has a peer's key."""
+    """Answers ZeroMQ's question whether a peer may connect over TCP. A peer may if it knows the
+    run's secret or has the key of a known peer."""
 
     def __init__(self, socket: zmq.Socket[bytes], keys: Keys, on_refused: OnRefused) -> None:
         self._keys = keys
@@ -303,9 +307,12 @@ class _Gate(_Socket):
 
 
 class ZmqPorts(Ports):
-    """Any address of ZeroMQ's: tcp://..., ipc://...; and curve://..., which is TCP with links that
-    are encrypted. A port gives up after `dial_seconds` without an answer: it may wait behind
-    strangers."""
+    """ZeroMQ sockets for the addresses tcp://..., ipc://... and curve://..., which is TCP with
+    encrypted links.
+
+    A port gives up after `dial_seconds` without an answer. It may have to wait while the listener
+    deals with peers that have not proven their identity.
+    """
 
     def __init__(
         self, limits: Limits, keys: Keys = NO_KEYS, dial_seconds: float = strangers.DIAL_SECONDS
@@ -315,23 +322,26 @@ class ZmqPorts(Ports):
         freed.keep()
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, _SOCKETS)
-        # Of all sockets, those of monitors too: ZeroMQ's thread waits while their queue is full,
-        # and no link carries anything. It fills, 170 bytes each, while the loop is blocked and
-        # strangers connect and leave.
+        # For all sockets, also those of monitors. While the queue of a monitor is full, ZeroMQ's
+        # thread waits, and no link carries anything. That queue gets 170 bytes for each connection
+        # that comes and leaves while the loop is blocked.
         self._context.setsockopt(zmq.RCVHWM, 0)
         self._gate: _Gate | None = None
 
     def listen(
         self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused
     ) -> ZmqListener:
-        """See Ports.listen. A file's directory says who may connect; TCP lets in who has the keys
-        for it."""
+        """Listen at `address`; see Ports.listen.
+
+        On ipc, the mode of the file's folder decides which users may connect. On TCP, only peers
+        with the secret or a key may.
+        """
         guard: _Options = {zmq.ZAP_DOMAIN: USER} if self._guarded(address) else {}
         if address.startswith(CURVE):
             guard |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self.keys.private}
         elif guard:
             guard |= {zmq.PLAIN_SERVER: 1}
-        # of a frame, also of a stranger's
+        # the most bytes of a frame, also of a peer that has not proven its identity
         most = min(self.limits.message_bytes, sizes_at(address)[0]) + _SEAL
         with self._made(zmq.ROUTER, lane, guard | {zmq.MAXMSGSIZE: most}) as router:
             if guard and self._gate is None:
@@ -347,7 +357,8 @@ class ZmqPorts(Ports):
         on_answer: OnAnswer,
         on_lost: OnLost,
     ) -> Port:
-        """See Ports.connect."""
+        """Connect to a peer; see Ports.connect. Raises LaunchError if the link is encrypted and
+        the process has no key for the peer."""
         keys = self.keys
         key = self.keys.peers.get(peer)
         guard: _Options = {
@@ -373,16 +384,16 @@ class ZmqPorts(Ports):
         return address.startswith(CURVE) or (bool(self.keys.secret) and address.startswith(TCP))
 
     async def close(self) -> None:
-        """See Ports.close."""
+        """Close all sockets; see Ports.close."""
         if self._gate is not None:
             self._gate.close()
-        # term() returns when the last queued message has left or its linger is over
+        # term() returns when the last queued message has left or its linger time is over
         await asyncio.get_running_loop().run_in_executor(None, self._context.term)
 
     @contextmanager
     def _made(self, kind: int, lane: Lane, guard: _Options) -> Iterator[zmq.Socket[bytes]]:
-        """A socket, which is closed if what is done with it fails. OSError if the system refuses
-        something."""
+        """Make a socket, and close it if its use in the `with` block fails. Raises OSError if the
+        system or ZeroMQ refuses something."""
         socket: zmq.Socket[bytes] | None = None
         try:
             socket = self._context.socket(kind)
@@ -397,12 +408,12 @@ class ZmqPorts(Ports):
             ) from None
 
     def _options(self, lane: Lane, guard: _Options) -> _Options:
-        # more travels in parts
+        # larger frames travel in parts
         options = _OPTIONS | {zmq.MAXMSGSIZE: min(self.limits.message_bytes, PARTS_FROM)}
         if lane == "control":
-            # Not on the bulk lane: a peer that is busy with one large message on a slow road
-            # answers nothing until it has the whole of it, and its link would be given up while all
-            # is well.
+            # Not on the bulk lane: a peer that receives one large message over a slow connection
+            # answers nothing until it has the whole message. Its link would be given up although it
+            # works.
             silence = int(self.limits.link_seconds * 1000)
             options |= {
                 zmq.HEARTBEAT_IVL: HEARTBEAT,

@@ -106,7 +106,7 @@ class Survivor:
         try:
             await write(self.road, self.arena, "peer", mark, numbers)
         except ActorStopped as error:
-            assert "peer was started anew" in str(error)
+            assert "peer was restarted" in str(error)
             self.told += 1
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:

@@ -147,5 +147,5 @@ def test_a_program_that_does_not_say_where_it_goes_on_is_refused_restarts(tmp_pa
     cluster.write_text('program = "talking"\n[recovery]\nrestarts = 2\n')
     done = run_up(cluster)
     assert done.returncode == 2
-    text = "cluster.toml:3: recovery.restarts: program 'talking' does not say where a run goes on"
+    text = "cluster.toml:3: recovery.restarts: program 'talking' cannot resume a run"
     assert text in done.stderr

@@ -171,7 +171,7 @@ async def test_who_has_no_key_is_told_that_the_connection_is_gone() -> None:
         other.connect("up", road_to(there))
         assert await its.lost.get() == "up"
         who, why = await up.refused.get()
-        assert who.startswith("a stranger") and "its key is none of" in str(why)
+        assert who.startswith("a stranger") and "its key belongs to none of" in str(why)
         await other.close()
 
 

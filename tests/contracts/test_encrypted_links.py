@@ -145,12 +145,12 @@ def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path
         (tmp_path / "wrong").write_bytes(wrong)
         with pytest.raises(
             LaunchError,
-            match=(r"wrong: not the keys of a process, or " r"damaged: the keys of this"),
+            match=r"wrong: not the keys of a process, or damaged: expected the keys of this",
         ):
             Keys.read(tmp_path / "wrong")
     with pytest.raises(
         LaunchError,
-        match=(r"nothing: No such file or directory: the keys of " r"this process, which what"),
+        match=r"nothing: No such file or directory: expected the keys of this process, which",
     ):
         Keys.read(tmp_path / "nothing")
 

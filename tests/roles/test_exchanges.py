@@ -144,7 +144,8 @@ async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
         exchange.contributed(contribution(bucket, values), sender)
     exchange.contributed(contribution(4, ZEROS), "member-2")
     with pytest.raises(
-        MessageError, match=(r"illegal: .* of member-2: .* is 'here', it may " r"come in 'awaited")
+        MessageError,
+        match=r"illegal: .* of member-2: .* is 'here', this message is legal in 'awaited",
     ):
         exchange.contributed(contribution(4, ZEROS), "member-2")
 
@@ -326,7 +327,9 @@ async def test_a_half_comes_from_a_partner_once_and_in_its_size(
         exchange.contributed(contribution(bucket, ZEROS[:size]), sender)
     for partner, right in (("member-0", 504), ("member-3", 256)):
         exchange.contributed(contribution(4, ZEROS[:right]), partner)
-        with pytest.raises(MessageError, match=r"illegal: .* is 'here', it may come in 'awaited"):
+        with pytest.raises(
+            MessageError, match=r"illegal: .* is 'here', this message is legal in 'awaited"
+        ):
             exchange.contributed(contribution(4, ZEROS[:right]), partner)
 
 

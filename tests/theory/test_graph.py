@@ -194,9 +194,9 @@ def test_transfers_of_a_lane_leave_one_after_the_other() -> None:
 
 
 def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> None:
-    with pytest.raises(ValueError, match="wait for no piece of the cycle: \\['b'\\]"):
+    with pytest.raises(ValueError, match="names outside of the cycle: \\['b'\\]"):
         evaluate([[Piece("a", ("b",))]], {})
-    with pytest.raises(ValueError, match="wait for one another"):
+    with pytest.raises(ValueError, match="wait for each other"):
         evaluate([[Piece("a", ("b",)), Piece("b", ("a",))]], {})
 
 

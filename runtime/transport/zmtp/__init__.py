@@ -1,11 +1,10 @@
-"""What ZeroMQ's sockets need around them: an event loop that reads them, and a door that lets in
-few strangers.
+"""Helpers around ZeroMQ's sockets: reading them in the event loop, and limiting connections whose
+peers have not proven their identity.
 
-watched    A socket whose messages the event loop reads from its own watch of a descriptor, a few in
-           each turn
-strangers  The connections of a process whose peers have not proven yet who they are
-turnstile  A listening TCP socket from which ZeroMQ accepts one connection each time it is told to
-door       Where strangers connect to a listener of ZeroMQ's
+watched    A socket that is read by the event loop through a descriptor, a few messages in each turn
+strangers  Strangers: the connections of a process whose peers have not proven their identity yet
+turnstile  A listening TCP socket from which ZeroMQ accepts one connection per call
+door       The door of a ZeroMQ listener
 
 See docs/decisions/security.md.
 """

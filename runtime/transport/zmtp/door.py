@@ -1,5 +1,5 @@
-"""Where strangers connect to a listener of ZeroMQ's: it hears of each connection, and accepts the
-next if there is a place for it."""
+"""The door of a ZeroMQ listener: it follows each connection, and accepts the next one when there is
+a place for it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from runtime.transport.zmtp.strangers import PROVEN_AFTER, Strangers
 from runtime.transport.zmtp.turnstile import Turnstile
 
 OF_PROCESS = Strangers()
-# The system would let 4 MB wait, which leave the caches before they are sent: 1 MB arrays are 1.3
-# times as fast so. A link of 10 Gbit/s is still full at round trips up to 0.4 ms.
+# The system would let 4 MB wait, which leave the CPU caches before they are sent. With 512 KB, 1 MB
+# arrays are 1.3 times as fast. A link of 10 Gbit/s is still full at round trips up to 0.4 ms.
 SEND_BUFFER = 512 << 10
-RETRY_SECONDS = 1.0  # until a connection is accepted that could not be
+RETRY_SECONDS = 1.0  # seconds until the next try after a connection could not be accepted
 _LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Door:
-    """At HOST:PORT, see `Turnstile`. `bind(descriptor)` gives a listening socket to ZeroMQ;
-    `on_refused(who, why)` hears of connections that cannot be accepted. To be closed before
-    ZeroMQ's socket is. OSError if it cannot listen.
+    """The door at HOST:PORT, see `Turnstile`.
+
+    `bind(descriptor)` passes a listening socket to ZeroMQ. `on_refused(peer, reason)` is called for
+    connections that cannot be accepted. Close the door before ZeroMQ's socket. Raises OSError if it
+    cannot listen.
     """
 
     def __init__(
@@ -44,28 +46,30 @@ class Door:
         return f"<door at {self._turnstile.address}, {self._strangers!r}>"
 
     def accepted(self, connection: int) -> None:
-        """ZeroMQ has accepted a connection of this descriptor."""
+        """Note that ZeroMQ has accepted a connection with this descriptor."""
         self._strangers.come(self, connection, self._loop.time())
         self._next()
 
     def not_accepted(self, number: int) -> None:
-        """It could not, with this error of the system."""
+        """Handle a connection that ZeroMQ could not accept. `number` is the system's error
+        number."""
         if number in _LACKING:
             self._on_refused("a stranger", f"it cannot be accepted: {reason_of(number)}")
             self._loop.call_later(RETRY_SECONDS, self._next)
-        else:  # it has left again
+        else:  # the peer has left again
             self._next()
 
     def proven(self, _: int) -> None:
-        """A peer that connected here has proven who it is; ZeroMQ does not say which."""
+        """Note that a peer that connected here has proven its identity. ZeroMQ does not report
+        which peer."""
         self._strangers.proven(self)
 
     def left(self, connection: int) -> None:
-        """A connection has ended."""
+        """Note that a connection has ended."""
         self._strangers.left(self, connection)
 
     def admit(self) -> None:
-        """See Waiting.admit."""
+        """Accept the next connection; see Waiting.admit."""
         if self._open:
             self._turnstile.turn()
 
@@ -82,8 +86,8 @@ class Door:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Look again when the oldest stranger must have left or proven itself, as long as doors
-        wait for that."""
+        """Free places now, and again when the oldest stranger must have left or proven its
+        identity, as long as doors wait for a place."""
         if self._timer is not None:
             self._timer.cancel()
         seconds = self._strangers.tidy(self._loop.time())

@@ -1,5 +1,5 @@
-"""The connections of a process whose peers have not proven yet who they are: a place for each, and
-so many places.
+"""Strangers: the connections of a process whose peers have not proven their identity yet. Each
+takes one of a limited number of places.
 
 A connection without a place waits in the system's queue, where it takes neither memory nor a
 descriptor of the process.
@@ -10,25 +10,26 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-# places, and one more for each further door; with frames of 1 MB at most, strangers have 30 MB
+# places, and one more for each further door; with frames of 1 MB at most, strangers take 30 MB
 MOST = 24
-SECONDS = 2.0  # for a proof; then ZeroMQ drops the connection
-# for the other end to answer: it may wait behind strangers, whose places are free again after 2 s
+SECONDS = 2.0  # for the proof; then ZeroMQ drops the connection
+# for the other end to answer; it may wait for strangers, whose places are free again after 2 s
 DIAL_SECONDS = 30.0
-# seconds: a connection that is still there was not dropped, so its peer has proven who it is
+# seconds; a connection that still exists after them was not dropped, so its peer has proven its
+# identity
 PROVEN_AFTER = 3.0
 
 
 class Waiting(Protocol):
-    """A door that accepts nothing for lack of a place."""
+    """A door that waits for a free place."""
 
     def admit(self) -> None:
-        """There is a place: accept the next connection."""
+        """Accept the next connection: there is a place for it."""
 
 
 class Strangers:
-    """The places of a process, which all its doors share. A connection is named by its door and
-    descriptor."""
+    """The places for strangers of a process, which all its doors share. A connection is known by
+    its door and descriptor."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -41,39 +42,43 @@ class Strangers:
         )
 
     def come(self, door: Waiting, connection: int, now: float) -> None:
-        """A connection was accepted at `now`, in seconds of any clock that only grows."""
+        """Take a place for a connection that was accepted at `now`, in seconds of any monotonic
+        clock."""
         self._since[door, connection] = now
 
     def proven(self, door: Waiting) -> None:
-        """A peer at this door has proven who it is. ZeroMQ does not say which: most likely the one
-        that came last. If it was another, `tidy` finds the right one later; until then one place
-        too many is taken, never one too few."""
+        """Free the place of a peer at this door that has proven its identity.
+
+        ZeroMQ does not report which peer it was: most likely the last one that came. If it was
+        another, `tidy` frees the right place later. Until then one place too many is taken, never
+        one too few.
+        """
         last = next((key for key in reversed(self._since) if key[0] is door), None)
         if last is not None:
             self._free(last)
 
     def left(self, door: Waiting, connection: int) -> None:
-        """A connection has ended, proven or not."""
+        """Free the place of a connection that has ended, if it still has one."""
         self._free((door, connection))
 
     def next_for(self, door: Waiting) -> None:
-        """The door asks for a place for the next connection: it is told at once, or when there is
-        one."""
+        """Call `admit` of the door when there is a place for its next connection, at once if there
+        is one now."""
         if len(self._since) < self._most:
             door.admit()
         elif door not in self._waiting:
             self._waiting.append(door)
 
     def tidy(self, now: float) -> float:
-        """Free the places of connections that must have proven themselves by `now`: seconds until
-        the next one must have, 0 if no door waits for it."""
+        """Free the places of connections that must have proven themselves by `now`. Return the
+        seconds until the next one must have, or 0 if no door waits for a place."""
         for key in [key for key, since in self._since.items() if now - since >= PROVEN_AFTER]:
             self._free(key)
         oldest = next(iter(self._since.values()), now)
         return oldest + PROVEN_AFTER - now if self._waiting else 0.0
 
     def forget(self, door: Waiting) -> None:
-        """A door has closed, and its connections with it."""
+        """Forget a closed door and its connections."""
         if door in self._waiting:
             self._waiting.remove(door)
         for key in [key for key in self._since if key[0] is door]:
@@ -81,5 +86,5 @@ class Strangers:
 
     def _free(self, key: tuple[Waiting, int]) -> None:
         if self._since.pop(key, None) is not None and len(self._since) < self._most:
-            while self._waiting:  # every door: at the first there may be no connection
+            while self._waiting:  # all waiting doors: the first may have no connection to accept
                 self._waiting.popleft().admit()

@@ -1,10 +1,10 @@
-"""A listening TCP socket from which ZeroMQ accepts one connection each time it is told to.
+"""A listening TCP socket from which ZeroMQ accepts one connection per call.
 
-ZeroMQ has no option for the number of its connections: its I/O thread accepts whatever comes, and
-each connection takes 75 KB and a descriptor before anything is known of it. But it takes one
-connection each time its epoll set reports the listening socket. Here that socket is made by us
-(ZMQ_USE_FD), and its entry in the set is turned into one that reports once (EPOLLONESHOT): what
-comes then waits in the system's queue until the entry is armed again.
+ZeroMQ has no option to limit its connections. Its I/O thread accepts every connection, and each
+takes 75 KB and a descriptor before anything is known of its peer. But it accepts one connection
+each time its epoll set reports the listening socket. So this module makes that socket itself
+(ZMQ_USE_FD), and changes its entry in the set to one that reports once (EPOLLONESHOT). Further
+connections wait in the system's queue until the entry is armed again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 
 BACKLOG = 4096  # connections that wait; the system may allow fewer (net.core.somaxconn)
-# milliseconds each, for ZeroMQ's thread to take a socket into its set: one is mostly enough
+# tries, and milliseconds between them, for ZeroMQ's thread to put a socket into its epoll set; one
+# is mostly enough
 _TRIES = 1000
 _PAUSE = 2
 _MODIFY = 3  # EPOLL_CTL_MOD
@@ -30,7 +31,7 @@ _ONCE = select.EPOLLIN | select.EPOLLONESHOT
 
 
 class _Event(ctypes.Structure):
-    """struct epoll_event: without gaps on x86-64 alone."""
+    """struct epoll_event, which is packed on x86-64 only."""
 
     if platform.machine() in ("x86_64", "AMD64"):
         _pack_ = 1
@@ -42,8 +43,12 @@ _control.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.POINTER(_E
 
 
 class Turnstile:
-    """Listens at HOST:PORT, of IPv4; "*" is any. `send_buffer`: bytes that the system keeps for
-    each connection. OSError if the address is taken."""
+    """Listens at HOST:PORT (IPv4). The host "*" stands for all addresses, the port "*" for a free
+    one.
+
+    `send_buffer`: the bytes that the system buffers for each connection. Raises OSError if the
+    address is taken.
+    """
 
     def __init__(self, address: str, send_buffer: int) -> None:
         host, _, port = address.rpartition(":")
@@ -64,10 +69,13 @@ class Turnstile:
         self._entry = _Event()
 
     def hand_over(self, bind: Callable[[int], None]) -> None:
-        """Give the socket to ZeroMQ, which `bind`s its descriptor and closes it in the end, and
-        take over its entry in the set: one connection may come in. A system that does not show its
-        epoll sets (some sandboxes) lets every connection in, with a warning. OSError if ZeroMQ
-        waits for connections in another way."""
+        """Pass the socket to ZeroMQ, take over its entry in the epoll set, and let one connection
+        in.
+
+        `bind` gives the socket's descriptor to ZeroMQ, which closes it at the end. Some systems
+        (sandboxes) do not show their epoll sets: then every connection is let in, with a warning.
+        Raises OSError if ZeroMQ does not use an epoll set.
+        """
         try:
             bind(self._descriptor)
         except BaseException:
@@ -76,8 +84,8 @@ class Turnstile:
         self._listening.detach()
         if not _are_shown():
             text = (
-                "this system does not show its epoll sets: connections to %s are not bounded "
-                "before they prove theirs"
+                "this system does not show its epoll sets: the connections to %s whose peers have "
+                "not proven their identity are not limited"
             )
             logging.getLogger("convoy").warning(text, self.address)
             return
@@ -94,20 +102,22 @@ class Turnstile:
         )
 
     def turn(self) -> None:
-        """Let ZeroMQ accept one more connection. Not after its socket was closed: the descriptor
-        may be another's."""
+        """Let ZeroMQ accept one more connection.
+
+        Do not call it after the socket was closed: its descriptor may belong to another file.
+        """
         if self._set < 0:
             return
         if _control(self._set, _MODIFY, self._descriptor, ctypes.byref(self._entry)):
             number = ctypes.get_errno()
             raise OSError(
-                number, (f"{os.strerror(number)}: nobody can connect to {self.address} any more")
+                number, (f"{os.strerror(number)}: {self.address} accepts no more connections")
             )
 
 
 @functools.cache
 def _are_shown() -> bool:
-    """Whether the system shows what is in an epoll set."""
+    """Return whether the system shows the entries of an epoll set."""
     first, second = socket.socketpair()
     with first, second, select.epoll() as found:
         found.register(first, select.EPOLLIN)
@@ -118,8 +128,8 @@ def _are_shown() -> bool:
 
 
 def _entry_of(descriptor: int) -> tuple[int, int] | None:
-    """The epoll set of this process that reports connections to a listening socket, and what the
-    set calls it."""
+    """Return the epoll set of this process that reports connections of a listening socket, and the
+    data of its entry."""
     row = re.compile(
         (rf"^tfd:\s+{descriptor} events:\s+([0-9a-f]+) " rf"data:\s+([0-9a-f]+)"), re.MULTILINE
     )
@@ -127,7 +137,7 @@ def _entry_of(descriptor: int) -> tuple[int, int] | None:
         with suppress(FileNotFoundError):  # closed meanwhile
             if str(opened.readlink()) == "anon_inode:[eventpoll]":
                 found = row.search(Path("/proc/self/fdinfo", opened.name).read_text())
-                # it is told in two steps that it shall report
+                # ZeroMQ adds the entry first and enables its events in a second step
                 if found and int(found[1], 16) & select.EPOLLIN:
                     return int(opened.name), int(found[2], 16)
     return None

@@ -1,9 +1,8 @@
-"""A socket whose messages the event loop reads from its own watch of a descriptor, a few in each
-turn.
+"""A socket that is read by the event loop through a descriptor, a few messages in each turn.
 
-A busy socket never starves the loop: 60 000 ready messages on a zmq.asyncio socket left a 5 ms
-timer no turn for 0.7 s. A wake-up reads one message, which its actor then handles before anybody
-asks whether there are more.
+A busy socket never starves the loop: 60 000 ready messages on a zmq.asyncio socket kept a 5 ms
+timer waiting for 0.7 s. A wake-up reads one message, and its actor handles it before the socket is
+asked for more.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from abc import ABC, abstractmethod
 
 
 class Watched(ABC):
-    """`descriptor` says that there may be messages, at most once until all were read. Of these
-    `batch` are read in a turn of the loop, or fewer that have `turn_bytes`."""
+    """A watched socket. `descriptor` becomes readable when there may be messages, at most once
+    until all were read. One turn of the loop reads `batch` messages, or fewer once they have
+    `turn_bytes`."""
 
     def __init__(self, descriptor: int, batch: int, turn_bytes: int) -> None:
         self._descriptor = descriptor
@@ -28,21 +28,21 @@ class Watched(ABC):
 
     @abstractmethod
     def _has_messages(self) -> bool:
-        """Is there a message to be read?"""
+        """Return whether there is a message to read."""
 
     @abstractmethod
     def _take(self) -> int:
-        """Read one message and hand it on: its bytes; -1 if there is none."""
+        """Read one message and pass it on. Return its bytes, or -1 without one."""
 
     def close(self) -> None:
-        """Watch it no more. May be called again."""
+        """Stop watching. May be called again."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._descriptor)
 
     def look_later(self) -> None:
-        """See in the loop's next turn whether there are messages: once, however often it is called
-        until then."""
+        """Check in the loop's next turn whether there are messages. Further calls before that turn
+        do nothing."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self._look)

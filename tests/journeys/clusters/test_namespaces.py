@@ -214,7 +214,7 @@ def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
     done = run_up(cluster)
     assert done.returncode == 3
     assert done.stderr.startswith(
-        "machine 'm0' at eth7 cannot be reached from here: no way leads there; say launcher."
+        "machine 'm0' at eth7 cannot be reached from here: no network route leads there; set launcher."
     )
     assert "by which others reach this host: this machine has lo 127.0.0.1, " in done.stderr
     done = run_up(cluster, "--set", f"launcher.address={towards(three[0].address)}")

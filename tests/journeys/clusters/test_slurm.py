@@ -207,7 +207,7 @@ def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(
     assert cluster.settled(job).startswith("CANCELLED")
     told = (tmp_path / "out").read_text()
     assert re.search(rf"JOB {job} ON n0 CANCELLED AT", told)
-    assert "SIGTERM: finishing what is under way" in told
+    assert "SIGTERM: finishing the work under way" in told
     assert nothing_is_left(cluster)
 
 
@@ -269,5 +269,5 @@ def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(
     assert cluster.settled(job).startswith("NODE_FAIL")
     told = (tmp_path / "out").read_text()
     assert "DUE TO NODE FAILURE" in told
-    assert "SIGTERM: finishing what is under way" in told
+    assert "SIGTERM: finishing the work under way" in told
     assert nothing_is_left(cluster)

@@ -297,7 +297,7 @@ def test_a_program_that_resumes_nothing_says_so(
     (tmp_path / "cluster.toml").write_text('program = "rests"\n')
     assert main(["up", str(tmp_path / "cluster.toml"), "--resume"]) == 2
     assert capsys.readouterr().err == (
-        "--resume: program 'rests' goes on from no other run: it has no resumed()\n"
+        "--resume: program 'rests' cannot resume a run: it has no resumed()\n"
     )
 
 

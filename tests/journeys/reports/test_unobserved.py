@@ -38,7 +38,7 @@ async def test_no_observer_hears_of_a_run_that_is_not_observed() -> None:
         site: Any = SimpleNamespace(config=ClusterConfig(run=RunSection(observe=observe)))
         observation = Observation(site, Metrics().gauge, InlineCompute(), lambda *told: None)
         observation.worked({})
-        assert f" {int(observe)} things not yet told it" in repr(observation)
+        assert f" {int(observe)} reports not yet passed on" in repr(observation)
         await observation.close()
 
 

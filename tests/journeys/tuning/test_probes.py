@@ -403,7 +403,7 @@ def test_what_cannot_be_is_refused_in_words_and_changes_nothing(tmp_path: Path) 
             {"what": "probe", "iterations": 1, "base_lr": float("inf")},
             ("found base_lr inf, expected a finite number"),
         ),
-        ({"what": "hold"}, "is 'held', it may come in 'going on'"),
+        ({"what": "hold"}, "is 'held', this message is legal in 'going on'"),
         ({"what": "release", "momentum": 1.5}, "momentum"),
     ]
     cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
@@ -415,4 +415,6 @@ def test_what_cannot_be_is_refused_in_words_and_changes_nothing(tmp_path: Path) 
         configure(tmp_path / "early", "sync", workers=2, iterations=2),
         [{"what": "probe", "iterations": 1}],
     )
-    assert "is 'going on', it may come in 'held'" in early.journal.of("refused")[0]["reason"]
+    assert (
+        "is 'going on', this message is legal in 'held'" in early.journal.of("refused")[0]["reason"]
+    )

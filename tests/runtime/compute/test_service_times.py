@@ -116,7 +116,7 @@ def test_all_mistakes_of_a_profile_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "are no JSON"), ("[1]", "found list, expected a JSON table")]
+    ("text", "said"), [("{", "are not valid JSON"), ("[1]", "found list, expected a JSON table")]
 )
 def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "p.json").write_text(text)

@@ -69,7 +69,7 @@ def test_a_field_that_cannot_travel_is_refused_by_name_when_it_is_declared(annot
 @pytest.mark.parametrize("name", ["kind", "lane", "plain_fields", "array_fields", "plain_values"])
 def test_a_field_may_not_take_a_name_that_every_message_has(name: str) -> None:
     with pytest.raises(
-        TypeError, match=(rf"Shadow\.{name}: every message has this name for " rf"something else")
+        TypeError, match=rf"Shadow\.{name}: every message already has an attribute of this name"
     ):
         declare("Shadow", **{name: int})
 

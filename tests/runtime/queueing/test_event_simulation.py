@@ -72,7 +72,7 @@ def test_who_comes_first_is_served_first_by_whoever_is_free() -> None:
 
 
 def test_a_model_in_which_nobody_goes_round_says_so() -> None:
-    with pytest.raises(ValueError, match="nobody goes round"):
+    with pytest.raises(ValueError, match="no job goes round"):
         Model().run(1)
     with pytest.raises(ValueError, match="station 'fc': found 0 servers"):
         Model().station("fc", 0)
@@ -86,8 +86,8 @@ def test_a_mean_of_few_values_has_no_confidence() -> None:
 @pytest.mark.parametrize(
     ("demands", "jobs", "said"),
     [
-        ({"a": {"fc": -1.0}}, {"a": 1}, "finite seconds >= 0"),
-        ({"a": {"fc": 0.0}}, {"a": 1}, "one at least is more than 0"),
+        ({"a": {"fc": -1.0}}, {"a": 1}, "expected finite demands >= 0"),
+        ({"a": {"fc": 0.0}}, {"a": 1}, "at least one of them > 0"),
         ({"a": {"conv": 1.0}}, {"a": 1}, r"found demands at \['conv'\], expected them at \['fc'\]"),
         ({"a": {"fc": 1.0}}, {"a": 0}, "found 0 jobs"),
         ({"a": {"fc": 1.0}}, {}, "every class needs demands and jobs"),

@@ -128,9 +128,8 @@ def test_every_page_is_refused_to_a_strangers_name_and_shown_by_address_and_name
     code, said = status("evil.example:9464")
     assert code == 403
     assert said == (
-        "These pages are not called evil.example:9464: call them by the machine's address or "
-        "name, or add that to"
-        " metrics.hosts.\n"
+        "These pages are not served under the name evil.example:9464: use the machine's address "
+        "or name, or add that name to metrics.hosts.\n"
     )
     assert not pages.visits.expected(path, 0.0)
     for host in (f"127.0.0.1:{pages.port}", "localhost", socket.gethostname(), "more.example:80"):

@@ -166,7 +166,7 @@ async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(
 )
 async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes) -> None:
     stranger = here.stranger(first)
-    assert await here.refused.get() == ("a stranger", "it did not say who it is")
+    assert await here.refused.get() == ("a stranger", "it did not send its identity")
     assert stranger.recv(1) == b""
     stranger.close()
 
@@ -174,7 +174,7 @@ async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes)
 async def test_who_says_nothing_is_dropped(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix_listener, "STRANGER_SECONDS", 0.01)
     stranger = here.stranger()
-    assert await here.refused.get() == ("a stranger", "it did not say who it is within 0 s")
+    assert await here.refused.get() == ("a stranger", "it did not send its identity within 0 s")
     assert stranger.recv(1) == b""
     stranger.close()
 
