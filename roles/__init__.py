@@ -2,7 +2,7 @@
 
 messages       What the training roles say to one another
 options        What cluster.toml may say about training: the [train] section
-base/          What every role of training says of itself before it runs
+base/          The declarations of training roles
 workers/       Who computes gradients
 tuning/        The tuner: tries settings on the training cluster and chooses groups, momentum,
                learning rate and batch
@@ -12,7 +12,7 @@ exchange/      How workers with replicas add up; all but the ring give the same 
 coordination/  Who trains what next
 checkpoints/   Checkpoints of a run that goes on, and the one that a run goes on from
 learning/      Plain objects behind the roles
-formats/       How gradients travel
+formats/       Wire formats of gradients
 presets/       Families of topologies
 registry       What cluster.toml can name: where each is declared
 planning/      From [train], or options from Python, to a topology
