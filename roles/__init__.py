@@ -10,13 +10,13 @@ servers/       Who holds the conv model, and who adds up gradients on the way to
 fc/            The FC phase
 exchange/      How workers with replicas add up; all but the ring give the same bits
 coordination/  Who trains what next
-checkpoints/   Checkpoints of a run that goes on, and the one that a run goes on from
+checkpoints/   Checkpoints: when and how a run saves them, and the checkpoint that a run resumes
 learning/      Plain objects behind the roles
 formats/       Wire formats of gradients
 presets/       Families of topologies
 registry       What cluster.toml can name: where each is declared
 planning/      From [train], or options from Python, to a topology
-choosing/      `preset = "auto"`: the fastest preset that computes what `single` does
+choosing/      `preset = "auto"`
 forecasting/   What a topology will send and hold, and how long an iteration will take, told before
                it runs and while it runs
 commands/      What `python -m runtime` can do besides starting runs

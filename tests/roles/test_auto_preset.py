@@ -139,7 +139,7 @@ def test_what_is_wrong_with_all_is_told_as_of_single(tmp_path: Path) -> None:
             "live = true",
             (
                 "live: found true, but preset = 'auto' chooses among presets that do "
-                "not all look at it"
+                "not all use this key"
             ),
         ),
         (

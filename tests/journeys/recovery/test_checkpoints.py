@@ -132,7 +132,7 @@ def test_a_disk_that_is_slower_than_the_solvers_snapshots_is_waited_for_and_told
     ]
     told = [record.getMessage() for record in caplog.records]
     assert told
-    assert all("checkpoints are asked for faster than they are written" in text for text in told)
+    assert all("checkpoints are requested faster than they are written" in text for text in told)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
