@@ -19,7 +19,7 @@ planning/      From [train], or options from Python, to a topology
 choosing/      `preset = "auto"`
 forecasting/   What a topology will send and hold, and how long an iteration will take, told before
                it runs and while it runs
-commands/      What `python -m runtime` can do besides starting runs
+commands/      The commands that training adds to `python -m runtime`
 
 What a module may offer as a program of the runtime is said by `runtime.program_interface.Program`.
 Role processes need ROLES only, so all else is imported when it is asked for.

@@ -359,7 +359,7 @@ def test_emulated_devices_have_nothing_that_could_be_timed(
     configure(tmp_path, "sync", workers=2, more='[train.devices]\n"*" = "emulated"\n')
     assert main(["time", "--iterations", "1", "--profile", "t.json"]) == 2
     assert (
-        "devices are emulated, and compute nothing that could be timed"
+        "devices are emulated, so there is no computation to time"
     ) in capsys.readouterr().err
 
 

@@ -238,7 +238,7 @@ def test_a_damaged_file_another_net_and_another_preset_are_skipped_each_with_its
     ]
     assert "the checkpoint of net 'CIFAR10_quick' does not fit this net and solver" in skipped[0]
     assert skipped[3].endswith(
-        "it had preset 'replicas', this one has 'sync': to go on from it write --resume "
+        "it had preset 'replicas', this one has 'sync': to resume it anyway, use --resume "
         f"{other.name}"
     )
     assert skipped[4].endswith("damaged: its content does not fit its SHA-256; use another one")
@@ -266,7 +266,7 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
     [
         (
             ["--resume"],
-            ("--resume: found no checkpoint to go on from in runs, among 0 runs of this name\n"),
+            ("--resume: found no checkpoint to resume in runs, among 0 runs of this name\n"),
         ),
         (
             ["--resume", "gone"],
