@@ -9,7 +9,7 @@ tuning/        The tuner: tries settings on the training cluster and chooses gro
 servers/       Who holds the conv model, and who adds up gradients on the way to it
 fc/            The FC phase
 exchange/      How workers with replicas add up; all but the ring give the same bits
-coordination/  Who trains what next
+coordination/  The coordination of a run
 checkpoints/   Checkpoints: when and how a run saves them, and the checkpoint that a run resumes
 learning/      Plain objects behind the roles
 formats/       Wire formats of gradients
