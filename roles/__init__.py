@@ -7,8 +7,8 @@ workers/       Who computes gradients
 tuning/        The tuner: tries settings on the training cluster and chooses groups, momentum,
                learning rate and batch
 servers/       Who holds the conv model, and who adds up gradients on the way to it
-fc/            The FC phase
-exchange/      How workers with replicas add up; all but the ring give the same bits
+fc/            The FC (fully connected) phase
+exchange/      Exchanges: the ways in which workers with replicas sum gradients
 coordination/  The coordination of a run
 checkpoints/   Checkpoints: when and how a run saves them, and the checkpoint that a run resumes
 learning/      Plain objects behind the roles

@@ -105,7 +105,7 @@ CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
         Contribution,
         lambda said: replace(said, bucket=99),
         "replica-0",
-        "is 'of no bucket'",
+        "is 'no such bucket'",
     ),
     (
         "replicas",
