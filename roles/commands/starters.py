@@ -19,7 +19,7 @@ preset = "{preset}"             # "sync", "replicas", "auto" ...: docs/strategie
 workers = {workers}                     # processes that compute; more workers than cores are not faster
 
 # [checkpoint]
-# seconds = 300                 # at most between two checkpoints, in addition to the solver's `snapshot`
+# seconds = 300                 # between two checkpoints, in addition to the solver's `snapshot`
 
 # [[machine]]                   # other machines: docs/cluster.md
 # name = "here"
