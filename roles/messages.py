@@ -80,8 +80,8 @@ class Ticket(Message):
 
 @message
 class PullLayer(Message):
-    """Worker asks a model server for a layer's parameters for one pass, which must hold its group's
-    iteration `after`.
+    """Worker asks a model server for a layer's parameters for one pass. They must include the
+    update of its group's iteration `after`.
 
     All members of the group get the version that the first of them got.
     """

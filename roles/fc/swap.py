@@ -96,7 +96,7 @@ class ColumnSwap:
         if not self._net.fits(message.link, rank, message.values, backward=message.backward):
             raise MessageError(
                 "bad_shape",
-                (f"{message!r} of {sender}: no columns of that link, or another number of them"),
+                (f"{message!r} of {sender}: no columns of that link, or of another shape or type"),
             )
         self._standing.move(Columns, (*key, sender))
         self._open.setdefault(key, {})[rank] = message.values
