@@ -267,8 +267,8 @@ class Train(Section):
 
 
 class Checkpoint(Section):
-    """[checkpoint]: checkpoints in addition to those of the solver's `snapshot`. On virtual time
-    there are none."""
+    """[checkpoint]: checkpoints in addition to those of the solver's `snapshot`. A run on virtual
+    time saves none by time."""
 
     seconds: Annotated[
         float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0, 0: never")

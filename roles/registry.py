@@ -34,7 +34,7 @@ class Registry:
         ]
 
     def find(self, name: str) -> object:
-        """The object with this name. Raises ConfigError if there is none."""
+        """The object with this name. Raises ConfigError for an unknown name."""
         if name in self.known:
             module, _, attribute = self.known[name].partition(":")
             found: object = getattr(import_module(module), attribute)

@@ -130,12 +130,12 @@ class RecoveryOptions:
 
 
 class DeviceOptions:
-    """Where a role computes, and on which machine it lives."""
+    """The device on which a role computes, and the machine on which it lives."""
 
     spread: ClassVar[bool] = False
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
-        """The same options for "cpu", "cuda:N" or "emulated"; None if the role cannot compute
+        """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing
         there.
 
         `blank`: data of the job's shapes that need no file, for emulated devices.

@@ -33,12 +33,12 @@ class Shapes:
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
         self._shards: dict[tuple[str, str, int, int], ShardedNet] = {}
-        self._jobs: dict[int, tuple[Job, Job]] = {}  # by identity: a job, and the first one like it
-        self._texts: list[tuple[Job, Job, str]] = []  # each: a job, it without a device, its text
-        # by the first member of a group, and rows
+        self._jobs: dict[int, tuple[Job, Job]] = {}  # id of a job -> it, and the first equal job
+        self._texts: list[tuple[Job, Job, str]] = []  # (job, the job without a device, its text)
+        # (first member of a group, rows of the batch) -> cuts
         self._cuts: dict[tuple[str, int], tuple[int, ...]] = {}
         self._images: dict[str, InputShape] = {}
-        self._passes: dict[int, tuple[Net, int, int]] = {}  # by identity of the net
+        self._passes: dict[int, tuple[Net, int, int]] = {}  # id of a net -> it, and two sizes
 
     def __repr__(self) -> str:
         return f"<shapes of {len(self.options)} actors, {len(self._nets)} nets built>"
@@ -88,8 +88,8 @@ class Shapes:
 
     @cached_property
     def senders(self) -> dict[str, list[tuple[str, Any]]]:
-        """Parent of gradients -> the actors that send to it, in the order of the actors. Each has
-        its `ModelWay` to that parent, or its options if these name one parent."""
+        """Parent of gradients -> the actors that send to it, in the order of the actors. With each
+        actor comes its `ModelWay` to that parent, or its options if these name one parent."""
         found: dict[str, list[tuple[str, Any]]] = {}
         for name, options in self.options.items():
             for way in (*getattr(options, "models", ()), options):
@@ -133,8 +133,8 @@ class Shapes:
         return self._nets[key]
 
     def of_pass(self, net: Net) -> tuple[int, int]:
-        """Bytes of the arrays of a pass through this net, and bytes of its scratch memory. The net
-        keeps its rows."""
+        """Bytes of the arrays of a pass through this net, and bytes of its scratch memory. The
+        net's number of rows must not change."""
         if id(net) not in self._passes:
             self._passes[id(net)] = net, net.memory_plan.size, net.scratch
         return self._passes[id(net)][1:]

@@ -40,8 +40,7 @@ def answers(
 
 
 def encoded(layers: Layers, wire: WireFormat) -> Bytes:
-    """Bytes of the gradients of these layers in a wire format; None if it depends on the
-    numbers."""
+    """Bytes of the gradients of these layers in a wire format; None if it depends on the values."""
     ops = get_backend("numpy")
     sent = format_of(wire, ops)
     plain = plain_beside(wire, ops)

@@ -1,7 +1,7 @@
 """Checkpoints: when and how a run saves them, and the checkpoint that a run resumes.
 
 checkpoint_timing  The time at which a checkpoint is due, and the removal of old ones
-saving             The checkpoints that a coordinator has saved
+saving             The saving of a coordinator's checkpoints
 best               The best model so far, and the decision to end training early, by the tests of
                    the first test net
 watching           The lead's options for tests and checkpoints, from cluster.toml, the net that is

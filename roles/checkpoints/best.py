@@ -18,7 +18,7 @@ from nets import NetError
 from nets.files import checkpoint
 
 FILE = "best.safetensors"  # in the run directory
-KEY = "tests"  # of a checkpoint's metadata
+KEY = "tests"  # the key in a checkpoint's metadata
 
 Scores = Mapping[str, float]
 
@@ -31,7 +31,7 @@ class Watch:
     rises: bool = False
 
     def best(self, values: Sequence[float], by: float = 0.0) -> int:
-        """The index of the best value; -1 if there is none.
+        """The index of the best value; -1 if all values are NaN.
 
         In order, a value becomes the best if it is better than the best before it by more than
         `by`. NaN is never better.
@@ -129,7 +129,7 @@ class History:
 
     @property
     def best_iteration(self) -> int:
-        """The iteration of the best model that was tested; -1 if there is none."""
+        """The iteration of the best model that was tested; -1 before the first test."""
         at = self.watched.best.best(self._values(self.watched.best))
         return self._heard[at][0] if at >= 0 else -1
 

@@ -1,6 +1,5 @@
-"""The checkpoints that a coordinator has saved. Between two iterations, every actor copies its
-state in memory. Then training goes on, while the copy is fetched array by array and written in a
-thread.
+"""The saving of a coordinator's checkpoints. Between two iterations, every actor copies its state
+in memory. Then training goes on, while the copy is fetched array by array and written in a thread.
 
 If the disk is full or broken, the run loses a checkpoint but training goes on. Earlier checkpoints
 stay.
@@ -123,7 +122,7 @@ class Checkpoints:
             self._told = True
             text = (
                 "training waited %.2f s for a checkpoint: the next is due in %.0f s, not "
-                "%g, so that it is 1 %%"
+                "%g, so that checkpoints take 1 %% of the time"
             )
             self._actor.log.warning(text, exposed, wait, self._seconds)
         fetched = self._save(of, dict(zip(names, copied, strict=True)), exposed)

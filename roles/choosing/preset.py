@@ -22,7 +22,7 @@ from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen, Told
 from runtime.plan.topology import Topology
 
-TRIED = 2  # candidates: the fastest by prediction
+TRIED = 2  # candidates that are tried: the fastest by prediction
 
 
 def choice(config: ClusterConfig, options: Options) -> PresetChoice:

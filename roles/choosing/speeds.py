@@ -76,8 +76,7 @@ def speeds(
 
 
 class _Measured:
-    """A candidate whose layers must be measured: with which rows, on which device, with how many
-    threads."""
+    """The rows, the device and the threads with which a candidate's layers must be measured."""
 
     def __init__(self, candidate: Candidate) -> None:
         self.candidate = candidate
@@ -101,7 +100,7 @@ class _Measured:
         """The candidate's speed with these times of layers.
 
         An iteration takes at least the time that its work and its messages need of all processors,
-        divided by their number `processors`. 0: every process has processors of its own.
+        divided by their number `processors`. 0: processes do not share processors.
         """
         placement = self.candidate.placement
         table = Times.of_profile(table_of(self.shapes, times))

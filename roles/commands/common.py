@@ -40,8 +40,8 @@ def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
 
 
 def device_of(devices: Mapping[str, str]) -> str:
-    """The device of the actor `single`, a run with one worker, in [train.devices]. If no pattern
-    fits it, the first device there."""
+    """The device that [train.devices] has for `single`, the actor of a run with one worker. If no
+    pattern fits, the first device there."""
     fitting = (
         device for pattern, device in devices.items() if fnmatch.fnmatchcase("single", pattern)
     )
@@ -68,7 +68,8 @@ def weights_meant(said: Path, file: Path = Path("cluster.toml")) -> Path:
     named.
 
     A run is named by its directory, or by its name in the `run.directory` of this cluster.toml. The
-    checkpoint that is used is reported on stderr. Raises NetError or ConfigError if there is none.
+    checkpoint that is used is reported on stderr. Raises NetError or ConfigError if no file is
+    found.
     """
     if not is_file(said) and not is_folder(said) and said.suffix not in WEIGHTS:  # a name
         below = runs_here(file)

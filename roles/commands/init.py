@@ -179,7 +179,7 @@ def _listed(name: str) -> str:
             "found a control character, a space at an end or bytes that are not UTF-8 in this name"
         )
         raise ConfigError(
-            [(f"{one_line(name)}: {text}, which a list with a name a line cannot have; rename it")]
+            [(f"{one_line(name)}: {text}, which a list of names cannot contain; rename it")]
         )
     return name
 

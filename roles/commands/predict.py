@@ -34,7 +34,7 @@ class Said:
     net
         The net of the weights: a prototxt or a name of the zoo.
     classes
-        The names of the classes, one a line.
+        A file with the names of the classes, one on each line.
     mean
         The mean to subtract: one number, one per channel ("104,117,123"), or a .binaryproto file.
     scale

@@ -74,8 +74,8 @@ def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Opt
 
 
 def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
-    """The same, with a tuner that begins with the settings that the resumed run had found for keys
-    that are "auto", unless cluster.toml names another start."""
+    """The same [train] section, with a tuner that begins with the settings that the resumed run had
+    found for its "auto" keys. Nothing changes if cluster.toml names another start."""
     if train.strategy.preset == AUTO:  # it is not known yet which keys can be tuned
         return train
     base = config.raw.path.resolve().parent

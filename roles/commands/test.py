@@ -63,7 +63,7 @@ def test(
     Parameters
     ----------
     weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
+        A checkpoint of Convoy, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
         name: its best model, else its newest checkpoint.
     file
         The cluster's description: its net and test data are used.
@@ -136,7 +136,7 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
 
 def _counted(tally: Tally | None, net: Net, judged: Scored, more: Sequence[Any], top: int) -> Tally:
     """The tally with one more batch. Raises NetError if the net gives no scores of classes, or if
-    there are no labels."""
+    labels are missing."""
     scores = net.ops.to_host(net.blob(judged.scores))
     labels = (
         net.ops.to_host(net.blob(judged.labels)) if judged.labels else more[0] if more else None

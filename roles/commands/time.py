@@ -70,8 +70,7 @@ def time(
 
 
 def _on(device: str, job: Job) -> Job:
-    """The job on this device, if one is given. Raises ConfigError if there is no such kind of
-    device."""
+    """The job on this device, if one is given. Raises ConfigError for an unknown kind of device."""
     if device and not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
         raise ConfigError([f"--device: found '{device}', expected 'cpu' or 'cuda:N'"])
     return dataclasses.replace(job, device=device) if device else job

@@ -1,7 +1,7 @@
 """The coordination of a run: what each group does next, tests, checkpoints, changes, the end.
 
 coordinator      The coordinator, the lead of every training topology
-schedule         The order of a run
+schedule         The order in which a run trains, tests, saves, changes its groups and ends
 pass_ledger      Reports about passes
 grouping         The workers of each group, and the next pass of each worker
 ticket_batching  The number of iterations that a group that is alone is given at once

@@ -258,7 +258,7 @@ class Coordinator(Actor):
         await self._serve()
 
     async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
-        """Answer which actors hold all of the run, since some actor has died."""
+        """Answer which actors hold all of the run's state. Asked when an actor has died."""
         found = holders_of(
             self._replicas,
             self._schedule,

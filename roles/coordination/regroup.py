@@ -48,7 +48,9 @@ class Live:
                 "the workers that were started"
             )
         if not 1 <= groups <= workers:
-            raise impossible(f"found {groups} groups, expected 1 to {workers}, one per worker")
+            raise impossible(
+                f"found {groups} groups, expected 1 to {workers}, one per worker at most"
+            )
         names = iter(self.workers)
         made = [[next(names) for _ in range(size)] for size in split(workers, groups)]
         for members in made:

@@ -1,5 +1,5 @@
-"""The order of a run: training iterations, test batches, snapshots, changes, the end. Decisions
-only, no messages.
+"""The order in which a run trains, tests, saves, changes its groups and ends. Decisions only, no
+messages.
 
 Iterations are handed out one by one to any group that asks, or several in a row to a group that is
 alone. When a test, a snapshot or a change of the groups is due, no further iteration is handed out
@@ -115,7 +115,7 @@ class Schedule:
         self._probe: range | None = None
         # was a checkpoint asked for while only the best model was being saved?
         self.saves_again = False
-        # do the iterations of the present probe count if it ends well? Without one: did the last's?
+        # do the iterations of the present probe, or else of the last one, count if it ends well?
         self.keeps = False
         self._saved_at = -1  # iterations in the model that was saved last
         self._test_due = timetable.test_first and bool(self._tests)

@@ -3,8 +3,8 @@ explains. Decisions only, no I/O.
 
 A worker's pass is slow if it took SLOW times as long as the median of all workers' last passes,
 both as a whole and per row. A worker becomes a straggler once MANY of its last WINDOW passes were
-slow, and its median is slow compared with its peers' medians. It is a straggler no longer once at
-most FEW were slow.
+slow, and its median is slow compared with its peers' medians. It stops being one once at most FEW
+of them were slow.
 """
 
 from __future__ import annotations

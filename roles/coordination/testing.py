@@ -51,7 +51,7 @@ class Tests:
         before = Path(path if kept is None else kept.run)
         here = self._actor.run_directory
         if kept is not None:
-            before /= before.name  # so that its parent is the run directory, as for a file
+            before /= before.name  # like a checkpoint, its parent is the run directory
         if iteration >= 0 and not await asyncio.to_thread(taken_over, before, iteration, here):
             text = (
                 "the best model so far, of iteration %d, is not next to %s: if the file still "

@@ -1,5 +1,5 @@
-"""Sums arrays of p members in memory that all of them see: some members, the adders, add up a share
-of every array for all.
+"""Sums of p members' arrays in memory that all of them see: some of the members, the adders, each
+add up a share of every array for all.
 
     member -> adders       Contribution: its array is complete. The first member also gives memory
                            for the sum.
@@ -52,8 +52,8 @@ from runtime.memory.held_arrays import writable
 
 # bytes of the others' arrays: adding them up takes 0.4 ms, about as long as one more message
 ALONE_BYTES = 4 << 20
-# members that each send to all others. With 8 such members 256 KB took a busy host 15 ms, with one
-# adder 4.5 ms.
+# at most so many members each send to all others. With 8 of them 256 KB took a busy host 15 ms so,
+# and 4.5 ms with one adder.
 ALONE_MEMBERS = 3
 
 AWAITED = "awaited"

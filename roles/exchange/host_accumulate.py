@@ -1,4 +1,4 @@
-"""Sums arrays of workers at one accumulator in host memory: each worker sends its array, and gets
+"""Sums of workers' arrays at one accumulator in host memory: each worker sends its array, and gets
 the sum back.
 
 The accumulator is an actor (`accumulator`). If workers live on several hosts, there is one on each,

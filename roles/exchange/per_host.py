@@ -1,5 +1,5 @@
-"""Sums arrays of members on several hosts: in shared memory on each host, then between the first
-members of the hosts.
+"""Sums of arrays over members on several hosts: in shared memory on each host, then between the
+first members of the hosts.
 
     member -> adders of its host       Contribution, as in a collective
     adder -> first member of its host  SharedSum: its share is complete

@@ -1,4 +1,4 @@
-"""Sums arrays of p members round a ring, piece by piece: each member sends to the next one only.
+"""Sums of p members' arrays round a ring, piece by piece: each member sends to the next one only.
 
     member -> next   Contribution, p - 1 times: a piece, summed over the members so far
     member -> next   SharedSum, p - 1 times: a finished piece of the sum

@@ -1,5 +1,5 @@
-"""Sums arrays of p members up a tree of the members themselves, and sends the sum down the same
-tree (FireCaffe 6.2).
+"""Sums of p members' arrays up a tree of the members themselves. The sum goes down the same tree
+(FireCaffe 6.2).
 
     child -> parent   Contribution: the sum of the sender's array and of all arrays below it
     parent -> child   SharedSum: the sum of all

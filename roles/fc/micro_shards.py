@@ -66,8 +66,8 @@ class MicroShards(Micro[ShardedNet]):
 
 
 class MicroFcWork(FcWork):
-    """The work of such a shard. FC batches may come in any order: a gradient is complete with the
-    iteration's last micro-batch."""
+    """The work of a shard in micro-batches. FC batches may come in any order: a gradient is
+    complete with the iteration's last micro-batch."""
 
     def __init__(
         self, nets: Mapping[str, ShardedNet], micro: MicroShards, store: ParameterStore

@@ -88,7 +88,7 @@ def test_what_training_waits_for_them_is_told_and_stays_a_hundredth(
     assert told == [
         (
             "training waited 0.02 s for a checkpoint: the next is due in 2 s, not "
-            "0.45, so that it is 1 %"
+            "0.45, so that checkpoints take 1 % of the time"
         )
     ]
 
