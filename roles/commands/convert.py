@@ -73,7 +73,7 @@ def convert(
     net: str | None = None,
     images: Images = AS_THEY_ARE,
 ) -> int:
-    """Convert data sets, weights and snapshots from one format to another.
+    """Convert data sets, weights and snapshots to other formats.
 
     The endings of the two names decide the formats. Weights: .caffemodel, .caffemodel.h5,
     .safetensors. Solver states: .solverstate, .solverstate.h5. A trained net: .onnx, from weights
