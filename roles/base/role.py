@@ -1,5 +1,4 @@
-"""The options of a training role, by which it declares itself before it runs: traffic, memory,
-work.
+"""The options of a training role, which describe it before it runs: traffic, memory, work and more.
 
 Each role has them in its own file, as a frozen dataclass `Options` on `RoleOptions`:
 

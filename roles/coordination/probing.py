@@ -209,8 +209,8 @@ class Probing:
             self._schedule.cut_probe(kept=fell(self._losses, self._falls))
 
     def diverged(self) -> bool:
-        """Undo the present probe, or the watched training, because a loss is not finite. It ends
-        with the iterations under way. Returns False if there is neither."""
+        """Undo the present probe, or the watched training, because training diverges. It ends with
+        the iterations under way. Returns False if there is neither."""
         if self._asked is not None:
             self._diverged = True
             self._schedule.cut_probe()
