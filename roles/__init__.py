@@ -1,28 +1,29 @@
 """The built-in program: training convolutional networks as role processes.
 
-messages       What the training roles say to one another
-options        What cluster.toml may say about training: the [train] section
-base/          What every role of training says of itself before it runs
+messages       The messages of the training roles
+options        The sections of cluster.toml about training
+base/          The declarations of training roles
 workers/       Who computes gradients
 tuning/        The tuner: tries settings on the training cluster and chooses groups, momentum,
                learning rate and batch
 servers/       Who holds the conv model, and who adds up gradients on the way to it
-fc/            The FC phase
-exchange/      How workers with replicas add up; all but the ring give the same bits
-coordination/  Who trains what next
-checkpoints/   Checkpoints of a run that goes on, and the one that a run goes on from
+fc/            The FC (fully connected) phase
+exchange/      Exchanges: the ways in which workers with replicas sum gradients
+coordination/  The coordination of a run
+checkpoints/   Checkpoints: when and how a run saves them, and the checkpoint that a run resumes
 learning/      Plain objects behind the roles
-formats/       How gradients travel
+formats/       Wire formats of gradients
 presets/       Families of topologies
-registry       What cluster.toml can name: where each is declared
+registry       The presets and exchanges that cluster.toml can name, and the modules that declare
+               them
 planning/      From [train], or options from Python, to a topology
-choosing/      `preset = "auto"`: the fastest preset that computes what `single` does
+choosing/      `preset = "auto"`
 forecasting/   What a topology will send and hold, and how long an iteration will take, told before
                it runs and while it runs
-commands/      What `python -m runtime` can do besides starting runs
+commands/      The commands that training adds to `python -m runtime`
 
-What a module may offer as a program of the runtime is said by `runtime.program_interface.Program`.
-Role processes need ROLES only, so all else is imported when it is asked for.
+`runtime.program_interface.Program` lists the names that a program may offer to the runtime. Role
+processes need ROLES only, so all other names are imported when they are asked for.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from roles.planning.script_topology import training
     from runtime.config.sections import ClusterConfig
 
-# what every role process needs besides this import, done once before they are forked
+# further preparation that every role process needs, done once before they are forked
 preload = ops.preload
 
 ROLES: dict[str, type[Actor]] = {
@@ -98,7 +99,8 @@ __all__ = [
 
 
 def choice(config: ClusterConfig, options: Options) -> PresetChoice | None:
-    """See `roles.choosing.preset`, which is imported only where preset = "auto"."""
+    """The choice of a preset, if the preset is "auto" (`roles.choosing.preset.choice`); otherwise
+    None."""
     from roles.options import AUTO
 
     if options.train.strategy.preset != AUTO:

@@ -1,8 +1,8 @@
-"""What the training roles say to one another. One class per sentence; no logic.
+"""The messages of the training roles. One class each; no logic.
 
 `phase` and `number`, the global number of a training iteration or test batch, name a pass. A group
-of `members` workers does it, each by its `rank`. Who is in which group is known from the tickets
-alone: servers keep no table.
+of `members` workers does it, and each has a `rank`. Only the tickets say which workers are in a
+group: servers keep no table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.messages.message import Array, Json, Message, message
 TRAIN = "TRAIN"
 TEST = "TEST"
 STOP = "STOP"
-Blobs = tuple[Array, ...]  # of a layer, or of what crosses a cut of the net
+Blobs = tuple[Array, ...]  # the blobs of a layer, or the blobs that cross a cut of the net
 
 
 @message
@@ -26,12 +26,12 @@ class NextTicket(Message):
 @message
 class Ticket(Message):
     """Answer: do pass `number` of this phase, as member `rank` of the group, and `count` - 1 more
-    after it; or STOP.
+    passes after it; or STOP.
 
-    `cuts` cut each batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank
-    + 1]. `after` is the group's training iteration before `number`, whose update the model must
-    hold; -1 for none. `first` is the sample in the batch's first row, counted from the first of the
-    run or of the test; `probed` numbers before it were probes'.
+    `cuts` cut each batch's rows among the members: `rank` has the rows from cuts[rank] up to
+    cuts[rank + 1]. `after` is the group's training iteration before `number`, whose update the
+    model must hold; -1: none. `first` is the sample in the batch's first row, counted from the
+    first sample of the run or of the test. `probed` of the numbers before it belong to probes.
     """
 
     phase: str
@@ -45,7 +45,7 @@ class Ticket(Message):
     probed: int = 0
 
     def each(self) -> Iterator[Ticket]:
-        """A ticket for each of the passes, in order."""
+        """A ticket for each of the passes, in their order."""
         for at, number in enumerate(range(self.number, self.number + self.count)):
             after = number - 1 if self.phase == TRAIN and at else self.after
             yield replace(
@@ -54,34 +54,34 @@ class Ticket(Message):
 
     @property
     def counted(self) -> int:
-        """Its number without those of probes: what is random in a pass goes by this, so it comes
-        again after them."""
+        """Its number without the iterations of probes. Random values in a pass depend on this
+        number, so that they come again after a probe."""
         return self.number - self.probed
 
     def samples(self, low: int, high: int) -> tuple[int, int]:
-        """Those in rows [low, high) of the batch."""
+        """The samples in rows [low, high) of the batch."""
         return self.first + low, self.first + high
 
     @property
     def members(self) -> int:
-        """Workers of the group."""
+        """The number of workers in the group."""
         return len(self.cuts) - 1
 
     @property
     def rows(self) -> int:
-        """Of the whole batch."""
+        """The rows of the whole batch."""
         return self.cuts[-1]
 
     @property
     def mine(self) -> tuple[int, int]:
-        """The rows [low, high) that are the member's."""
+        """The member's rows [low, high)."""
         return self.cuts[self.rank], self.cuts[self.rank + 1]
 
 
 @message
 class PullLayer(Message):
-    """Worker asks a model server for a layer's parameters for one pass, once its group's iteration
-    `after` is in.
+    """Worker asks a model server for a layer's parameters for one pass. They must include the
+    update of its group's iteration `after`.
 
     All members of the group get the version that the first of them got.
     """
@@ -96,8 +96,8 @@ class PullLayer(Message):
 
 @message
 class LayerModel(Message):
-    """Answer: a published version of a layer's parameters, weights first. Nobody writes to it
-    again, but a hogwild server does."""
+    """Answer: a published version of a layer's parameters, weights first. It is never written to
+    again, except by a hogwild server."""
 
     layer: str
     version: int
@@ -106,10 +106,10 @@ class LayerModel(Message):
 
 @message
 class Activations(Message):
-    """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of
-    `rows`.
+    """Worker asks the FC server: here are the blobs that cross from conv to FC phase, for my rows
+    of a batch of `rows`.
 
-    `counted` is the ticket's: what is random in a pass goes by it.
+    `counted` is the ticket's: random values in a pass depend on it.
     """
 
     group: int
@@ -124,11 +124,11 @@ class Activations(Message):
 
 @message
 class ActivationSlice(Message):
-    """Worker asks every FC shard: the blobs that cross from conv to FC phase, its rows of FC batch
-    `part` of a pass.
+    """Worker asks every FC shard: here are the blobs that cross from conv to FC phase, for my rows
+    of FC batch `part` of a pass.
 
-    `counted` and `cuts` are the ticket's: with the scheme `cuts` say of which rows FC batches are
-    made (`fc_batches`).
+    `counted` and `cuts` are the ticket's. The scheme and `cuts` determine the rows of FC batches
+    (`fc_batches`).
     """
 
     phase: str
@@ -145,7 +145,7 @@ class ActivationGrads(Message):
     """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the
     whole FC batch.
 
-    Of an FC shard they are one part of a sum. `seconds`: what it took to compute them.
+    The gradients of one FC shard are a part of a sum. `seconds`: the time that computing them took.
     """
 
     blobs: tuple[Array, ...]
@@ -157,9 +157,9 @@ class ActivationGrads(Message):
 class LayerGradient(Message):
     """The gradient of one layer's parameters, summed over the members below the sender.
 
-    The receiver adds up `parts` of them, in the order of their `part`. `formats` says how each blob
-    travels; a blob has one array or two (`wire_formats`). A sum says of how many gradients
-    (`leaves`), and the sum of their `squares` (`roles.tuning.watch`).
+    The receiver adds up `parts` of them, in the order of their `part`. `formats` has the wire
+    format of each blob; a blob has one array or two (`wire_formats`). For a sum, `leaves` is the
+    number of gradients in it, and `squares` is the sum of their squares (`roles.tuning.watch`).
     """
 
     group: int
@@ -175,8 +175,8 @@ class LayerGradient(Message):
 
 @message
 class Updated(Message):
-    """A model server tells the coordinator: iteration `number` is in the model, with this staleness
-    in updates."""
+    """A model server tells the coordinator: iteration `number` is in the model, with this
+    staleness, counted in updates."""
 
     number: int
     version: int
@@ -187,9 +187,9 @@ class Updated(Message):
 class PassDone(Message):
     """Worker tells the coordinator: my part of this pass, `rows` rows, is computed and sent.
 
-    `scores` are means over the worker's own rows, or over the whole batch where one server computed
-    them; `seconds`: what the worker computed; `exposed`: seconds of the pass in which nobody
-    computed for it.
+    `scores` are means over the worker's own rows, or over the whole batch if one server computed
+    them. `seconds`: the computing time of the worker. `exposed`: seconds of the pass in which no
+    actor computed for the worker.
     """
 
     members: int
@@ -203,9 +203,9 @@ class PassDone(Message):
 
 @message
 class Regroup(Message):
-    """Anybody asks the coordinator: from the next iteration on, so many `workers` in so many
-    `groups`, these rates, a `batch` of so many images. 0 of these, a negative rate or momentum: as
-    it is. Answered with Done once it is so."""
+    """Any actor asks the coordinator: from the next iteration on, use so many `workers` in so many
+    `groups`, these rates, and a `batch` of so many images. 0, or a negative rate or momentum: as it
+    is. Answered with Done once it is so."""
 
     workers: int = 0
     groups: int = 0
@@ -217,12 +217,12 @@ class Regroup(Message):
 @message
 class Hold(Message):
     """The tuner asks the coordinator: hand out nothing more, and keep the model as it is once the
-    iterations under way are in it. Answered with Held once it is so."""
+    iterations under way are in it. Answered with Held once it is kept."""
 
 
 @message
 class Held(Message):
-    """Answer: the run is held after so many iterations; what it can be tried with."""
+    """Answer: the run is held after so many iterations, with these settings."""
 
     iteration: int
     workers: int
@@ -234,10 +234,10 @@ class Held(Message):
 
 @message
 class Probe(Message):
-    """The tuner asks the coordinator of a run that is held: train so for `iterations` or until
-    `seconds` have passed (0: no limit), then put the model back; samples come again. What is to be
-    `kept` and ends before anything else is due is training instead, unless its loss rises, or
-    `falls` by a smaller part. 0, negative: as before."""
+    """The tuner asks the coordinator of a held run: train with these settings for `iterations`, or
+    until `seconds` have passed (0: no limit), then put the model back. The samples come again. A
+    probe that is to be `kept`, and that ends before anything else is due, is training instead,
+    unless its loss rises, or `falls` by a smaller part. 0, or negative: as before."""
 
     iterations: int
     seconds: float = 0.0
@@ -253,8 +253,8 @@ class Probe(Message):
 @message
 class Probed(Message):
     """Answer: the losses of the iterations of a probe, in the order of their ends, and the seconds
-    that they took; `pace`: seconds between two ends of the later half, 0: none. It `diverged`: cut
-    there; is `kept`: they count."""
+    that they took. `pace`: seconds between two ends in the later half, 0: none. `diverged`: the
+    probe was cut there. `kept`: its iterations count."""
 
     losses: tuple[float, ...]
     seconds: float
@@ -265,10 +265,10 @@ class Probed(Message):
 
 @message
 class Release(Message):
-    """The tuner asks the coordinator of a run that is held: go on from the model that is kept, with
-    these groups, rates and batch. 0 and negative: as before the hold. If training diverges within
-    `watched` iterations, go back to that model, and hold the run again. Answered with Released,
-    once these iterations have ended."""
+    """The tuner asks the coordinator of a held run: go on from the kept model, with these groups,
+    rates and batch. 0, or negative: as before the hold. If training diverges within `watched`
+    iterations, go back to that model, and hold the run again. Answered with Released once these
+    iterations have ended."""
 
     workers: int = 0
     groups: int = 0
@@ -280,8 +280,8 @@ class Release(Message):
 
 @message
 class Released(Message):
-    """Answer: the run went on, by now for so many iterations; or it `diverged`, and is held where
-    it was."""
+    """Answer: the run went on, by now for so many iterations. Or it `diverged`, and is held where
+    it was before."""
 
     iterations: int = 0
     diverged: bool = False
@@ -290,7 +290,7 @@ class Released(Message):
 @message
 class Place(Message):
     """Coordinator asks a worker or reducer: send gradients for `server` to `parent` from now on, as
-    part `part` of `parts`. Nothing is under way when it asks."""
+    part `part` of `parts`. No iteration is under way when it asks."""
 
     server: str
     parent: str
@@ -300,8 +300,8 @@ class Place(Message):
 
 @message
 class Rates(Message):
-    """Coordinator asks who holds parameters: go on with these rates, for batches of so many images.
-    Nothing is under way."""
+    """Coordinator asks every actor with parameters: use these rates from now on, for batches of so
+    many images. No iteration is under way when it asks."""
 
     base_lr: float
     momentum: float
@@ -310,13 +310,13 @@ class Rates(Message):
 
 @message
 class Done(Message):
-    """Answer: so it is."""
+    """Answer: it is done."""
 
 
 @message
 class GetState(Message):
-    """Coordinator asks a server for everything a checkpoint must hold. Nothing is under way when it
-    asks."""
+    """Coordinator asks a server for everything that a checkpoint must hold. No iteration is under
+    way when it asks."""
 
 
 @message
@@ -324,7 +324,7 @@ class State(Message):
     """Answer: named arrays (parameters `layer.i`, momentum `layer.i.history`) and the server's
     number of updates.
 
-    `slices` are those arrays that are parts of a whole: by name [axis, low, high, total].
+    `slices` are the arrays that are parts of a whole: name -> [axis, low, high, total].
     """
 
     names: tuple[str, ...]
@@ -335,8 +335,8 @@ class State(Message):
 
 @message
 class SetState(Message):
-    """Who recovers a model asks: go on from this state, as GetState gave it. Nothing is under way
-    when it asks."""
+    """The coordinator, putting a model back, asks: go on from this state, as GetState returned it.
+    No iteration is under way when it asks."""
 
     names: tuple[str, ...]
     arrays: tuple[Array, ...]
@@ -345,11 +345,11 @@ class SetState(Message):
 
 @message
 class Contribution(Message):
-    """A worker tells those who add up: my gradients of this bucket, and those below me in a tree,
-    complete for good.
+    """A worker tells the actors that add up: here are my gradients of this bucket, with all
+    gradients below me in a tree. They will not change.
 
-    `into`: from a collective's first member, memory for the sum, where the others may put their
-    shares of it.
+    `into`: from a collective's first member, memory for the sum, where the other members may put
+    their shares.
     """
 
     number: int
@@ -360,16 +360,16 @@ class Contribution(Message):
 
 @message
 class Taken(Message):
-    """Answer to an array whose sender waits until it is here before it sends the next one
-    elsewhere."""
+    """Answer: the array has arrived. The sender waits for this answer before it sends the next
+    array to another actor."""
 
 
 @message
 class SharedSum(Message):
-    """Answer, to all: the sum of all workers' gradients of this bucket; of a collective's member,
-    that of its share.
+    """Answer, to all: the sum of all workers' gradients of this bucket. From a member of a
+    collective, the sum of its share.
 
-    No `values`: it is in its place of the memory that the first member gave.
+    No `values`: the sum is in its place in the memory that the first member gave.
     """
 
     number: int

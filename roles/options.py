@@ -1,5 +1,5 @@
-"""What cluster.toml may say about training: the [train] section. Only `up` imports this: pydantic
-is slow to import."""
+"""The sections of cluster.toml about training: [train] and [checkpoint], with all their keys. Only
+`up` imports this module, since pydantic is slow to import."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Amount = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
-# the tuner chooses it while the run goes on (roles.tuning); a preset before it starts
-# (roles.choosing)
+# the tuner chooses settings while the run goes on (roles.tuning); the preset is chosen before the
+# run starts (roles.choosing)
 AUTO = "auto"
 
-# where a topology is laid out the planner has replaced what is "auto" by what the run begins with
+# before a topology is laid out, the planner replaces "auto" by the value that the run begins with
 if TYPE_CHECKING:
     Batch = int
     Groups = int
@@ -46,13 +46,14 @@ else:
 
 
 class GradientLinks(Section):
-    """[train.gradients]: how gradients travel. The options of formats stand here, too."""
+    """[train.gradients]: the wire formats of gradients. The options of formats are keys here,
+    too."""
 
     format: GradientFormat = "float32"
-    """The wire format of gradients, see the table of formats below."""
+    """The wire format of gradients; see the table of formats below."""
     links: dict[str, GradientFormat] = Field(default={})
-    """Other formats for some links, by names or patterns of actors; the first that fits counts: `{
-    "conv-* -> reducer-*" = "one-bit" }`."""
+    """Other formats for some links, by names or patterns of actors. The first pattern that fits
+    counts: `{ "conv-* -> reducer-*" = "one-bit" }`."""
 
     @property
     def of_formats(self) -> dict[str, Number]:
@@ -76,7 +77,7 @@ else:
     Gradients = create_model("Gradients", __base__=GradientLinks, **_fields)
 
 
-MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a group
+MICRO_BATCHES = 8  # in a reproducible run: also the largest number of workers in a group
 
 
 def _preset(name: str) -> str:
@@ -87,50 +88,51 @@ class Strategy(Section):
     """[train.strategy]: the preset and its shape."""
 
     preset: Annotated[str, AfterValidator(_preset)] = "omnivore"
-    """One of the systems in docs/strategies.md, or of an installed package; `"auto"`: `up` finds
-    out which of those that compute what `single` does is the fastest (docs/tuning.md)."""
+    """One of the systems in docs/strategies.md, or of an installed package. `"auto"`: `up` finds
+    out which preset that computes the same as `single` is the fastest (docs/tuning.md)."""
     workers: Count = 2
     """The number of workers."""
     groups: Groups = 1
-    """Groups (`omnivore`, `singa`, `adam`, `local-fc-shards`); sizes differ by one where they must;
-    `"auto"`: the tuner chooses (docs/tuning.md)."""
+    """The number of groups of workers (`omnivore`, `singa`, `adam`, `local-fc-shards`). Their sizes
+    differ by at most one worker. `"auto"`: the tuner chooses (docs/tuning.md)."""
     servers: Count | None = None
-    """Default: by preset. Model servers of an unmerged preset, FC servers of `local-fc-shards`."""
+    """Default: by preset. The number of model servers of an unmerged preset, or of FC servers of
+    `local-fc-shards`."""
     fan_in: Annotated[int, Field(ge=2)] = 2
     """Children of a reducer, of the model server at the end of a single group's tree, or of a node
     of firecaffe's tree."""
     tau: Count = 10
-    """Iterations that `sparknet` and `dl4j` learn apart."""
+    """Iterations between two averages of parameters in `sparknet` and `dl4j`."""
     shares: Literal["equal", "throughput"] = "equal"
     """`"throughput"`: a group's batch is cut in proportion to the rows per second that its members
-    were seen to compute."""
+    have computed so far."""
     live: bool = False
-    """Workers and groups can be changed while the run goes on: reducers and links for any grouping
+    """Workers and groups can be changed while the run goes on. Reducers and links for any grouping
     are started."""
     reproducible: bool = False
-    """The same bits in every preset that computes what one process does, with 1, 2, 4 or 8 workers,
-    see below."""
+    """The same bits in every preset that computes the same as one process, with 1, 2, 4 or 8
+    workers; see below."""
     pipeline: Count = 1
-    """So many conv workers, of as many groups, share each process: one computes while the other
-    waits for the FC phase."""
+    """The number of conv workers, each of another group, that share a process: one computes while
+    another waits for the FC phase."""
     scheme: Literal["a", "b", "c"] = "a"
-    """Of which rows the FC phase makes its batches (One weird trick): `"a"` all at once, `"b"` one
-    worker's after the other's, `"c"` a part of everyone's at a time."""
+    """How the FC phase makes its batches from rows (One weird trick): `"a"` all rows at once, `"b"`
+    one worker's rows after another's, `"c"` a part of every worker's rows at a time."""
     variable_batch: bool = False
-    """With scheme b or c the FC phase is updated after each of the parts."""
+    """With scheme b or c, the FC phase is updated after each of its batches."""
     exchange: Annotated[str, AfterValidator(registry.EXCHANGES.judged)] | None = None
-    """Default: the preset's. How workers with replicas add up: `collective`, `tree`, `ring`,
-    `halving`, `host`, `per-host`, or one of an installed package (docs/strategies.md)."""
+    """Default: the preset's. How workers with replicas sum gradients: `collective`, `tree`, `ring`,
+    `halving`, `host`, `per-host`, or an exchange of an installed package (docs/strategies.md)."""
     between: Literal["auto", "tree", "ring", "halving"] = "auto"
-    """How the sums of `replicas` and `one-weird-trick` travel from host to host: `"tree"`,
-    `"ring"`, `"halving"` (2, 4, 8, ... hosts), or for each the one that is predicted to be the
-    fastest (docs/cluster.md)."""
+    """How the sums of `replicas` and `one-weird-trick` travel from host to host: `"tree"`, `"ring"`
+    or `"halving"` (2, 4, 8, ... hosts). `"auto"` takes for each sum the way that is predicted to be
+    the fastest (docs/cluster.md)."""
     options: dict[str, Any] = Field(default={})
-    """Keys of a preset that an installed package brings."""
+    """Keys of a preset that an installed package adds."""
 
     @property
     def cutting(self) -> dict[str, Any]:
-        """How batches are cut among the members of a group (`shares.Shares`)."""
+        """How batches are cut among the members of a group (`batch_split.Shares`)."""
         return {
             "in_proportion": self.shares == "throughput",
             "micro_batches": MICRO_BATCHES if self.reproducible else 0,
@@ -138,38 +140,39 @@ class Strategy(Section):
 
 
 class Tuning(Section):
-    """[train.tuning]: how the tuner searches what is `"auto"` (docs/tuning.md)."""
+    """[train.tuning]: how the tuner searches for settings that are `"auto"` (docs/tuning.md)."""
 
     budget: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     """The share of the training's seconds that all probes may take, at most 0.5."""
     probe_iterations: Annotated[int, Field(ge=10)] | None = None
     """Default: 10 to 50, as the budget allows. Iterations of the shortest probes, at least 10."""
     epoch_iterations: Count | None = None
-    """Default: as many as pay for the next search. About so many iterations between two
+    """Default: as many as pay for the next search. The approximate number of iterations between two
     searches."""
     momenta: Annotated[list[Fraction], Field(min_length=1)] = Field(default=[0.0, 0.3, 0.6, 0.9])
-    """What is tried as momentum."""
+    """The momenta to try."""
     rates: Annotated[list[Positive], Field(min_length=1)] = Field(default=[0.01, 0.1, 1.0, 10.0])
-    """What is tried at the cold start, times the solver's base_lr."""
+    """The learning rates to try at the cold start, as factors of the solver's base_lr."""
     batches: Annotated[list[Count], Field(min_length=1)] = Field(default=[1, 2, 4])
-    """What is tried as batch, times the net's; the batch of the beginning always is."""
+    """The batches to try, as factors of the net's batch. The batch at the beginning is always
+    tried."""
     start: Text | None = None
-    """The tuning.json of another run, whose choice this one begins with."""
+    """The tuning.json of another run. The tuner begins with the settings that it chose."""
     momentum_by: Literal["probes", "closed-loop"] = "probes"
-    """`"closed-loop"`: momentum follows what is measured, without probes
+    """`"closed-loop"`: momentum follows measurements of the run, without probes
     (docs/tuning.md#momentum-without-probes)."""
 
 
 class Augment(Section):
-    """[train.data.augment]: changes of training images by chance, besides crops and mirrors
+    """[train.data.augment]: random changes of training images, in addition to crops and mirrors
     (docs/data.md#augmentation)."""
 
     brightness: Amount = 0.0
-    """Brightness changes by factors up to so much above and below 1."""
+    """Brightness is multiplied by a random factor, at most so much above or below 1."""
     contrast: Amount = 0.0
-    """Contrast, likewise."""
+    """Contrast, in the same way."""
     saturation: Amount = 0.0
-    """Saturation, likewise."""
+    """Saturation, in the same way."""
     lighting: Amount = 0.0
     """The standard deviation of AlexNet's noise along the principal components of colours."""
     scale: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
@@ -177,7 +180,7 @@ class Augment(Section):
     ratio: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(
         default=[0.75, 4 / 3]
     )
-    """The least and the largest ratio of width to height of what is cut out."""
+    """The least and the largest ratio of width to height of the part that is cut out."""
 
 
 class Data(Section):
@@ -186,34 +189,34 @@ class Data(Section):
     train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
     """Default: the digits. A table with a `format` and the keys of that format."""
     test: dict[str, Any] | list[dict[str, Any]] | None = None
-    """Default: the digits. Likewise; without it nothing is tested. A list of tables is one for each
-    test net of the solver."""
+    """Default: the digits. A table, as for `train`, or a list with one table for each test net of
+    the solver. Without test data nothing is tested."""
     shuffle: bool | None = None
-    """Default: `true` for a folder per class, else `false`. A new order every epoch; otherwise the
-    order of the file, as Caffe."""
+    """Default: `true` for a folder per class, else `false`. A new order in every epoch. With
+    `false`, the order of the file, as in Caffe."""
     classes: Text | Annotated[list[Text], Field(min_length=1)] | None = None
-    """Default: as the format knows. The names of the classes in the order of their labels, a list
-    or a file with one a line (docs/predict.md)."""
+    """Default: from the format. The names of the classes in the order of their labels: a list, or a
+    file with one name on each line (docs/predict.md)."""
     order: Literal["bgr", "rgb"] | None = None
-    """Default: as the format knows. The order of planes: `"bgr"` or `"rgb"` (docs/predict.md)."""
+    """Default: from the format. The order of planes: `"bgr"` or `"rgb"` (docs/predict.md)."""
     augment: Augment = Augment()
 
 
 class Stop(Section):
-    """[train.stop]: training ends after tests that are not better
+    """[train.stop]: training ends early after tests without improvement
     (docs/predict.md#the-best-model-and-ending-early)."""
 
     by: Text = "accuracy"
-    """The score that counts."""
+    """The score to compare."""
     patience: Count
-    """Training ends after so many tests in a row, none of which was better than the best before
+    """Training ends after so many tests in a row that are no better than the best test before
     them."""
     min_delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """A test is better if it is so by more than this."""
+    """A test is better only if its score is better by more than this."""
 
 
 class Train(Section):
-    """[train]: what is trained, and what computes it."""
+    """[train]: the net to train, its solver and data, and how and where actors compute."""
 
     net: Text = "lenet"
     """Default: the solver's nets, else `"lenet"`. A name from the zoo or the path of a Caffe net
@@ -221,41 +224,41 @@ class Train(Section):
     solver: Text = "lenet_digits_solver"
     """A name from the zoo or the path of a Caffe solver prototxt."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """Default: the solver's `random_seed`, else `1`. Of first parameters, shuffling, mirroring and
-    dropout."""
+    """Default: the solver's `random_seed`, else `1`. The seed of first parameters, shuffling,
+    mirroring and dropout."""
     devices: dict[str, Device] = Field(default={})
-    """Default: all on the CPU. Where actors compute, by name or pattern; the first that fits
-    counts: `{ "conv-*" = "cuda:0" }` (docs/gpu.md); `"emulated:PROFILE.json"` computes nothing and
-    takes the time of a profile (docs/simulation.md)."""
+    """Default: all on the CPU. The devices of actors, by name or pattern; the first pattern that
+    fits counts: `{ "conv-*" = "cuda:0" }` (docs/gpu.md). `"emulated:PROFILE.json"` computes nothing
+    and takes the time of a profile (docs/simulation.md)."""
     kernels: Literal["compiled", "numpy"] = "compiled"
-    """How the CPU computes: `compiled` kernels, or `numpy`, the reference; `precision = "double"`
-    is always NumPy's."""
+    """How the CPU computes: with `compiled` kernels, or with `numpy`, the reference. `precision =
+    "double"` always uses NumPy."""
     precision: Literal["exact", "fast", "double", "tf32", "bf16"] = "fast"
     """`fast` lets convolutions use Winograd's larger tiles (errors up to 1e-4 of the largest
     value); `exact` stays within 1e-5; `double` is the same run in float64, see below; `tf32` and
-    `bf16` are how GPUs multiply (docs/gpu.md)."""
+    `bf16` are the ways in which GPUs multiply (docs/gpu.md)."""
     b_p: Count | None = None
     """Convolve by lowering and matrix products instead of the chosen kernels, this many images at a
-    time, shared by the threads (`1`: Caffe's way, one after the other); on the CPU 24 images of
-    CaffeNet a second at best, where the chosen kernels compute 57
+    time, which the threads share (`1`: Caffe's way, one image after the other). On the CPU at best
+    24 images of CaffeNet a second, where the chosen kernels compute 57
     (benchmarks/results/lowering-avx2.md)."""
     cudnn: Literal["fastest", "deterministic", "off"] = "fastest"
     """How GPUs choose convolutions: `fastest` takes cuDNN's where they are right and faster than
-    lowering, `deterministic` wherever they are right, without timing, `off` never
+    lowering; `deterministic` takes them wherever they are right, without timing; `off` never
     (docs/gpu.md#convolutions-by-cudnn)."""
     max_iter: Count | None = None
-    """Default: as the solver says. The last iteration."""
+    """Default: from the solver. The last iteration."""
     base_lr: Rate | None = None
-    """Default: as the solver says. The learning rate; may be `"auto"` (docs/tuning.md)."""
+    """Default: from the solver. The learning rate; may be `"auto"` (docs/tuning.md)."""
     momentum: Momentum | None = None
-    """Default: as the solver says. May be `"auto"`."""
+    """Default: from the solver. May be `"auto"`."""
     batch: Batch | None = None
-    """Default: as the net says. The batch of one group; may be `"auto"`."""
+    """Default: from the net. The batch of one group; may be `"auto"`."""
     resume: Text | None = None
-    """A checkpoint to go on from; `up --resume` finds it by itself."""
+    """A checkpoint to resume; `up --resume` finds it by itself."""
     weights: Text | None = None
-    """Default: the solver's `weights`. First parameters from `.caffemodel`, `.h5`, `.safetensors`,
-    or from a run directory (docs/predict.md), matched by layer names."""
+    """Default: the solver's `weights`. First parameters from a `.caffemodel`, `.h5` or
+    `.safetensors` file, or from a run directory (docs/predict.md), matched by layer names."""
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()
@@ -264,22 +267,23 @@ class Train(Section):
 
 
 class Checkpoint(Section):
-    """[checkpoint]: checkpoints besides those that the solver's `snapshot` asks for. On virtual
-    time there are none."""
+    """[checkpoint]: checkpoints in addition to those of the solver's `snapshot`. A run on virtual
+    time saves none by time."""
 
     seconds: Annotated[
         float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0, 0: never")
     ] = 300.0
-    """One at least so often; `0`: only those of the solver; see "Checkpoints" below."""
+    """Seconds between two checkpoints, more if checkpoints hold up the training; `0`: only the
+    solver's; see "Checkpoints" below."""
     keep: Count = 3
-    """So many of those that came by time stay."""
+    """The number of checkpoints due by time that are kept."""
     best: Text | None = None
-    """A score of the tests: the model that was the best by it is kept as `best.safetensors`
+    """A score of the tests. The model with the best score is kept as `best.safetensors`
     (docs/predict.md#the-best-model-and-ending-early)."""
 
 
 class Options(Section):
-    """The built-in program's part of cluster.toml."""
+    """The sections of cluster.toml that belong to the built-in program."""
 
     train: Train = Train()
     checkpoint: Checkpoint = Checkpoint()

@@ -1,7 +1,7 @@
-"""What cluster.toml can name: where each is declared. Other packages add theirs by entry points of
-the same form.
+"""The presets and exchanges that cluster.toml can name, and the modules that declare them. Other
+packages add theirs by entry points of the same form.
 
-A preset is a `roles.presets.request.Preset`, an exchange a class on
+A preset is a `roles.presets.request.Preset`, an exchange is a class on
 `roles.exchange.exchange.Exchange`. They are imported when they are asked for.
 """
 
@@ -16,8 +16,8 @@ from runtime.suggest import hint, near_hint
 
 
 class Registry:
-    """Names of one kind of thing. `known` are ours, name -> "module:attribute"; `group` is that of
-    the entry points."""
+    """The names of one kind of thing. `known` are the names of this package, name ->
+    "module:attribute". `group` is the group of entry points."""
 
     def __init__(self, group: str, known: Mapping[str, str]) -> None:
         self.group = group
@@ -27,14 +27,14 @@ class Registry:
         return f"<{self.group}: {', '.join(self.names())}>"
 
     def names(self) -> list[str]:
-        """Ours, then those of other packages."""
+        """The names of this package, then those of other packages."""
         return [
             *self.known,
             *(name for name in extensions.names(self.group) if name not in self.known),
         ]
 
     def find(self, name: str) -> object:
-        """What has this name. ConfigError if nothing has."""
+        """The object with this name. Raises ConfigError for an unknown name."""
         if name in self.known:
             module, _, attribute = self.known[name].partition(":")
             found: object = getattr(import_module(module), attribute)
@@ -42,13 +42,13 @@ class Registry:
         brought = extensions.find(self.group, name)
         if brought is None:
             raise ConfigError(
-                [(f"{self.group}: nothing is called '{name}'{hint(name, self.names())}")]
+                [(f"{self.group}: found no entry '{name}'{hint(name, self.names())}")]
             )
         return brought
 
     def judged(self, name: str, *words: str) -> str:
-        """The name, or one of these words in its place. ValueError in the words of cluster.toml's
-        mistakes if it is neither."""
+        """The name, if it is known or one of these `words`. Otherwise raises ValueError with the
+        text of a mistake in cluster.toml."""
         if name not in (*self.known, *words) and name not in (names := [*self.names(), *words]):
             raise ValueError(f"expected {' or '.join(map(repr, names))}{near_hint(name, names)}")
         return name

@@ -1,12 +1,11 @@
-"""What every role of training says of itself before it runs.
+"""The declarations of training roles: traffic, memory, work, recovery, devices, tuning.
 
-role    What a role of training says of itself, in its own file, before it runs
-shapes  What a topology's actors work on, from their options alone
-steps   What an actor does in one training iteration of a group, as steps that wait for one another
-reads   What an actor that builds from the job reads, in words that are the same wherever the same
-        is read
-sizes   Bytes that roles of training send and hold, for what they say of themselves (`role`)
-loads   What is in a piece of array work
+role    The options of a training role, which describe it before it runs
+shapes  The nets, layers, groups and rows of a topology, from the options of its actors alone
+steps   The steps of an actor in one training iteration of a group, from which times are predicted
+reads   The files and data that an actor with a job reads
+sizes   Bytes that training roles send and hold, for their declarations (`role`)
+loads   The contents of a piece of array work
 
 See docs/decisions/training.md.
 """

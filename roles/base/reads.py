@@ -1,8 +1,8 @@
-"""What an actor that builds from the job reads, in words that are the same wherever the same is
-read.
+"""The files and data that an actor with a job reads: a name and an identity for each.
 
-The runtime compares them over machines before a run begins: another net, other samples or another
-checkpoint on one of them would train, and train something else.
+Equal content has the same identity on every machine. The runtime compares identities between
+machines before a run begins: with another net, other samples or another checkpoint on one machine,
+the run would still train, but would train something else.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 from nets.data import Source, identity
 from roles.learning.job import Job
 
-# bytes at either end of a file; a checkpoint's header, with the SHA-256 of its content, is in the
-# first
+# bytes read at either end of a file; the first ones hold a checkpoint's header, with the SHA-256 of
+# its content
 EDGE = 1 << 16
 
 
 class ReadsJob:
-    """Part of an actor with a job. `_sources`: the data that it has opened, by phase."""
+    """Part of an actor with a job. `_sources` are the data sources that it has opened, by phase."""
 
     _job: Job
     _sources: Mapping[str, Source] = {}
 
     def reads(self) -> dict[str, str]:
-        """What it reads: a name -> its identity. OSError, DataError."""
+        """The name and identity of everything that the actor reads. Raises OSError or DataError."""
         job = self._job
         if job.emulated:
             return {}
@@ -47,7 +47,7 @@ class ReadsJob:
 
 
 def of_file(path: Path) -> str:
-    """Its size, and a checksum of both ends."""
+    """The size of a file, and a checksum of its first and its last 64 KiB."""
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(EDGE)

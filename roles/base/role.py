@@ -1,25 +1,27 @@
-"""What a role of training says of itself, in its own file, before it runs: `Options`, a frozen
-dataclass on `RoleOptions`.
+"""The options of a training role, which describe it before it runs: traffic, memory, work and more.
 
-    fields             what the actor is told: typed, checked before anything starts
-    TrafficOptions     sends: the bytes that it will send in an iteration
+Each role has them in its own file, as a frozen dataclass `Options` on `RoleOptions`:
+
+    fields             the settings of the actor: typed, checked before anything starts
+    TrafficOptions     sends: the bytes that it sends in an iteration
     GradientOptions    parents, redirected, with_wires: the links of its gradients, their formats
-    MemoryOptions      holds: the bytes that it will hold
-    PredictionOptions  steps: what it does in an iteration
-                       period: after how many iterations it begins anew
-                       loads: the array work that it does in one
-    RecoveryOptions    anew: what becomes of it when it is started anew
-                       keeps_beside: does something of it last that is in no model?
-    DeviceOptions      on_device: where it can compute
-                       spread: is its kind shared out over machines, if nothing else is said?
-    TuningOptions      any_batch: does it take the rows of each batch, up to `Job.largest`?
-                       tells_of: what it can be asked what gradients say of: momentum, noise
-                       most_groups: in how many groups it may want the run to be
+    MemoryOptions      holds: the bytes that it holds
+    PredictionOptions  steps: its steps in an iteration
+                       period: the number of iterations after which its steps repeat
+                       loads: its array work in an iteration
+    RecoveryOptions    anew: how it is restarted after a death
+                       keeps_beside: does it keep lasting state that is in no model?
+    DeviceOptions      on_device: its options for another device
+                       spread: is its kind spread over machines by default?
+    TuningOptions      any_batch: does it take any batch of up to `Job.largest` rows?
+                       tells_of: the statistics of gradients that it can report: momentum, noise
+                       most_groups: the most groups that it may ask the run to have
 
-Others ask these instead of knowing roles by name, each the concern that it is about: options of
-your own may be of some of these classes only. `RoleOptions` is all of them. A role that says
-nothing sends, holds and computes nothing. A field `beside` names the actor on whose machine it
-lives if it is not spread; "", or no such field: on the first.
+Other code asks these classes and does not know roles by name. Each caller asks only the concern
+that it needs, so the options of a role from another package may use some of these classes only.
+`RoleOptions` is all of them. By default a role sends, holds and computes nothing. A field `beside`
+names the actor on whose machine the role lives if it is not spread; if it is "" or missing, the
+role lives on the first machine.
 """
 
 from __future__ import annotations
@@ -38,28 +40,28 @@ from roles.learning.wire_formats import Layers, WireFormat
 from runtime.messages.message import Message
 from runtime.plan.machine_files import Files
 
-Bytes = int | None  # None: it depends on the numbers
-Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, what, how much
-Held = dict[str, int]  # what for -> bytes
+Bytes = int | None  # None: it depends on the values
+Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, message, bytes of arrays
+Held = dict[str, int]  # purpose -> bytes
 
 EMULATED = "emulated"
 
 
 class Anew(Enum):
-    """How a role is started anew."""
+    """The ways in which a role can be restarted after a death."""
 
-    FROM_OPTIONS = "it keeps nothing that lasts: its options are enough"
-    FROM_STATE = "it holds a part of the model, which GetState gives: that is put back"
-    FROM_PEER = "it holds what each of its peers holds: the state of any of them"
+    FROM_OPTIONS = "it keeps no lasting state: its options are enough"
+    FROM_STATE = "it holds a part of the model: the state that GetState returned is put back"
+    FROM_PEER = "it holds the same state as its peers: the state of any peer is put back"
     WITH_THE_RUN = (
-        "what it knows, all others would have to forget: the run goes on from its last checkpoint"
+        "all others would have to go back with it: the run resumes from its last checkpoint"
     )
 
 
 @dataclass(frozen=True)
 class Wires:
-    """What an actor is told of gradients: the format on the way to each parent, the layers they are
-    of, the kernels that encode and decode."""
+    """The wire formats of an actor's gradients: the format for each parent, the layers that the
+    gradients belong to, and the kernels that encode and decode."""
 
     to: Mapping[str, WireFormat]
     layers: Layers
@@ -70,24 +72,25 @@ class TrafficOptions:
     """The messages that a role sends, for plans and predictions."""
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """What the actor of this name sends in one training iteration: bytes of arrays, by receiver
-        and message."""
+        """The messages that the actor `name` sends in one training iteration: receiver, message
+        type and bytes of arrays."""
         return ()
 
 
 class GradientOptions:
-    """The links that a role's gradients travel, and in which formats: `train.gradients`."""
+    """The links that a role's gradients travel, and their formats on these links
+    (`train.gradients`)."""
 
     def parents(self) -> tuple[str, ...]:
-        """Who gets its gradients."""
+        """The actors that receive its gradients."""
         return ()
 
     def redirected(self, through: Callable[[str], str]) -> Self:
-        """The same, but what went to a parent goes to `through(parent)`."""
+        """The same options, with each parent replaced by `through(parent)`."""
         return self
 
     def with_wires(self, wires: Wires) -> Self:
-        """The same, with the formats in which its gradients travel."""
+        """The same options, with the formats in which the gradients travel."""
         return self
 
 
@@ -95,7 +98,7 @@ class MemoryOptions:
     """The memory that a role takes, for plans and the check that there is enough."""
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Bytes of arrays it holds, by what they are for; empty: next to none."""
+        """Bytes of the arrays that the actor holds, by purpose. Empty: next to none."""
         return {}
 
 
@@ -104,51 +107,56 @@ class PredictionOptions:
 
     @property
     def period(self) -> int:
-        """Iterations after which it does the same again."""
+        """The number of iterations after which the actor's steps repeat."""
         return 1
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What the actor of this name does in a training iteration of a group, in the order in
-        which it begins what could begin at one time."""
+        """The steps of the actor `name` in one training iteration of a group. Where several could
+        begin at one time, they begin in this order."""
         return ()
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The pieces of array work that it does in one training iteration, as many of a label as it
-        does; without those that only read data or copy."""
+        """The pieces of array work that the actor does in one training iteration. A label occurs as
+        often as its work is done. Work that only reads data or copies is left out."""
         return ()
 
 
 class RecoveryOptions:
-    """What becomes of a role after a death, and what of it a checkpoint must hold."""
+    """How a role is restarted after a death, and the state that a checkpoint must hold for it."""
 
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
     keeps_beside: ClassVar[bool] = False
 
 
 class DeviceOptions:
-    """Where a role computes, and on which machine it lives."""
+    """The device on which a role computes, and the machine on which it lives."""
 
     spread: ClassVar[bool] = False
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
-        """The same, computing on "cpu", "cuda:N" or "emulated"; None: it computes nothing there.
-        `blank`: data of the job's shapes that nobody has to read, for emulated devices."""
+        """The same options for "cpu", "cuda:N" or "emulated"; None if the role computes nothing
+        there.
+
+        `blank`: data of the job's shapes that need no file, for emulated devices.
+        """
         return None
 
 
 class TuningOptions:
-    """What a role lets the tuner choose, and what it can be asked while it does so."""
+    """The settings that a role lets the tuner change, and the statistics that the tuner can ask it
+    for."""
 
     any_batch: ClassVar[bool] = True
 
     @property
     def tells_of(self) -> frozenset[str]:
-        """Of what it knows when it is asked what gradients say: "momentum", "noise"."""
+        """The statistics of gradients that it can report when the tuner asks: "momentum",
+        "noise"."""
         return frozenset()
 
     @property
     def most_groups(self) -> int:
-        """In how many groups it may want the run to be while it goes on; 0: it wants nothing."""
+        """The most groups that it may ask the run to have; 0: it never asks."""
         return 0
 
 
@@ -162,22 +170,22 @@ class RoleOptions(
     DeviceOptions,
     TuningOptions,
 ):
-    """All concerns, with what holds for a role that only talks."""
+    """All concerns, with defaults for a role that only exchanges messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions(RoleOptions):
-    """Of a role that builds a part of the net, or data, from the job."""
+    """Options of a role that builds a part of the net, or opens data, from the job."""
 
     any_batch: ClassVar[bool] = False
     job: Job
 
     def at(self, files: Files) -> Self:
-        """Its files as they lie on the machine where it lives."""
+        """The same options, with the paths of its files on the machine where it lives."""
         return dataclasses.replace(self, job=self.job.moved(files.here, files.data_root))
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
-        """On every device."""
+        """The same options for any device."""
         data = blank if device == EMULATED else self.job.data
         return dataclasses.replace(
             self, job=dataclasses.replace(self.job, device=device, data=data)
@@ -186,11 +194,12 @@ class JobOptions(RoleOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SummingOptions(RoleOptions):
-    """Of a role that only adds up, in host memory."""
+    """Options of a role that only adds up, in host memory."""
 
     kernels: str = "numpy"
     beside: str = ""
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
-        """Its sums can take no time, but they are made nowhere but here."""
+        """The same options for an emulated device, where sums take no time. None for all others:
+        sums are made in host memory only."""
         return dataclasses.replace(self, kernels=EMULATED) if device == EMULATED else None

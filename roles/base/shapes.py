@@ -1,5 +1,5 @@
-"""What a topology's actors work on, from their options alone: nets, layers, groups, rows. Nothing
-is computed."""
+"""The nets, layers, groups and rows of a topology, from the options of its actors alone. Nothing is
+computed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from runtime.plan.topology import Topology
 
 
 class Shapes:
-    """Of one topology whose options are typed. `shared_memory`: its processes read one another's
-    arrays in place. Nets are built once for each job, part of the net and number of rows."""
+    """The shapes of one topology whose options are typed. `shared_memory`: its processes read one
+    another's arrays in place.
+
+    A net is built once for each job, part of the net and number of rows.
+    """
 
     def __init__(self, topology: Topology, shared_memory: bool = True) -> None:
         self.topology = topology
@@ -30,18 +33,19 @@ class Shapes:
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
         self._shards: dict[tuple[str, str, int, int], ShardedNet] = {}
-        self._jobs: dict[int, tuple[Job, Job]] = {}  # by identity: a job, and the first one like it
-        self._texts: list[tuple[Job, Job, str]] = []  # those: a job, the same on the CPU, its text
-        # by the first member of a group, and rows
+        self._jobs: dict[int, tuple[Job, Job]] = {}  # id of a job -> it, and the first equal job
+        self._texts: list[tuple[Job, Job, str]] = []  # (job, the job without a device, its text)
+        # (first member of a group, rows of the batch) -> cuts
         self._cuts: dict[tuple[str, int], tuple[int, ...]] = {}
         self._images: dict[str, InputShape] = {}
-        self._passes: dict[int, tuple[Net, int, int]] = {}  # by identity of the net
+        self._passes: dict[int, tuple[Net, int, int]] = {}  # id of a net -> it, and two sizes
 
     def __repr__(self) -> str:
         return f"<shapes of {len(self.options)} actors, {len(self._nets)} nets built>"
 
     def having(self, option: str) -> dict[str, Any]:
-        """The options of the actors that have this one, and something in it."""
+        """The options of all actors whose options have this attribute with a value that is not
+        empty."""
         return {
             name: options
             for name, options in self.options.items()
@@ -50,7 +54,7 @@ class Shapes:
 
     @cached_property
     def groups(self) -> list[list[str]]:
-        """The workers of each group, by rank, as the coordinator has them."""
+        """The workers of each group by rank, from the coordinator's options."""
         return [
             list(members)
             for options in self.having("groups").values()
@@ -59,7 +63,7 @@ class Shapes:
 
     @cached_property
     def number(self) -> int:
-        """Bytes of one, the same in every actor of a run."""
+        """Bytes of one number. It is the same for every actor of a run."""
         job: Job = next(options.job for options in self.having("job").values())
         return job.dtype.itemsize
 
@@ -70,12 +74,13 @@ class Shapes:
         )
 
     def group(self, worker: str) -> list[str]:
-        """The workers of its group by rank; itself without a group."""
+        """The workers of this worker's group by rank. A worker without a group is alone in the
+        list."""
         return self._places.get(worker, ([worker], 0))[0]
 
     @cached_property
     def _places(self) -> dict[str, tuple[list[str], int]]:
-        """Worker -> its group, the first one that has it, and its rank there."""
+        """Worker -> its group and its rank there. The first group that lists the worker counts."""
         groups = reversed(self.groups)
         return {
             worker: (members, rank) for members in groups for rank, worker in enumerate(members)
@@ -83,8 +88,8 @@ class Shapes:
 
     @cached_property
     def senders(self) -> dict[str, list[tuple[str, Any]]]:
-        """Parent of gradients -> who names it, in the order of the actors: an actor, and its
-        `ModelWay` there, or its options where these name one parent."""
+        """Parent of gradients -> the actors that send to it, in the order of the actors. With each
+        actor comes its `ModelWay` to that parent, or its options if these name one parent."""
         found: dict[str, list[tuple[str, Any]]] = {}
         for name, options in self.options.items():
             for way in (*getattr(options, "models", ()), options):
@@ -93,8 +98,8 @@ class Shapes:
         return found
 
     def cuts(self, worker: str, phase: str = TRAIN) -> tuple[int, ...]:
-        """Where its group's batch is cut at first, as the coordinator does it; nowhere without a
-        group."""
+        """The cuts of the batch of this worker's group at the start of the run, as the coordinator
+        makes them. A worker without a group has the batch uncut."""
         members = self.group(worker)
         rows = self.options[worker].job.rows(phase)
         if (members[0], rows) not in self._cuts:
@@ -102,8 +107,8 @@ class Shapes:
         return self._cuts[members[0], rows]
 
     def rows(self, worker: str, phase: str = TRAIN) -> int:
-        """How many rows of its group's batch a worker computes at first; all of them without a
-        group."""
+        """The number of rows of its group's batch that a worker computes at the start of the run. A
+        worker without a group computes all rows."""
         cuts, (_, rank) = self.cuts(worker, phase), self._places.get(worker, ([], 0))
         return cuts[rank + 1] - cuts[rank]
 
@@ -114,8 +119,8 @@ class Shapes:
         )
 
     def net(self, job: Job, part: str, rows: int = 0, phase: str = TRAIN) -> Net:
-        """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for
-        the whole batch."""
+        """The part of the net ("conv", "fc", "all") that an actor builds, for this number of rows;
+        0: for the whole batch."""
         job, text = self._plainly(job)
         key = (text, part, phase, rows)
         if key not in self._nets:
@@ -128,8 +133,8 @@ class Shapes:
         return self._nets[key]
 
     def of_pass(self, net: Net) -> tuple[int, int]:
-        """Bytes of the arrays of a pass through this net, which keeps its rows, and of its scratch
-        memory."""
+        """Bytes of the arrays of a pass through this net, and bytes of its scratch memory. The
+        net's number of rows must not change."""
         if id(net) not in self._passes:
             self._passes[id(net)] = net, net.memory_plan.size, net.scratch
         return self._passes[id(net)][1:]
@@ -143,18 +148,19 @@ class Shapes:
         return self._shards[key]
 
     def layers(self, job: Job, part: str, named: Sequence[str] | None = None) -> Layers:
-        """The layers with parameters of that part, all or some."""
+        """The layers with parameters in that part of the net: all, or the `named` ones."""
         found = layers_of(self.net(job, part))
         return found if named is None else {name: found[name] for name in named}
 
     def _plainly(self, job: Job) -> tuple[Job, str]:
-        """The same without a device, and its text; made once, since it takes a millisecond."""
+        """The job without a device, and its text. The text is made once, since it takes a
+        millisecond."""
         first = self.same(job)
         return next((there, text) for known, there, text in self._texts if known is first)
 
     def same(self, job: Job) -> Job:
-        """The first job like this one. Thousands of actors have one each, and what a job reads it
-        would read anew."""
+        """The first job that equals this one. Thousands of actors have one job each, and each job
+        object would read its files again."""
         if id(job) not in self._jobs:
             first = next((known for known, _, _ in self._texts if known == job), None)
             if first is None:
@@ -165,7 +171,8 @@ class Shapes:
         return self._jobs[id(job)][1]
 
     def _image(self, job: Job) -> InputShape:
-        """The shapes of the data: as some role was told them, else the data are opened, once."""
+        """The shapes of the data: from the options of a role that has them, else from the data,
+        which are opened once."""
         told = self.having("image_shape")
         key = _key(job)
         if key not in self._images:
@@ -179,7 +186,8 @@ def _shapes_of(job: Job) -> InputShape:
 
 
 def _without_device(job: Job) -> Job:
-    """Shapes are the same on every device, and memory on every GPU."""
+    """The job without the number of its GPU: shapes are the same on every device, and memory is the
+    same on every GPU."""
     return dataclasses.replace(
         job, device="cuda" if job.device.startswith("cuda") else "cpu", rows_here={}
     )

@@ -1,7 +1,7 @@
-"""Bytes that roles of training send and hold, for what they say of themselves (`role`).
+"""Bytes that training roles send and hold, for their declarations (`role`).
 
-Memory leaves out the interpreter and its libraries, rows read ahead, messages under way, and what
-of a published model its readers still hold.
+The memory does not count the interpreter and its libraries, rows that are read ahead, messages
+under way, and old versions of a published model that readers still hold.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from roles.messages import TRAIN
 
 
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
-    """Bytes that cross the cut for so many rows: the blobs of a conv part, or the gradients that
-    come back."""
+    """Bytes that cross the cut of the net for so many rows: the blobs of a conv part, or (`back`)
+    the gradients that come back."""
     shapes = net.boundary_shapes
     names = net.boundary_grads if back else net.boundary
     number: int = net.dtype.itemsize
@@ -31,8 +31,8 @@ def crossing(net: Net, rows: int, *, back: bool = False) -> int:
 def answers(
     server: str, shapes: Shapes, workers: Sequence[str] | None = None
 ) -> Iterator[tuple[str, int]]:
-    """(worker, bytes) of the gradients that whoever computes the FC phase gives every worker that
-    names it, or, of those, `workers` only."""
+    """Yield (worker, bytes) of the gradients that the FC `server` returns to each worker that names
+    it, or only to those in `workers`."""
     for worker, options in shapes.having("fc_servers").items():
         if server in options.fc_servers and (workers is None or worker in workers):
             net = shapes.net(options.job, options.part)
@@ -40,8 +40,7 @@ def answers(
 
 
 def encoded(layers: Layers, wire: WireFormat) -> Bytes:
-    """Bytes of the gradients of these layers in a wire format; None if it depends on the
-    numbers."""
+    """Bytes of the gradients of these layers in a wire format; None if it depends on the values."""
     ops = get_backend("numpy")
     sent = format_of(wire, ops)
     plain = plain_beside(wire, ops)
@@ -55,7 +54,7 @@ def _sum(sizes: Iterator[Bytes]) -> Bytes:
 
 
 def arriving(reducer: str, shapes: Shapes) -> Layers:
-    """The layers whose gradients come to a reducer: those of any child."""
+    """The layers whose gradients arrive at a reducer. They are the same for every child."""
     for name, way in shapes.senders.get(reducer, ()):
         options = shapes.options[name]
         return (
@@ -67,15 +66,16 @@ def arriving(reducer: str, shapes: Shapes) -> Layers:
 
 
 def parts_at(receiver: str, shapes: Shapes) -> int:
-    """How many parts of each layer's gradient come to a reducer or model server in an iteration."""
+    """The number of parts in which each layer's gradient arrives at a reducer or model server in an
+    iteration."""
     return max((getattr(way, "parts", 1) for _, way in shapes.senders.get(receiver, ())), default=1)
 
 
 def children(
     parent: str, shapes: Shapes, members: Sequence[str]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Who sends gradients to a reducer or model server in an iteration of these members, and of
-    which layers."""
+    """The actors that send gradients to a reducer or model server in an iteration of these members,
+    each with the layers that it sends."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for member in members:
         options = shapes.options[member]
@@ -92,7 +92,8 @@ def children(
 
 
 def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
-    """The arrays of a pass in each phase, on the worker's share of the rows, or on all of them."""
+    """The arrays of a pass in each phase, for the worker's share of the rows, or for all rows if no
+    worker is named."""
     job = shapes.same(job)
     nets = [
         shapes.net(job, part, rows_at_once(job, shapes, worker, phase), phase)
@@ -102,13 +103,14 @@ def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
 
 
 def rows_at_once(job: Job, shapes: Shapes, worker: str, phase: str) -> int:
-    """The rows of one pass of a worker; 0, which means all, without one."""
+    """The rows of one pass of a worker. 0, which stands for all rows, if no worker is named."""
     rows = shapes.rows(worker, phase) if worker else 0
     return -(-rows // job.passes) if phase == TRAIN else rows
 
 
 def at_once(job: Job, held: Held) -> Held:
-    """The same, but it is said where activations are those of all iter_size passes."""
+    """Return `held`, with the number of passes in the name of its activations if all iter_size
+    passes hold theirs at once."""
     count = job.solver_spec.iter_size // job.passes
     return (
         held if count == 1 else {f"activations of {count} passes": held.pop("activations")} | held
@@ -116,7 +118,8 @@ def at_once(job: Job, held: Held) -> Held:
 
 
 def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
-    """Bytes of a worker's gradients: those of a pass, and with several of them the sum."""
+    """Bytes of a worker's gradients: those of one pass and, if there are several passes, their
+    sum."""
     return shapes.size(layers) * (1 if job.passes == 1 else 2)
 
 
@@ -130,7 +133,7 @@ def activations(nets: list[Net], shapes: Shapes) -> Held:
 
 
 def model(job: Job, layers: Layers, shapes: Shapes) -> Held:
-    """Parameters, and what the solver keeps beside each."""
+    """Bytes of the parameters, and of the histories that the solver keeps for each."""
     job, net = shapes.same(job), shapes.net(job, "all")
     learned = next(
         param for params in net.params.values() for param in params if param.keep is None

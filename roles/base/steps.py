@@ -1,9 +1,8 @@
-"""What an actor does in one training iteration of a group, as steps that wait for one another:
-times follow from them.
+"""The steps of an actor in one training iteration of a group, from which times are predicted.
 
-A role says its steps in its own file, beside what it sends (`PredictionOptions.steps`). A step is
-named by its actor and by what it is, so that others can wait for it. Messages are steps of their
-sender, named by their type:
+A role declares its steps in its own file, next to the bytes that it sends
+(`PredictionOptions.steps`). The key of a step has its actor and its action, so that other steps can
+wait for it. Messages are steps of their sender, with their type in the key:
 
     ("conv-0-1", "backward", "2")                 Work("backward conv2", 32)
         after ("conv-0-1", "answered")
@@ -18,15 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-Key = tuple[str, ...]  # the actor, what it does, of what
+Key = tuple[str, ...]  # the actor, its action, the object of the action
 SENT = "sent"
 FEW = 4
 
 
 @dataclass(frozen=True)
 class Work:
-    """Array work under the name that it has in a profile, on so many rows (0: it is not about
-    rows). `beside`: nothing that the actor does waits for it (`Compute.race`)."""
+    """Array work on `rows` rows (0: it does not work on rows). `label` is its name in a profile.
+
+    `beside`: the work runs next to all other work of the actor, and none of that waits for it
+    (`Compute.race`).
+    """
 
     label: str
     rows: int = 0
@@ -35,21 +37,24 @@ class Work:
 
 @dataclass(frozen=True)
 class Sending:
-    """A message to each of these actors, with so many bytes of arrays (None: it depends on the
-    numbers; 0: it takes the latency only). Several receivers have it at one time."""
+    """A message to each of these actors, with `size` bytes of arrays. None: the size depends on the
+    values. 0: the message takes only the latency. Several receivers get it at the same time."""
 
     to: tuple[str, ...]
     size: int | None = 0
 
 
-HANDLED = Work("")  # no array work, but what is in the inbox before it must be done
+HANDLED = Work("")  # no array work, but earlier messages in the inbox are handled first
 
 
 @dataclass(frozen=True)
 class Step:
-    """`does` it when all steps of `after` have ended, and those of `since` in the group's iteration
-    before; None: that is all. `takes` begins a stretch of this name, in which one iteration of all
-    groups is at a time; `gives` ends it.
+    """One step. It begins when all steps of `after` have ended, and when those of `since` have
+    ended in the group's previous iteration.
+
+    `does` is its work or its message; with None, the step ends as soon as it begins. `takes` begins
+    a section of this name, in which only one iteration of all groups may be at a time. `gives` ends
+    the section.
     """
 
     name: Key
@@ -64,14 +69,15 @@ Steps = Iterable[Step]
 
 
 def sent(key: Key) -> Key:
-    """To wait for until a message may leave (`await tell`), not until it is there."""
+    """The key to wait for until a message may leave (`await tell`). It does not wait for the
+    arrival."""
     return (*key, SENT)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """An iteration of a group: its `members` by rank, and which it is of those after which all
-    begins anew (`of`)."""
+    """One iteration of a group, with the `members` by rank. The steps repeat after `of` iterations,
+    and this is number `number` of them, counted from 0."""
 
     members: tuple[str, ...]
     number: int = 0
@@ -79,14 +85,17 @@ class Turn:
 
     @property
     def last(self) -> bool:
-        """Is it the last of them?"""
+        """Is it the last iteration before the steps repeat?"""
         return self.number == self.of - 1
 
 
 def one_by_one(key: Key, to: Sequence[str], size: int | None, after: Key) -> Steps:
-    """The same to each of these, one after the other; to more than FEW at one pace: with a piece
-    each, a graph would grow with the square of those who send so. Who waits for it: `arrival`,
-    `all_sent`."""
+    """Steps that send the same message to each receiver, one after the other. `arrival` and
+    `all_sent` give the keys to wait for.
+
+    More than FEW receivers get it in one step, at the same time. With a step for each, a graph
+    would grow with the square of the number of such senders.
+    """
     if len(to) > FEW:
         yield Step(key, Sending(tuple(to), size), (after,))
         return
@@ -96,10 +105,11 @@ def one_by_one(key: Key, to: Sequence[str], size: int | None, after: Key) -> Ste
 
 
 def arrival(key: Key, receiver: str, receivers: int) -> Key:
-    """The step that ends when what is sent `one_by_one` to so many is with one of them."""
+    """The step that ends when a message sent `one_by_one` to so many receivers has arrived at one
+    of them."""
     return key if receivers > FEW else (*key, receiver)
 
 
 def all_sent(key: Key, to: Sequence[str]) -> tuple[Key, ...]:
-    """What to wait for until all that is sent `one_by_one` may leave."""
+    """The keys to wait for until every message that is sent `one_by_one` may leave."""
     return tuple(sent(arrival(key, receiver, len(to))) for receiver in to[-1:])

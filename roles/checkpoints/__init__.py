@@ -1,14 +1,18 @@
-"""Checkpoints of a run that goes on, and the one that a run goes on from.
+"""Checkpoints: when and how a run saves them, and the checkpoint that a run resumes.
 
-checkpoint_timing  When a checkpoint is due by time, and which of them are removed
-saving             A coordinator's checkpoints
-best               Which model was the best so far, and when training ends early
-watching           What the lead of a run is told of tests and of checkpoints
-deployment_facts   What a checkpoint says of its use (`nets.predict.deployment`)
-state_average      What a checkpoint holds
-finished           Whether a run would train nothing
-newest             Which checkpoint a run goes on from, if nobody names one
-meant              Which checkpoint of a run is meant where a person names the run and no file
+checkpoint_timing  The time at which a checkpoint is due, and the removal of old ones
+saving             The saving of a coordinator's checkpoints
+best               The best model so far, and the decision to end training early, by the tests of
+                   the first test net
+watching           The lead's options for tests and checkpoints, from cluster.toml, the net that is
+                   tested, and the data
+deployment_facts   The description of a checkpoint's use (`nets.predict.deployment`)
+state_average      The arrays of a checkpoint: the states of all servers side by side
+finished           Detection of a run that would train nothing, because the checkpoint that it
+                   resumes is already the end of the training
+newest             The newest checkpoint that is whole and fits a run, for a run that resumes
+                   without a named file
+meant              The checkpoint to use where the user names a run directory and no file
 
 See docs/decisions/runs.md.
 """

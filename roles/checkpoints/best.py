@@ -1,8 +1,8 @@
-"""Which model was the best so far, and when training ends early: by the tests of the first test
-net. Plain decisions.
+"""The best model so far, and the decision to end training early, by the tests of the first test
+net. Decisions only, no I/O.
 
-What was heard is in every checkpoint of such a run, so that a run that goes on from it decides as
-the unbroken one.
+The history of tests is in every checkpoint of such a run. A run that resumes from it decides as the
+unbroken run would.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nets import NetError
 from nets.files import checkpoint
 
 FILE = "best.safetensors"  # in the run directory
-KEY = "tests"  # of a checkpoint's metadata
+KEY = "tests"  # the key in a checkpoint's metadata
 
 Scores = Mapping[str, float]
 
@@ -31,8 +31,11 @@ class Watch:
     rises: bool = False
 
     def best(self, values: Sequence[float], by: float = 0.0) -> int:
-        """The place of the first value that none after it is better than by more than `by`, as they
-        came; -1: there is none. NaN is never better."""
+        """The index of the best value; -1 if all values are NaN.
+
+        In order, a value becomes the best if it is better than the best before it by more than
+        `by`. NaN is never better.
+        """
         found = -1
         kept = math.nan
         for at, value in enumerate(values):
@@ -48,9 +51,11 @@ NO_SCORE = Watch()
 
 @dataclass(frozen=True)
 class Watched:
-    """What cluster.toml asks for: the best model by `best` is kept, and training ends after
-    `patience` tests in a row (0: never) none of which was better in `stop` than the best before
-    them, by more than `min_delta`."""
+    """The rules of cluster.toml for tests. The best model by `best` is kept.
+
+    Training ends after `patience` tests in a row (0: never) if none of them was better in `stop`
+    than the best before them by more than `min_delta`.
+    """
 
     best: Watch = NO_SCORE
     stop: Watch = NO_SCORE
@@ -63,17 +68,20 @@ NOTHING = Watched()
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows of a test: is its model the best so far; `stop`: fields of the event that ends
-    the run, if it is to end."""
+    """The consequences of a test. `best`: its model is the best so far. `stop`: fields of the event
+    that ends the run; empty if it goes on."""
 
     best: bool = False
     stop: Mapping[str, float] = field(default_factory=dict)
 
 
 class History:
-    """The watched scores of the tests so far. A run that goes on from iteration `first` takes over
-    what its checkpoint says (`known`); the test that it begins with was made before, or would not
-    have been."""
+    """The watched scores of the tests so far.
+
+    A run that resumes from iteration `first` takes over the history in its checkpoint (`known`).
+    The test that it begins with is ignored: it was made before the checkpoint, or the unbroken run
+    would not have made it.
+    """
 
     def __init__(self, watched: Watched, first: int = -1, known: str = "") -> None:
         self.watched = watched
@@ -89,7 +97,8 @@ class History:
         return f"<history of {len(self._heard)} tests of {', '.join(self._names) or 'nothing'}>"
 
     def hear(self, iteration: int, scores: Scores) -> Verdict:
-        """A test of the model of an iteration. Whatever was heard of later ones is undone."""
+        """Add the test of the model of an iteration. Tests of the same and of later iterations are
+        removed."""
         if not self._names or iteration == self._first:
             return Verdict()
         self._heard = [one for one in self._heard if one[0] < iteration]
@@ -101,8 +110,8 @@ class History:
         return Verdict(is_best, self.stop())
 
     def stop(self) -> Mapping[str, float]:
-        """Why the run is to end now: the score, the best, its iteration, the tests since; empty: it
-        is not."""
+        """The reason to end the run now: the score, the best value, its iteration, the number of
+        tests since. Empty if the run is not to end."""
         watch = self.watched.stop
         patience = self.watched.patience
         values = self._values(watch)
@@ -120,19 +129,19 @@ class History:
 
     @property
     def best_iteration(self) -> int:
-        """Of the best model that was tested; -1: there is none."""
+        """The iteration of the best model that was tested; -1 before the first test."""
         at = self.watched.best.best(self._values(self.watched.best))
         return self._heard[at][0] if at >= 0 else -1
 
     @property
     def best_value(self) -> float:
-        """Its score."""
+        """The score of the best model; NaN if there is none."""
         values = self._values(self.watched.best)
         at = self.watched.best.best(values)
         return values[at] if at >= 0 else math.nan
 
     def facts(self, iteration: int) -> dict[str, str]:
-        """For a checkpoint of that iteration; nothing where nothing is watched."""
+        """The metadata for the checkpoint of that iteration; empty if no score is watched."""
         heard = [one for one in self._heard if one[0] <= iteration]
         return {KEY: json.dumps(heard)} if self._names else {}
 
@@ -143,7 +152,7 @@ class History:
 
 
 def _read(known: str, names: Sequence[str]) -> list[tuple[int, dict[str, float]]]:
-    """What `facts` wrote; nothing of what it did not."""
+    """The tests that `facts` wrote. A text of another form gives an empty list."""
     try:
         said = [(int(iteration), dict(scores)) for iteration, scores in json.loads(known or "[]")]
         return [
@@ -155,8 +164,8 @@ def _read(known: str, names: Sequence[str]) -> list[tuple[int, dict[str, float]]
 
 
 def taken_over(resumed: Path, iteration: int, run: Path) -> bool:
-    """Take the best model, that of this iteration, from the run that is gone on from, if it is
-    there."""
+    """Take over the best model of the resumed run if it is the model of this iteration. Returns
+    False if it is another one or cannot be read."""
     before = resumed.parent / FILE
     try:
         if checkpoint.metadata(before).get("iteration") != str(iteration):
@@ -168,8 +177,8 @@ def taken_over(resumed: Path, iteration: int, run: Path) -> bool:
 
 
 def same(source: Path, target: Path) -> None:
-    """Let `target` be the file that `source` is, in its place if there is one: by a link, or a copy
-    where there is none. OSError."""
+    """Make `target` the same file as `source`, by a link or, where links fail, by a copy. An
+    existing `target` is replaced. Raises OSError."""
     temporary = target.with_name(f".{target.name}.link.tmp")
     temporary.unlink(missing_ok=True)
     try:
@@ -177,4 +186,4 @@ def same(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, temporary)
     temporary.replace(target)
-    temporary.unlink(missing_ok=True)  # where both were one file already, nothing is renamed
+    temporary.unlink(missing_ok=True)  # a rename does nothing if both are one file already

@@ -1,4 +1,4 @@
-"""When a checkpoint is due by time, and which of them are removed. Plain decisions."""
+"""The time at which a checkpoint is due, and the removal of old ones. Decisions only, no I/O."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:  # pydantic is slow to import, and role processes need none
     from roles.options import Checkpoint
     from runtime.config.sections import ClusterConfig
 
-# of a run's seconds: what training may wait for checkpoints that are due by time
+# the share of a run's seconds that training may wait for checkpoints that are due by time
 MOST_EXPOSED = 0.01
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A checkpoint at least every so many `seconds` (0: never), of which the last `keep` stay."""
+    """A checkpoint at least every so many `seconds` (0: never). The last `keep` of them stay."""
 
     seconds: float = 0.0
     keep: int = 3
@@ -31,11 +31,11 @@ NEVER = Timing()
 
 
 class CheckpointTiming:
-    """Of one run. Times are loop time in seconds.
+    """The timing of one run's checkpoints. Times are loop time in seconds.
 
-    Those that the solver, a person or the end of the run asked for are `for_good`: they are counted
-    nowhere and never removed. Those that came by time make room for newer ones, once these have
-    been read back.
+    Checkpoints that the solver, a person or the end of the run asked for are `for_good`: they are
+    not counted and never removed. Checkpoints that were due by time are removed once newer ones
+    have been read back.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -47,11 +47,11 @@ class CheckpointTiming:
         return f"<a checkpoint every {self._timing.seconds:g} s, {len(self._timed)} kept by time>"
 
     def due(self, now: float) -> bool:
-        """Is it time?"""
+        """Is a checkpoint due?"""
         return now >= self._due
 
     def next(self, now: float, exposed: float = 0.0) -> float:
-        """Seconds to the next one, from now, where training waited `exposed` seconds for this
+        """Seconds from now to the next checkpoint, if training waited `exposed` seconds for this
         one."""
         wait = (
             max(self._timing.seconds, exposed / MOST_EXPOSED) if self._timing.seconds else math.inf
@@ -60,7 +60,8 @@ class CheckpointTiming:
         return wait
 
     def written(self, path: Path, *, for_good: bool) -> list[Path]:
-        """A file is written and was read back whole; those that are now to be removed."""
+        """Note that a file was written and read back whole. Returns the files that are to be
+        removed now."""
         self._timed = [one for one in self._timed if one != path] + ([] if for_good else [path])
         old = self._timed[: -self._timing.keep]
         self._timed = self._timed[-self._timing.keep :]
@@ -68,7 +69,8 @@ class CheckpointTiming:
 
 
 def with_timing(topology: Topology, said: Checkpoint, config: ClusterConfig) -> Topology:
-    """The same, whose lead saves as cluster.toml says, if it is one that saves."""
+    """The same topology, whose lead saves checkpoints as cluster.toml asks, if it is a lead that
+    saves."""
     return lead_told(
         topology,
         timing=Timing(said.seconds if config.simulation.clock == "real" else 0.0, said.keep),
@@ -76,7 +78,7 @@ def with_timing(topology: Topology, said: Checkpoint, config: ClusterConfig) -> 
 
 
 def lead_told(topology: Topology, **options: Any) -> Topology:
-    """The same, whose lead is told this, as far as it has such options."""
+    """The same topology with these options for its lead, as far as the lead has such options."""
     actors = tuple(
         dataclasses.replace(actor, options=_with(actor.options, options))
         if actor.name == topology.lead

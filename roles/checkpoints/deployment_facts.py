@@ -1,5 +1,5 @@
-"""What a checkpoint says of its use (`nets.predict.deployment`): made by who saves it, of what was
-seen of the data when the run was planned."""
+"""The description of a checkpoint's use (`nets.predict.deployment`). The actor that saves the
+checkpoint makes it, from the facts of the data that were seen when the run was planned."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from roles.messages import TEST
 
 
 def described(job: Job, seen: Seen) -> Mapping[str, str]:
-    """The metadata of a checkpoint: nothing, and a warning, if the net cannot be used as it is."""
+    """The metadata of a checkpoint that describes its use. Empty, after a warning, if the net
+    cannot be used for predictions as it is."""
     try:
         spec = job.spec(job.test_phases[0]) if job.test_phases else job.net_spec.for_phase(TEST)
         return {KEY: Deployment.of(spec, seen, Transform.of_net(spec, TEST)).to_text()}
     except NetError as error:
-        logging.getLogger("roles").warning("checkpoints will not say how they are used: %s", error)
+        logging.getLogger("roles").warning("checkpoints will not describe their use: %s", error)
         return {}

@@ -1,5 +1,5 @@
-"""Whether a run would train nothing: the checkpoint that it resumes is the end of the training
-already."""
+"""Detection of a run that would train nothing, because the checkpoint that it resumes is already
+the end of the training."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from runtime import Topology
 
 
 def finished(topology: Topology) -> tuple[str, Path] | None:
-    """Why nothing is left to train and what to change, and the checkpoint; None if the run trains,
-    or if what it resumes is in memory only, and is still to be saved."""
+    """The reason why nothing is left to train, with the key to change, and the checkpoint.
+
+    None if the run trains, or if the state that it resumes is in memory only and is still to be
+    saved.
+    """
     (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
     file = Path(lead.job.resume)
     table = lead.timetable
     try:
         facts = checkpoint.metadata(file) if lead.job.resume else {}
-    except NetError:  # it was there when the run was planned: the run says what became of it
+    except NetError:  # the file was there when the run was planned: the run reports the error
         return None
     if not facts or kept_of(facts) is not None:
         return None

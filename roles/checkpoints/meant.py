@@ -1,4 +1,4 @@
-"""Which checkpoint of a run is meant where a person names the run and no file."""
+"""The checkpoint to use where the user names a run directory and no file."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from nets.files import checkpoint
 from nets.reasons import reason
 from roles.checkpoints.best import FILE
 
-# a copy of a person's has another name
+# a copy that the user made has another name
 NUMBERED = re.compile(r"checkpoint-(\d{1,18})\.safetensors")
 
 
 def newest_first(run: Path) -> list[Path]:
-    """The numbered checkpoints in a run directory."""
+    """The numbered checkpoints in a run directory, the newest first."""
     numbers = {path: said[1] for path in run.iterdir() if (said := NUMBERED.fullmatch(path.name))}
     return sorted(numbers, key=lambda path: int(numbers[path]), reverse=True)
 
 
 def meant(run: Path) -> tuple[Path, str]:
-    """The checkpoint with which a run directory is used: its best model, else its newest; and a
-    line that says which it is. A path that is no folder is the file itself, without a line.
-    NetError if a folder has none, or if that one is damaged."""
+    """The checkpoint to use of a run directory, and a line that names it. It is the best model, or
+    else the newest checkpoint.
+
+    A path that is not a folder is the file itself, without a line. Raises NetError if a folder has
+    no checkpoint, or if the chosen one is damaged.
+    """
     if not is_folder(run):
         return run, ""
     try:
@@ -39,6 +42,6 @@ def meant(run: Path) -> tuple[Path, str]:
         )
     kind = "the best model by its tests" if file == best else "its newest checkpoint"
     return file, (
-        f"of {run.name} {kind} is taken: {file.name}, iteration "
+        f"{run.name}: using {kind}: {file.name}, iteration "
         f"{checkpoint.metadata(file).get('iteration')}"
     )

@@ -1,5 +1,5 @@
-"""Which checkpoint a run goes on from, if nobody names one: the newest that is whole and fits.
-Plain search."""
+"""The newest checkpoint that is whole and fits a run, for a run that resumes without a named file.
+A plain search."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 from roles.checkpoints.meant import newest_first
 
-Judge = Callable[[Path], str]  # why this one is not taken; "": it is
+Judge = Callable[[Path], str]  # the reason to skip this run or file; "": it is taken
 
 
 def newest(runs: Iterable[Path], of_run: Judge, of_file: Judge) -> tuple[Path | None, list[str]]:
-    """The checkpoint, or None; and a line for each run and file that was skipped."""
+    """The newest checkpoint that both judges accept, or None; and a line for each run and file that
+    was skipped."""
     skipped: list[str] = []
     for run in runs:
         files = newest_first(run)

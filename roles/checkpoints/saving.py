@@ -1,7 +1,8 @@
-"""A coordinator's checkpoints: everybody copies what is theirs in memory, between two iterations;
-then training goes on, and the copy is fetched array by array and written in a thread beside it.
+"""The saving of a coordinator's checkpoints. Between two iterations, every actor copies its state
+in memory. Then training goes on, while the copy is fetched array by array and written in a thread.
 
-A disk that is full or broken costs checkpoints, not the training: what was written before stays.
+If the disk is full or broken, the run loses a checkpoint but training goes on. Earlier checkpoints
+stay.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from roles.learning.resume import Place, checkpoint_path, kept_of, writing
 from roles.messages import Done, State
 from runtime import Actor
 
-SLOW = 1.0  # seconds that a run waits for the checkpoint before without telling
+SLOW = 1.0  # seconds that a run waits for the previous checkpoint before it warns
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one is of: iterations and images, the losses that the next report is made of; is it kept
-    for good? `facts`: more metadata. `best`: fields of the event that tells that it is the best
-    model so far; without `regular` it is nothing else."""
+    """The facts of one checkpoint: its `place` (iterations and images), and the losses for the next
+    report. `facts`: more metadata.
+
+    `for_good`: later checkpoints do not remove it. `best`: fields of the event which reports that
+    it is the best model so far. Without `regular` it is saved only as the best model.
+    """
 
     place: Place
     losses: Sequence[float]
@@ -43,9 +47,11 @@ class Snapshot:
 
 
 class Checkpoints:
-    """Of the run of one coordinator. `servers` have the model, `keepers` something beside it;
-    `wake` hears that a checkpoint is written, or cannot be. `seen`: what is said of the model's
-    use, None where it is not."""
+    """The checkpoints of one coordinator's run. `servers` hold the model, `keepers` hold other
+    state. `wake` is called when a checkpoint is written, or has failed.
+
+    `seen`: facts of the data, from which the model's use is described; None: it is not described.
+    """
 
     def __init__(
         self,
@@ -70,33 +76,37 @@ class Checkpoints:
         self._task: asyncio.Task[None] | None = None
         self._waited_for = self._told = False
         self.last = ""  # the file that was written last
-        self.unsaved = ""  # why the one after it could not be
-        self.on_result: Callable[[str], None] = lambda result: None  # hears "written" or "failed"
+        self.unsaved = ""  # why the checkpoint after it could not be written
+        self.on_result: Callable[[str], None] = lambda result: None  # gets "written" or "failed"
 
     def __repr__(self) -> str:
         return f"<checkpoints, the last is {self.last or 'none'}, {self._rhythm!r}>"
 
     def begin(self) -> None:
-        """Training starts."""
+        """Start the clock: training begins."""
         self._rhythm.next(self._actor.now())
 
     def due(self) -> bool:
-        """Is it time for one, and the one before written?"""
+        """Is a checkpoint due, and is the previous one written?"""
         return self._task is None and self._rhythm.due(self._actor.now())
 
     @property
     def kept(self) -> str:
-        """What there is, in words."""
-        return f"{self.last} is the last one" if self.last else "there is none of this run"
+        """A clause that names the last checkpoint, for messages to the user."""
+        return f"{self.last} is the last one" if self.last else "this run has saved none yet"
 
     async def copy(self, of: Snapshot, idle_since: float) -> None:
-        """Nothing is under way: have everything copied, and write the copy beside what follows. One
-        at a time: the one before is waited for. Training has waited since `idle_since`."""
+        """Have every actor copy its state, then write the copy while training goes on. No iteration
+        may be under way.
+
+        Waits for the previous checkpoint, since only one is written at a time. Training has waited
+        since `idle_since`.
+        """
         before = self._actor.now()
         await self.written()
         if (waited := self._actor.now() - before) > SLOW:
             text = (
-                "training waited %.0f s for the disk: checkpoints are asked for faster "
+                "training waited %.0f s for the disk: checkpoints are requested faster "
                 "than they are written"
             )
             self._actor.log.warning(text, waited)
@@ -112,7 +122,7 @@ class Checkpoints:
             self._told = True
             text = (
                 "training waited %.2f s for a checkpoint: the next is due in %.0f s, not "
-                "%g, so that it is 1 %%"
+                "%g, so that checkpoints take 1 %% of the time"
             )
             self._actor.log.warning(text, exposed, wait, self._seconds)
         fetched = self._save(of, dict(zip(names, copied, strict=True)), exposed)
@@ -120,8 +130,8 @@ class Checkpoints:
         self._task.add_done_callback(lambda task: self._wake())
 
     async def written(self) -> None:
-        """Wait for the one that is being written, if one is. Raises what went wrong but for the
-        disk."""
+        """Wait for the checkpoint that is being written, if any. Raises its error, unless that is
+        an error of the disk."""
         if self._task is not None:
             self._waited_for = True
             try:
@@ -131,21 +141,21 @@ class Checkpoints:
                 self._waited_for = False
 
     async def look(self) -> None:
-        """As `written`, if it is."""
+        """Do as `written`, if the writing has ended."""
         if self._task is not None and self._task.done():
             await self.written()
 
     async def end(self) -> None:
-        """The run is over, well or not: a file that is half written is finished, what was not
-        fetched is lost."""
+        """End with the run, whether it failed or not. A file that is being written is finished;
+        arrays that were not fetched are lost."""
         if self._task is not None:
             await asyncio.wait([self._task])
             if not self._task.cancelled():
-                self._task.exception()  # whoever ended the run has told
+                self._task.exception()  # the error that ended the run is reported elsewhere
 
     async def restored(self) -> Mapping[str, str]:
-        """If the run resumes a checkpoint, give back what was beside its model to whoever has the
-        name; its metadata."""
+        """If the run resumes a checkpoint, give the state next to its model back to the keepers of
+        the same names. Returns the checkpoint's metadata."""
         if not self._job.resume:
             return {}
         arrays, facts = await asyncio.to_thread(checkpoint.load, Path(self._job.resume))
@@ -162,8 +172,8 @@ class Checkpoints:
         lost = dict.fromkeys(owner for owner in map(_owner, beside) if owner not in self._keepers)
         if lost:
             text = (
-                "%s: what %s kept for the next gradients is dropped: nobody here has that "
-                "name and keeps something"
+                "%s: the state that %s kept for the next gradients is dropped: no actor of "
+                "this run has that name and keeps such state"
             )
             self._actor.log.warning(text, Path(self._job.resume).name, ", ".join(lost))
         return facts
@@ -171,7 +181,7 @@ class Checkpoints:
     # -- inside
 
     async def _save(self, of: Snapshot, copied: dict[str, Copied], exposed: float) -> None:
-        """Fetch the copy, write it, read it back, remove what is now too old."""
+        """Fetch the copy, write it, read it back, and remove old checkpoints."""
         began = self._actor.now()
         mean = MeanState()
         for name, copy in copied.items():
@@ -194,7 +204,7 @@ class Checkpoints:
             if of.best and of.regular:
                 await asyncio.to_thread(same, path, best)
         except (OSError, NetError) as error:
-            # a full disk, a broken one: what was saved before stays
+            # a full or broken disk costs this checkpoint only: earlier ones stay
             self.unsaved = f"{path.name}: {reason(error) if isinstance(error, OSError) else error}"
             text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
             self._actor.log.warning(text, self.unsaved, self.kept)
@@ -209,7 +219,7 @@ class Checkpoints:
         self.last = path.name
         self.on_result("written")
         removed = self._removed(self._rhythm.written(path, for_good=of.for_good))
-        timed = {} if of.for_good else {"timed": True}  # nobody asked for it
+        timed = {} if of.for_good else {"timed": True}  # due by time, not requested
         fields = {
             "file": path.name,
             "exposed_seconds": exposed,
@@ -224,13 +234,14 @@ class Checkpoints:
         )
 
     async def _write(self, pieces: Iterator[None]) -> None:
-        """Each piece is a call: a disk that is slow is none that stands still."""
+        """Write piece by piece, each in a call of its own: a slow disk must not look like a run
+        that stands still."""
         while await asyncio.to_thread(_next, pieces):
             if self._waited_for:
                 self._actor.stepped()
 
     def _removed(self, old: Sequence[Path]) -> str:
-        """Remove them; the names of those that are gone."""
+        """Remove old checkpoints. Returns the names of the files that are gone."""
         gone = []
         for path in old:
             try:
@@ -238,18 +249,19 @@ class Checkpoints:
                 gone.append(path.name)
             except OSError as error:
                 self._actor.log.warning(
-                    ("%s is too old, and cannot be removed: %s"), path.name, reason(error)
+                    ("%s is an old checkpoint, and cannot be removed: %s"), path.name, reason(error)
                 )
         return ", ".join(gone)
 
 
 def _next(pieces: Iterator[None]) -> bool:
-    """Do one piece, if there is one; no StopIteration can leave a thread."""
+    """Write one piece, if there is one. A StopIteration cannot leave a thread, so `next` is not
+    used."""
     for _ in pieces:
         return True
     return False
 
 
 def _owner(name: str) -> str:
-    """Who had the array of this name beside the model."""
+    """The actor that kept the array of this name."""
     return name.rpartition(BESIDE)[2].partition(".")[2]

@@ -1,5 +1,5 @@
-"""What the lead of a run is told of tests and of checkpoints: by cluster.toml, the net that is
-tested, and the data."""
+"""The lead's options for tests and checkpoints, from cluster.toml, the net that is tested, and the
+data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from roles.messages import TRAIN
 if TYPE_CHECKING:  # pydantic is slow to import, and role processes need none
     from roles.options import Checkpoint, Train
 
-Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the key it belongs to
+Problem = tuple[str, tuple[str, ...]]  # a mistake, and the key it belongs to
 BEST = ("checkpoint", "best")
 STOP = ("train", "stop")
 CLASSES = ("train", "data", "classes")
@@ -34,8 +34,8 @@ def told_to_lead(
     sources: Mapping[str, Source],
     nets: Mapping[str, Net],
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Its options, and what is wrong in cluster.toml, which lies in `base`. Of a run whose data and
-    nets are these."""
+    """The lead's options for tests and checkpoints, and the mistakes in cluster.toml, which lies in
+    the folder `base`. `sources` and `nets` are those of the run."""
     tested = next((nets[phase] for phase in job.test_phases), None)
     watched = _watched(train, said)
     problems = list(_mistakes(watched, train, tested, job.solver_spec.test_interval))
@@ -60,14 +60,15 @@ def told_to_lead(
 
 
 def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:
-    """What is wrong with the number of names of classes."""
+    """The mistake in the number of class names, if there is one."""
     counts = [numbers.count for numbers in numbers_of(net) if numbers.blob in net.inputs[1:]]
     if counts and len(names) not in counts:
         yield f"found {len(names)} names, but the net has {counts[-1]} classes"
 
 
 def _watched(train: Train, said: Checkpoint) -> Watched:
-    """What cluster.toml asks of tests; which scores rise is not yet known."""
+    """The rules of cluster.toml for tests. It is not known yet for which scores a larger one is
+    better."""
     stop = train.stop
     if stop is None:
         return Watched(Watch(said.best or ""))
@@ -75,7 +76,7 @@ def _watched(train: Train, said: Checkpoint) -> Watched:
 
 
 def _settled(watched: Watched, tested: Net) -> Watched:
-    """The same, which knows of its scores whether a larger one is better."""
+    """The same rules, with the direction of each score: is a larger one better?"""
     rising = {name for name, rises in _scores(tested).items() if rises}
     best = watched.best.score
     stop = watched.stop.score
@@ -90,8 +91,8 @@ def _settled(watched: Watched, tested: Net) -> Watched:
 def _mistakes(
     watched: Watched, train: Train, tested: Net | None, interval: int
 ) -> Iterator[Problem]:
-    """What is asked of tests that are not made, or do not say it. `interval`: of tests, in
-    iterations."""
+    """Mistakes in the choice of scores: no test is made, or a test does not report that score.
+    `interval`: iterations between two tests."""
     emulated = any(device.startswith("emulated") for device in train.devices.values())
     for watch, key in ((watched.best, BEST), (watched.stop, STOP)):
         if not watch.score:
@@ -110,7 +111,7 @@ def _mistakes(
             near = did_you_mean(watch.score, known)
             yield (
                 (
-                    f"found '{watch.score}', but a test says no such score{near}; it says "
+                    f"found '{watch.score}', but tests report no such score{near}; they report "
                     f"{', '.join(known)}"
                 ),
                 key,
@@ -120,7 +121,7 @@ def _mistakes(
 
 
 def _scores(net: Net) -> dict[str, bool]:
-    """What a test of this net says, as `Net.scalars` does; and of each whether a larger one is
+    """The scores that a test of this net reports, as `Net.scalars` does. True if a larger one is
     better."""
     found: dict[str, bool] = {}
     losses = False

@@ -1,5 +1,5 @@
-"""`preset = "auto"`: predicts how long an iteration of each candidate takes, has the two best
-tried, and chooses."""
+"""The choice of a preset where `preset = "auto"`. The time of an iteration is predicted for each
+candidate, the two fastest are tried, and the faster one is chosen."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from runtime.errors import ConfigError
 from runtime.plan.open_choice import Chosen, Told
 from runtime.plan.topology import Topology
 
-TRIED = 2  # the best by prediction
+TRIED = 2  # candidates that are tried: the fastest by prediction
 
 
 def choice(config: ClusterConfig, options: Options) -> PresetChoice:
-    """What `up` has to find out. ConfigError if no preset can train this."""
+    """The choice that `up` has to make, with its trials. Raises ConfigError if no preset can train
+    this."""
     if wrong := [
         config.raw.problem(("train", *keys), text).text for text, keys in mistakes(options.train)
     ]:
@@ -38,14 +39,14 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
         same = next((candidate for candidate in found if candidate.name == name), None)
         if same is not None:
             return PresetChoice(
-                told, (), _chosen(same, (f"that of {run}, whose checkpoint it goes on from"))
+                told, (), _chosen(same, (f"the preset of {run}, whose checkpoint is resumed"))
             )
         told.append(
             (
                 "left out",
                 {
                     "preset": name,
-                    "why": (f"{run} had it, but it does not compute what 'single' does"),
+                    "why": (f"{run} had it, but it does not compute the same as 'single'"),
                 },
             )
         )
@@ -53,7 +54,7 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
         return PresetChoice(
             told,
             (),
-            _chosen(found[0], ("no other that computes what 'single' does trains this here")),
+            _chosen(found[0], ("no other preset that computes the same can train this here")),
         )
     known, unpredicted = speeds(config, found)
     told += [("left out", {"preset": name, "why": why}) for name, why in unpredicted.items()]
@@ -66,7 +67,7 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
     told += [("candidate", _told(candidate.name, known[candidate.name])) for candidate in best]
     if known[best[0].name].seconds <= 0:
         return PresetChoice(
-            told, (), _chosen(best[0], ("array work takes no time here, so that all are as fast"))
+            told, (), _chosen(best[0], ("array work takes no time here, so all are equally fast"))
         )
     trials = tuple(PresetTrial(config, each, known[each.name].seconds) for each in best[:TRIED])
     return PresetChoice(
@@ -75,7 +76,7 @@ def choice(config: ClusterConfig, options: Options) -> PresetChoice:
 
 
 class PresetTrial:
-    """A candidate that is tried: the run as it would be, but without tests, checkpoints and a
+    """The trial of one candidate: the run as configured, but without tests, checkpoints and a
     tuner."""
 
     def __init__(self, config: ClusterConfig, candidate: Candidate, predicted: float) -> None:
@@ -97,15 +98,16 @@ class PresetTrial:
 
     @property
     def seconds(self) -> float | None:
-        """Measured, of an iteration; None: not known."""
+        """Measured seconds of an iteration; None if they are not known."""
         return None if self.failed else self._watch.seconds
 
     def heard(self, event: str, fields: dict[str, Any], now: float) -> bool:
-        """See Trial."""
+        """Note an event that an actor reported at the time `now`. Returns True when enough has been
+        measured."""
         return self._watch.heard(event, fields, now)
 
     def ended(self, why: str) -> Told:
-        """See Trial."""
+        """The event that reports the result. `why`: the error that ended the trial, or ""."""
         self.failed = bool(why)
         seconds = self.seconds
         if why or seconds is None:
@@ -123,14 +125,14 @@ class PresetTrial:
 
 @dataclasses.dataclass(frozen=True)
 class PresetChoice:
-    """See Choice."""
+    """The choice among the candidates, as `runtime.plan.open_choice.Choice` describes it."""
 
     told: Sequence[Told]
     trials: tuple[PresetTrial, ...]
     expected: Chosen
 
     def chosen(self) -> Chosen:
-        """The fastest that was measured; as expected if none was."""
+        """The fastest preset that was measured; the expected one if none was."""
         measured = sorted(
             (trial.seconds, at) for at, trial in enumerate(self.trials) if trial.seconds is not None
         )
@@ -165,7 +167,7 @@ def _chosen(candidate: Candidate, why: str) -> Chosen:
 
 def _expected(trials: Sequence[PresetTrial]) -> str:
     if len(trials) < TRIED:
-        return "no other can be predicted"
+        return "no other preset can be predicted"
     names = " and ".join(trial.name for trial in trials)
     return f"predicted; `up` measures {names} before it begins, and takes the faster"
 
@@ -179,7 +181,8 @@ def _told(name: str, speed: Speed) -> dict[str, Any]:
 
 
 def _unsaved(topology: Topology, predicted: float) -> Topology:
-    """The same, with a lead that trains only, and reports as often as a stopwatch needs."""
+    """The same topology, with a lead that only trains, and reports as often as a stopwatch
+    needs."""
 
     def changed(options: CoordinatorOptions) -> CoordinatorOptions:
         table = options.timetable
@@ -208,7 +211,7 @@ def _unsaved(topology: Topology, predicted: float) -> Topology:
 
 
 def _of_checkpoint(config: ClusterConfig, options: Options) -> tuple[str, str] | None:
-    """The run whose checkpoint this one goes on from, and its preset; None: that is not known."""
+    """The run whose checkpoint is resumed, and its preset; None if they are not known."""
     if not options.train.resume:
         return None
     directory = config.raw.path.resolve().parent / Path(options.train.resume).parent

@@ -1,5 +1,5 @@
-"""Which presets could stand in place of "auto": those that compute what `single` does, and train
-this here."""
+"""The presets that could stand in place of "auto": they compute the same as `single`, and can train
+this net here."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ STATISTICS = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """A preset in place of "auto": the options that say so, what they lay out, and where it is
-    placed."""
+    """A preset in place of "auto": the options that name it, and its placed topology."""
 
     name: str
     options: Options
@@ -39,26 +38,29 @@ class Candidate:
 
     @property
     def topology(self) -> Topology:
-        """Its actors and links."""
+        """The actors and links of the preset."""
         return self.placement.topology
 
 
 def mistakes(train: Train) -> Iterator[Problem]:
-    """Keys beside preset = "auto" that not every preset looks at."""
+    """Keys that must not be set with preset = "auto", since not every preset uses them."""
     for key in (key for key in Strategy.model_fields if key in OF_ONE_PRESET):
         found = getattr(train.strategy, key)
         if found != Strategy.model_fields[key].default:
             said = str(found).lower() if isinstance(found, bool) else repr(found)
             text = (
                 f"found {said}, but preset = 'auto' chooses among presets that do not all "
-                "look at it: name a preset"
+                "use this key: name a preset"
             )
             yield text, ("strategy", key)
 
 
 def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate], dict[str, str]]:
-    """In the order of the registry; and of those that compute what `single` does and are none here,
-    why. ConfigError with what is wrong with `single` if none is left."""
+    """The candidates in the order of the registry; and each other preset that computes the same as
+    `single`, with the reason why it is left out.
+
+    If no candidate is left, raises ConfigError with the mistakes of `single`.
+    """
     found: list[Candidate] = []
     left: dict[str, str] = {}
     refused: dict[str, ConfigError] = {}
@@ -79,7 +81,7 @@ def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate]
 
 
 def as_trial(options: Options) -> Options:
-    """The same, with nothing that is chosen while a run goes on."""
+    """The same options, without the settings that are chosen while a run goes on."""
     train = options.train
     keys = {key: None for key in ("base_lr", "momentum", "batch") if getattr(train, key) == AUTO}
     return _with(options, tuning=Tuning(), **keys) if keys else options
@@ -99,7 +101,8 @@ def _with(options: Options, **keys: object) -> Options:
 
 
 def _unlike(candidate: Candidate, preset: Preset) -> str | None:
-    """Why it does not compute with this net what `single` does."""
+    """The reason why the preset computes something else than `single` with this net; None if it
+    computes the same."""
     if preset.alone or candidate.options.train.strategy.reproducible:
         return None
     shapes = Shapes(plainly(candidate.topology))
@@ -111,7 +114,7 @@ def _unlike(candidate: Candidate, preset: Preset) -> str | None:
 
 
 def _twin(candidate: Candidate, found: list[Candidate]) -> str | None:
-    """The same under another name."""
+    """The reason to leave out a candidate that has the topology of an earlier one."""
     twin = next((other.name for other in found if other.topology == candidate.topology), None)
     return None if twin is None else f"with one group it is '{twin}'"
 

@@ -1,7 +1,7 @@
-"""How long an iteration of each candidate will take, before any runs.
+"""Predictions of how long an iteration of each candidate takes, before any of them runs.
 
-On an emulated cluster its profile says so. Otherwise layers are measured here, with the threads and
-the rows that the candidates' workers have.
+On an emulated cluster the times come from its profile. Otherwise layers are measured here, with the
+numbers of threads and rows that the candidates' workers have.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from runtime.errors import ConfigError
 from runtime.plan.prospects import Wanted
 from runtime.plan.topology import Placement
 
-# seconds that a message between processes of a machine takes, and takes processors: half of an ask
-# and its answer
+# seconds that a message takes from one process of a machine to another, and as many seconds of a
+# processor: half of an ask and its answer
 MESSAGE = 77e-6  # (messages-avx2)
 NO_TIME = {"*/*": 0}
 Way = tuple[str, int]  # device, threads
@@ -40,8 +40,7 @@ Way = tuple[str, int]  # device, threads
 
 @dataclass(frozen=True)
 class Speed:
-    """Predicted seconds of an iteration, and the station that is busy most, with its use from 0 to
-    1."""
+    """Predicted seconds of an iteration, and the busiest station with its use from 0 to 1."""
 
     seconds: float
     busiest: str
@@ -49,15 +48,15 @@ class Speed:
 
     @staticmethod
     def of(found: Prediction) -> Speed:
-        """As it was predicted."""
+        """The speed that a prediction gives."""
         return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
 
 
 def speeds(
     config: ClusterConfig, found: Iterable[Candidate]
 ) -> tuple[dict[str, Speed], dict[str, str]]:
-    """Of each candidate by its name; and of those that cannot be predicted, why. ConfigError if
-    layers cannot be timed."""
+    """The speed of each candidate by its name; and the reason for each candidate that cannot be
+    predicted. Raises ConfigError if layers cannot be timed."""
     known: dict[str, Speed] = {}
     left: dict[str, str] = {}
     here: list[_Measured] = []
@@ -77,7 +76,7 @@ def speeds(
 
 
 class _Measured:
-    """What of a candidate must be measured."""
+    """The rows, the device and the threads with which a candidate's layers must be measured."""
 
     def __init__(self, candidate: Candidate) -> None:
         self.candidate = candidate
@@ -98,8 +97,11 @@ class _Measured:
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
 
     def speed(self, times: Timed, processors: int) -> Speed:
-        """With layers that take so long. An iteration takes at least the time of all processors
-        that work in it or handle its messages, divided by their number; 0: nobody shares them."""
+        """The candidate's speed with these times of layers.
+
+        An iteration takes at least the time that its work and its messages need of all processors,
+        divided by their number `processors`. 0: processes do not share processors.
+        """
         placement = self.candidate.placement
         table = Times.of_profile(table_of(self.shapes, times))
         found = predict(placement.topology, table, Network(MESSAGE), placement.process_of())
@@ -114,7 +116,8 @@ class _Measured:
 
 
 def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
-    """Each number of rows once for each device and number of threads."""
+    """The speeds of these candidates. Each number of rows is timed once for each device and number
+    of threads."""
     rows = defaultdict[Way, set[int]](set)
     jobs = dict[Way, Job]()
     for each in here:
@@ -132,8 +135,8 @@ def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
 
 
 def _emulated(config: ClusterConfig, placement: Placement) -> Speed:
-    """On emulated devices or the virtual clock. ConfigError if their profile does not know this
-    preset's work."""
+    """The speed on emulated devices or the virtual clock. Raises ConfigError if their profile does
+    not have this preset's work."""
     basis = basis_of(config, placement, Wanted())
     network, _ = network_of(placement, config)
     times = Times.of_profile(NO_TIME) if basis is None else basis.times(placement.topology)

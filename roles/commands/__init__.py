@@ -1,17 +1,17 @@
-"""What `python -m runtime` can do besides starting runs: a command a file, in one process, without
-messages.
+"""The commands that training adds to `python -m runtime`. Each has a file, and runs in one process
+without messages.
 
-time       `time`: how long every layer of a net takes
-test       `test`: what a model scores on the test data
+time       `time`: the time that each layer of a net takes
+test       `test`: the scores of a model on the test data
 convert    `convert`: data sets, weights and snapshots from one format to another
-predict    `predict`: what a trained net says of images
-init       `init`: a cluster.toml to begin with, for the digits that ship, a folder of one's own
-           images, or Caffe's solver
+predict    `predict`: the classification of images by a trained net
+init       `init`: a first cluster.toml, for the digits that ship with the package, a folder of
+           images, or a Caffe solver
 starters   The files that `init` writes, as text
 profile    A profile of this machine for a plan
-resuming   `up --resume`: which checkpoint of which run this one goes on from
-rescaling  `scale`: what other workers are for a training
-common     What the commands share
+resuming   `up --resume`: the search for the checkpoint that the run resumes
+rescaling  `scale`: the options of a training with another number of workers or groups
+common     Functions that the commands share
 """
 
 COMMANDS = {

@@ -1,5 +1,5 @@
-"""What the commands share: the job of a cluster.toml, mistakes told as the command line tells them,
-lines of output."""
+"""Functions that the commands share: the job of a cluster.toml, files of weights, errors and output
+as the command line has them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from runtime.errors import ConfigError
 from runtime.records.runs import run_directory
 from runtime.terminal_text import printable
 
-# what the names of files of weights end in
+# endings of files of weights
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
-    """What is to be trained, on the device of a run with one worker. ConfigError."""
+    """The job of a cluster.toml, on the device of a run with one worker. Raises ConfigError."""
     loaded = load_with_program(file, settings)
     if not isinstance(loaded.options, Options):
         raise ConfigError([f"{file}: program '{loaded.config.program}' does not train nets"])
@@ -40,8 +40,8 @@ def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
 
 
 def device_of(devices: Mapping[str, str]) -> str:
-    """Of [train.devices], the one of a run with one worker, `single`; else the first that is named
-    for anybody."""
+    """The device that [train.devices] has for `single`, the actor of a run with one worker. If no
+    pattern fits, the first device there."""
     fitting = (
         device for pattern, device in devices.items() if fnmatch.fnmatchcase("single", pattern)
     )
@@ -51,22 +51,26 @@ def device_of(devices: Mapping[str, str]) -> str:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Mistakes of nets and files are told as mistakes of the command's input."""
+    """Report mistakes of nets and files as mistakes of the command's input."""
     try:
         with np.errstate(over="ignore"):
             yield
     except NetError as error:
         raise ConfigError(error.problems) from None
-    except BrokenPipeError:  # no mistake of the input
+    except BrokenPipeError:  # not a mistake of the input
         raise
     except (OpsError, OSError) as error:
         raise ConfigError([str(error)]) from None
 
 
 def weights_meant(said: Path, file: Path = Path("cluster.toml")) -> Path:
-    """The file of weights that a person named, or that of the run that they named, by its directory
-    or by its name in the `run.directory` of this cluster.toml; which one that is goes to stderr.
-    NetError or ConfigError if there is none."""
+    """The file of weights that the user named, or the checkpoint to use of the run that the user
+    named.
+
+    A run is named by its directory, or by its name in the `run.directory` of this cluster.toml. The
+    checkpoint that is used is reported on stderr. Raises NetError or ConfigError if no file is
+    found.
+    """
     if not is_file(said) and not is_folder(said) and said.suffix not in WEIGHTS:  # a name
         below = runs_here(file)
         run = run_directory(said, below)
@@ -93,8 +97,8 @@ def say(line: str) -> None:
 
 
 def source_config(text: str) -> dict[str, object]:
-    """A text such as "format=idx,images=a,labels=b" -> a source's configuration; the items of a
-    list are joined by "+"."""
+    """The configuration of a data source, from a text such as "format=idx,images=a,labels=b". The
+    items of a list are joined by "+"."""
     pairs = [item.partition("=") for item in text.split(",")]
     found: dict[str, object] = {key: value for key, _, value in pairs}
     kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}
@@ -102,5 +106,5 @@ def source_config(text: str) -> dict[str, object]:
         if key in found and kind is not str:
             words = str(found[key]).split("+")
             parts = [int(word) if kind is not tuple and word.isdigit() else word for word in words]
-            found[key] = parts[0] if kind is int else parts  # open_source says what is no number
+            found[key] = parts[0] if kind is int else parts  # open_source rejects other words
     return found

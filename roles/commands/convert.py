@@ -73,14 +73,15 @@ def convert(
     net: str | None = None,
     images: Images = AS_THEY_ARE,
 ) -> int:
-    """Turn data sets and weights into one another.
+    """Convert data sets, weights and snapshots to other formats.
 
-    The names' endings say from what to what. Weights: .caffemodel, .caffemodel.h5, .safetensors;
-    solver states: .solverstate, .solverstate.h5. A trained net: .onnx, from weights with --net, or
-    from a checkpoint, which knows it. Images: a list file ("path label" a line) or a folder with
-    one folder per class -> LMDB. Any data source, written as "format=idx,images=a,labels=b" ->
-    LMDB, or with --mean its mean image (.binaryproto). With --state Caffe's two snapshot files
-    become a checkpoint that train.resume takes, or a checkpoint becomes the two files.
+    The endings of the two names decide the formats. Weights: .caffemodel, .caffemodel.h5,
+    .safetensors. Solver states: .solverstate, .solverstate.h5. A trained net: .onnx, from weights
+    with --net, or from a checkpoint, which contains its net. Images become an LMDB, from a list
+    file ("path label" on each line) or a folder with one folder per class. Any data source, written
+    as "format=idx,images=a,labels=b", becomes an LMDB, or with --mean its mean image
+    (.binaryproto). With --state, Caffe's two snapshot files become a checkpoint for train.resume,
+    or a checkpoint becomes the two files.
 
     Parameters
     ----------
@@ -88,17 +89,17 @@ def convert(
         A file, a folder, or a data source. For weights also a run, by its directory or name: its
         best model, else its newest checkpoint.
     target
-        What to write.
+        The file or database to write.
     state
         The .solverstate that belongs to the weights, to read or to write.
     file
-        With --state: whose net and solver the checkpoint is of, for Caffe's files say no type of
-        solver.
+        With --state: the cluster.toml with the net and the solver of the checkpoint, since Caffe's
+        files do not contain the type of the solver.
     mean
         Write the mean image of the source.
     net
-        The net that describes the layers of a .caffemodel to write, or that the weights of an .onnx
-        are of.
+        The net that describes the layers of a .caffemodel to write, or the net of the weights for
+        an .onnx.
     """
     with told():
         if state is not None:
@@ -148,7 +149,7 @@ def convert(
 
 
 def _from_source(source: str, target: Path, mean: bool) -> str:
-    """Any data source -> an LMDB, or its mean image."""
+    """Convert a data source to an LMDB, or to its mean image. Returns the line to print."""
     opened = open_source(source_config(source), Path.cwd())
     if mean:
         mean_to_binaryproto(opened, target)
@@ -158,14 +159,15 @@ def _from_source(source: str, target: Path, mean: bool) -> str:
 
 
 def _check_database(target: Path) -> None:
-    """NetError unless the name may be that of a database: another ending is meant to be another
-    format."""
+    """Raise NetError unless this can be the name of a database. Another ending probably means
+    another format."""
     if target.suffix not in ("", ".lmdb"):
         raise NetError(f"{target}: found the ending '{target.suffix}', expected {TARGETS}")
 
 
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
-    """Caffe's two files -> a checkpoint, or back."""
+    """Convert Caffe's two files to a checkpoint, or a checkpoint to them. Returns the line to
+    print."""
     net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
     solver = job.solver_spec.type
     if source.suffix == ".safetensors":

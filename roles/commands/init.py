@@ -1,5 +1,5 @@
-"""`init`: a cluster.toml to begin with, for the digits that ship, a folder of one's own images, or
-Caffe's solver."""
+"""`init`: a first cluster.toml, for the digits that ship with the package, a folder of images, or a
+Caffe solver."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from runtime.errors import ConfigError
 from runtime.reasons import reason
 from runtime.terminal_text import is_plain, one_line, printable
 
-TESTED = 5  # one image of so many of a class is kept for tests
-BATCH = 50  # as many as `starters` says, fewer where there are fewer images
+TESTED = 5  # one of so many images of a class is kept for tests
+BATCH = 50  # images, fewer where there are fewer
 
 
 def init(
     directory: Path = Path(), *, images: Path | None = None, solver: Path | None = None
 ) -> int:
-    """Write a commented cluster.toml to begin with.
+    """Write a first cluster.toml with comments.
 
-    Without a choice it trains LeNet on the digits that ship. What is there already is never written
-    over.
+    By default it trains LeNet on the digits that ship with the package. Existing files are never
+    overwritten.
 
     Parameters
     ----------
     directory
-        The folder to write into, made if it is not there.
+        The folder to write into. It is created if it does not exist.
     images
-        Train on image files of one's own: a folder with a folder per class. Also writes the lists
-        of images to train on and to test on, the names of the classes, a net and a solver.
+        Train on your own image files: a folder with one folder per class. Also writes the lists of
+        images for training and for tests, the names of the classes, a net and a solver.
     solver
-        Train what Caffe's solver.prototxt trains.
+        Train with the net and the settings of a Caffe solver.prototxt.
     """
     if images is not None and solver is not None:
         raise ConfigError(["init: found --images and --solver, expected one of them"])
@@ -51,7 +51,9 @@ def init(
         else:
             files = {
                 CLUSTER_FILE: _cluster(
-                    ("LeNet on the handwritten digits that ship."), starters.DIGITS, directory
+                    ("LeNet on the handwritten digits that ship with the package."),
+                    starters.DIGITS,
+                    directory,
                 )
             }
     write(directory, files)
@@ -62,7 +64,8 @@ def init(
 
 
 def of_images(folder: Path, directory: Path) -> dict[str, str]:
-    """File name -> text, for a folder with a folder of images per class. DataError, ConfigError."""
+    """File name -> text, for a folder with one folder of images per class. Raises DataError or
+    ConfigError."""
     if not folder.is_dir():
         raise ConfigError(
             [(f"{folder}: no such folder; expected one with a folder of images per class")]
@@ -104,7 +107,8 @@ def of_images(folder: Path, directory: Path) -> dict[str, str]:
 
 
 def of_solver(path: Path, directory: Path) -> dict[str, str]:
-    """File name -> text, for Caffe's solver. PrototxtError if it cannot be read, or its net."""
+    """File name -> text, for a Caffe solver. Raises PrototxtError if the solver or its net cannot
+    be read."""
     if not is_file(path):
         raise ConfigError([f"{path}: no such file; expected Caffe's solver.prototxt"])
     spec = load_solver(path)
@@ -112,14 +116,18 @@ def of_solver(path: Path, directory: Path) -> dict[str, str]:
     train = starters.CAFFE.format(solver=string(_from(directory, path)), test=tests)
     return {
         CLUSTER_FILE: _cluster(
-            f"What {one_line(path.name)} trains.", train, directory, preset="single", workers=1
+            f"The training of {one_line(path.name)}.",
+            train,
+            directory,
+            preset="single",
+            workers=1,
         )
     }
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:
-    """All of the files, or none: ConfigError names those that are there already, and what cannot be
-    written."""
+    """Write all of the files, or none. Raises ConfigError with the files that exist already, or
+    with the file that cannot be written."""
     if wrong := [
         name for name, text in files.items() if any("\ud800" <= sign <= "\udfff" for sign in text)
     ]:
@@ -131,7 +139,7 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
     if there := [name for name in files if os.path.lexists(directory / name)]:
         raise ConfigError(
             [
-                (f"{directory / name}: is there already: name another folder, or move it")
+                (f"{directory / name}: exists already: name another folder, or move it")
                 for name in there
             ]
         )
@@ -155,7 +163,8 @@ def _cluster(
 
 
 def _from(directory: Path, path: Path) -> str:
-    """The path as seen from `directory`: relative if it lies below the same folder, else whole."""
+    """The path as seen from `directory`: relative if both have a folder in common below the root,
+    else absolute."""
     here = directory.resolve()
     there = path.resolve()
     common = Path(os.path.commonpath([here, there]))
@@ -163,26 +172,26 @@ def _from(directory: Path, path: Path) -> str:
 
 
 def _listed(name: str) -> str:
-    """A name that is to be a line of a list, or the start of one. ConfigError if it would be read
-    as another."""
+    """Return a name that can be a line of a list, or the start of one. Raises ConfigError if it
+    would be read as another name."""
     if name != name.strip() or not is_plain(name):
         text = (
             "found a control character, a space at an end or bytes that are not UTF-8 in this name"
         )
         raise ConfigError(
-            [(f"{one_line(name)}: {text}, which a list with a name a line cannot have; rename it")]
+            [(f"{one_line(name)}: {text}, which a list of names cannot contain; rename it")]
         )
     return name
 
 
 def _look(file: Path) -> None:
-    """What `check` would say, so that it is known at once; the files stay."""
+    """Report the mistakes and warnings that `check` would report, at once. The files stay."""
     from runtime.runs.checking import check
 
     try:
         remarks: Sequence[str] = check(file, (), starts=False).warnings
     except ConfigError as error:
-        remarks = [f"to mend before `up`: {problem}" for problem in error.problems]
+        remarks = [f"to correct before `up`: {problem}" for problem in error.problems]
     else:
         say(f"train it: python -m runtime up {file}")
     for remark in remarks:

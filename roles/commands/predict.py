@@ -1,4 +1,4 @@
-"""`predict`: what a trained net says of images."""
+"""`predict`: the classification of images by a trained net."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ FAILED = 1  # exit code: some image could not be read
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Said:
-    """What a checkpoint of ours says by itself; given, it counts instead.
+    """Facts that a checkpoint of Convoy contains. An option given here replaces that fact.
 
     Parameters
     ----------
     net
         The net of the weights: a prototxt or a name of the zoo.
     classes
-        The names of the classes, one a line.
+        A file with the names of the classes, one on each line.
     mean
-        What is subtracted: one number, one per channel ("104,117,123"), or a .binaryproto file.
+        The mean to subtract: one number, one per channel ("104,117,123"), or a .binaryproto file.
     scale
-        What is multiplied with after that.
+        The factor to multiply with after that.
     crop
         The side of the square that is cut from the middle.
     size
-        HEIGHTxWIDTH that images are resized to before that.
+        HEIGHTxWIDTH, to which images are resized before they are cut.
     order
         The order of planes: bgr, rgb or gray.
     """
@@ -57,7 +57,7 @@ class Said:
 
     @property
     def given(self) -> Given:
-        """The same, read and checked. NetError or ConfigError."""
+        """These facts, read and checked. Raises NetError or ConfigError."""
         return Given(
             net=load_net(self.net) if self.net else None,
             classes=read_classes(self.classes) if self.classes else (),
@@ -83,25 +83,25 @@ def predict(
 ) -> int:
     """Classify images with a trained net.
 
-    A checkpoint of ours knows its net, what is done to images before, and the names of its classes.
-    Other weights need --net. Images of any size are resized; of folders all images are taken. Exit
-    code 1: some could not be read.
+    A checkpoint of Convoy contains its net, the transform of its images, and the names of its
+    classes. Other weights need --net. Images of any size are resized. A folder stands for all
+    images in it. Exit code 1: some images could not be read.
 
     Parameters
     ----------
     weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
+        A checkpoint of Convoy, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
         name: its best model, else its newest checkpoint.
     images
         Image files and folders.
     top
-        How many classes to tell, the best first.
+        The number of classes to print for each image, the best first.
     data
         Classify the samples of a data source, written as "format=digits,split=test".
     batch
-        Images computed at a time.
+        The number of images that are computed at a time.
     json
-        Write a JSON object a line for each image.
+        Write one line with a JSON object for each image.
     """
     if top < 1 or batch < 1:
         raise ConfigError([f"--top, --batch: found {top}, {batch}, expected integers >= 1"])
@@ -119,7 +119,7 @@ def predict(
 
 
 def _of_source(predictor: Predictor, data: str, top: int) -> Iterator[Prediction]:
-    """The samples of a data source, called by their numbers."""
+    """The predictions for the samples of a data source. A sample is named by its number."""
     source = open_source(source_config(data), Path.cwd())
     for low in range(0, len(source), predictor.batch):
         numbers = np.arange(low, min(low + predictor.batch, len(source)))

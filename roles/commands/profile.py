@@ -1,7 +1,7 @@
-"""A profile of this machine for a plan: how long its actors' array work takes here, measured layer
-by layer.
+"""A profile of this machine for a plan: the times of its actors' array work, measured here layer by
+layer.
 
-What a role's work is made of (`PredictionOptions.loads`) says how long it takes.
+The contents of each role's work (`PredictionOptions.loads`) give its time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from runtime.reasons import reason
 
 
 def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
-    """Time what the actors of `placement` do, on the device of `job`, with as many threads as those
-    have that compute layers; write the profile. ConfigError."""
+    """Time the array work of the actors of `placement` on the device of `job`, and write the
+    profile.
+
+    Layers are timed with the most threads that a process with such work has. Raises ConfigError.
+    """
     if job.device == EMULATED:
         raise ConfigError(
-            [(f"--profile {out}: devices are emulated, and compute nothing that could be timed")]
+            [(f"--profile {out}: devices are emulated, so there is no computation to time")]
         )
     shapes = Shapes(plainly(placement.topology))
     loads = loads_of(shapes)

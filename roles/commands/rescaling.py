@@ -1,4 +1,4 @@
-"""`scale`: what other workers are for a training."""
+"""`scale`: the options of a training with another number of workers or groups."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from runtime.errors import ConfigError
 
 def scaled(config: ClusterConfig, options: Options, workers: int, groups: int) -> Options:
     """The options of a run that goes on with so many workers in so many groups; 0: as many as it
-    has. ConfigError in words if its preset has no choice of them; what else cannot be, the planner
-    says."""
+    has.
+
+    Raises ConfigError if the preset does not let the user choose them. The planner reports all
+    other mistakes.
+    """
     strategy = options.train.strategy
     preset = preset_called(strategy.preset)
     wanted = {"workers": workers, "groups": groups}

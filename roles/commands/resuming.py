@@ -1,6 +1,7 @@
-"""`up --resume`: which checkpoint of which run this one goes on from.
+"""`up --resume`: the search for the checkpoint that the run resumes.
 
-`train.resume` is then set to it: what a checkpoint must be, the planner says for both.
+`train.resume` is then set to that checkpoint, and the planner checks it like one that the user
+named.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from runtime.records.runs import run_directory, runs_named
 
 
 def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
-    """The options of a run that goes on from the newest checkpoint of `run`, or, if that is None,
-    of the runs that this cluster.toml has started; and what to tell: a line for it, and one for
-    each that was skipped.
+    """The options of a run that resumes the newest checkpoint of `run`, or, if that is None, of the
+    runs that this cluster.toml has started; and lines to print: one for the checkpoint, and one for
+    each run or file that was skipped.
 
-    `run` may be a file: what a run that died had in memory. ConfigError if there is none, or
-    cluster.toml has other mistakes.
+    `run` may be a file: the state that a run that died had in memory. Raises ConfigError if no
+    checkpoint is found, or if cluster.toml has other mistakes.
     """
     if run is not None and run.is_file():
         return _in_memory(config, options, run)
@@ -48,7 +49,7 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
             if run is not None
             else (f"{search.directory}, among {len(runs)} runs of this name")
         )
-        raise ConfigError([f"--resume: found no checkpoint to go on from in {where}", *skipped])
+        raise ConfigError([f"--resume: found no checkpoint to resume in {where}", *skipped])
     strategy, told = as_scaled(options.train.strategy, found.parent)
     train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
     train = as_tuned(train, config, found.parent)
@@ -56,34 +57,37 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
 
 
 def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Options, list[str]]:
-    """The options of a run that goes on from what another held. ConfigError if it cannot be
-    read."""
+    """The options of a run that resumes the state that another run had in memory. Raises
+    ConfigError if the file cannot be read."""
     try:
         facts = checkpoint.metadata(file)
         iteration, _ = place_in(str(file), facts)
     except NetError as error:
         raise ConfigError(error.problems) from None
     kept = kept_of(facts)
-    whose = kept.by if kept is not None else "somebody"
+    whose = kept.by if kept is not None else "an actor"
     train = options.train.model_copy(update={"resume": str(file)})
     train = as_tuned(train, config, Path(kept.run)) if kept is not None else train
     return options.model_copy(update={"train": train}), [
-        f"resumes    what {whose} had in memory: iteration {iteration}"
+        f"resumes    the state that {whose} had in memory: iteration {iteration}"
     ]
 
 
 def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
-    """What the run before had found out about what is "auto" is where the tuner begins, if nothing
-    else is said."""
-    if train.strategy.preset == AUTO:  # what can be tuned is not known yet
+    """The same [train] section, with a tuner that begins with the settings that the resumed run had
+    found for its "auto" keys. Nothing changes if cluster.toml names another start."""
+    if train.strategy.preset == AUTO:  # it is not known yet which keys can be tuned
         return train
     base = config.raw.path.resolve().parent
     return AutoSettings(train, preset_called(train.strategy.preset), base).going_on(run)
 
 
 def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
-    """With as many workers and groups as a run had that was scaled, and a line for that, where
-    cluster.toml says what it said when that run began."""
+    """The strategy with as many workers and groups as the resumed run had after it was scaled, and
+    a line that reports this.
+
+    A number changes only if cluster.toml has the same number as when that run began.
+    """
     said = options_of_run(run, SAID)
     theirs = options_of_run(run)
     if said is None or theirs is None:
@@ -105,8 +109,8 @@ def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
 
 
 class _Search:
-    """What fits a cluster.toml. `named`: a person chose the run, which may have had another
-    preset."""
+    """The runs and checkpoints that fit a cluster.toml. `named`: the user named the run, so it may
+    have had another preset."""
 
     def __init__(self, config: ClusterConfig, options: Options, *, named: bool) -> None:
         self.directory = Path(config.run.directory)
@@ -116,7 +120,7 @@ class _Search:
             update={"train": options.train.model_copy(update={"resume": None})}
         )
         any_preset = preset_called("single") if self._preset == AUTO else None
-        # what else is wrong is told as always
+        # other mistakes are reported as always
         topology = plan(config, plain, any_preset, tell=False)
         (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
         self._job = dataclasses.replace(lead.job, kernels="numpy")
@@ -130,16 +134,16 @@ class _Search:
         return self._train.strategy.preset
 
     def runs(self, name: str) -> list[Path]:
-        """The directories of the runs of this name, the newest first. ConfigError if the folder
-        cannot be read."""
+        """The directories of the runs of this name, the newest first. Raises ConfigError if the
+        folder cannot be read."""
         try:
             return [known.directory for known in reversed(runs_named(self.directory, name))]
         except OSError as error:
             raise ConfigError([f"--resume: {self.directory}: {reason(error)}"]) from None
 
     def located(self, run: Path) -> Path:
-        """A run by its path, by its folder in `run.directory`, or the newest of its name.
-        ConfigError if it is none."""
+        """The directory of a run, from its path, from its folder in `run.directory`, or from its
+        name, which stands for its newest run. Raises ConfigError if no run is found."""
         try:
             found = run_directory(run, self.directory)
         except OSError as error:
@@ -152,23 +156,23 @@ class _Search:
         raise ConfigError([f"--resume {run}: found no such folder, {expected}"])
 
     def wrong_run(self, run: Path) -> str:
-        """Why nothing of this run is taken."""
+        """The reason to skip this run; "" if its checkpoints may be resumed."""
         try:
             theirs = options_of_run(run)
         except ConfigError as error:
             return f"its config.toml: {error.problems[0]}"
         if theirs is None:
-            return "it is no run directory: it has no config.toml and events.jsonl"
+            return "it is not a run directory: it has no config.toml and events.jsonl"
         before = theirs.train.strategy.preset
         if self._named or before == self._preset or AUTO in (before, self._preset):
             return ""
         return (
-            f"it had preset '{before}', this one has '{self._preset}': to go on from it "
-            f"write --resume {run}"
+            f"it had preset '{before}', this one has '{self._preset}': to resume it anyway, "
+            f"use --resume {run}"
         )
 
     def wrong_file(self, file: Path) -> str:
-        """Why this checkpoint is not taken."""
+        """The reason to skip this checkpoint; "" if it fits."""
         try:
             Contents(dataclasses.replace(self._job, resume=str(file))).of_checkpoint(self._net)
         except NetError as error:
@@ -176,7 +180,7 @@ class _Search:
         return ""
 
     def taken(self, file: Path) -> str:
-        """What is told of the one that is."""
+        """The line that reports the chosen checkpoint."""
         iteration, _ = place_in(str(file), checkpoint.verify(file))
         theirs = options_of_run(file.parent)
         before = theirs.train.strategy.preset if theirs is not None else self._preset

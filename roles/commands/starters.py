@@ -1,4 +1,4 @@
-"""The files that `init` writes, as text: cluster.toml for each kind of data, and a net and solver
+"""The files that `init` writes, as text: cluster.toml for each kind of data, and a net and a solver
 for photographs."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ HEAD = """\
 # {what}
 #
 #   python -m runtime check {file}      reads everything, starts nothing
-#   python -m runtime up {file}         trains; Ctrl-C saves and stops, `up --resume` goes on
+#   python -m runtime up {file}         trains; Ctrl-C saves and stops, `up --resume` continues
 #
 # Every key: docs/configuration.md. Any of them for one run: --set train.max_iter=100
 
@@ -16,16 +16,16 @@ HEAD = """\
 SHAPE = """
 [train.strategy]
 preset = "{preset}"             # "sync", "replicas", "auto" ...: docs/strategies.md, python -m runtime plan --presets
-workers = {workers}                     # processes that compute; more than the machine has cores make nothing faster
+workers = {workers}                     # processes that compute; more workers than cores are not faster
 
 # [checkpoint]
-# seconds = 300                 # at least so often, beside the solver's `snapshot`
+# seconds = 300                 # between two checkpoints, in addition to the solver's `snapshot`
 
 # [[machine]]                   # other machines: docs/cluster.md
 # name = "here"
 
 [metrics]
-port = 0                        # of the list of processes for Prometheus; 0 takes a free one
+port = 0                        # serves the list of processes for Prometheus; 0 takes a free port
 """
 
 DIGITS = """\
@@ -41,11 +41,11 @@ test = { format = "digits", split = "test" }
 
 IMAGES = """\
 [train]
-net = "net.prototxt"            # beside this file, yours to change; or a name from the zoo (docs/caffe.md)
+net = "net.prototxt"            # next to this file, yours to change; or a name from the zoo (docs/caffe.md)
 solver = "solver.prototxt"
 seed = 1
 
-[train.data]                    # train.txt and val.txt have "path label" a line
+[train.data]                    # each line of train.txt and val.txt is "path label"
 train = {{ format = "images", source = "train.txt", root_folder = {root}, new_height = 64, new_width = 64 }}
 test = {{ format = "images", source = "val.txt", root_folder = {root}, new_height = 64, new_width = 64 }}
 classes = "classes.txt"         # the name of each label, for `predict`
@@ -57,7 +57,7 @@ CAFFE = """\
 solver = {solver}
 seed = 1
 
-[train.data]                    # "net": what the data layers name as `source`. Others are said here: docs/data.md
+[train.data]                    # "net": the `source` of the net's data layers. Or name other data: docs/data.md
 train = {{ format = "net" }}     # such as {{ format = "lmdb", source = "train_lmdb" }}
 {test}"""
 CAFFE_TEST = 'test = { format = "net" }\n'
@@ -73,7 +73,7 @@ lr_policy: "poly"            # down to 0 at the end
 power: 1
 max_iter: {iterations}
 test_interval: {interval}
-test_initialization: false   # BatchNorm knows no means yet
+test_initialization: false   # BatchNorm has no means yet
 display: {display}
 snapshot: {iterations}
 """
@@ -126,9 +126,9 @@ def cluster(what: str, train: str, file: str, preset: str, workers: int) -> str:
 
 
 def net(classes: int, batch: int, tested: int) -> str:
-    """A small net for photographs, three convolutions that are each normalised over the batch: 56 x
-    56 crops of images in blue, green, red; batches of `batch` to train on, of `tested` to test
-    on."""
+    """A small net for photographs, with three convolutions whose outputs are normalised over the
+    batch. It takes 56 x 56 crops of images in blue, green, red, in batches of `batch` for training
+    and of `tested` for tests."""
     text = '# A small net for photographs. Images are blue, green, red.\nname: "photographs"\n\n'
     text += DATA_LAYER.format(phase="TRAIN", batch=batch, more="mirror: true ")
     text += DATA_LAYER.format(phase="TEST", batch=tested, more="")
@@ -140,7 +140,7 @@ def net(classes: int, batch: int, tested: int) -> str:
 
 
 def solver(images: int, batch: int) -> str:
-    """30 times through the images."""
+    """A solver that trains on each image 30 times."""
     iterations = max(10, 30 * images // batch)
     display = max(1, iterations // 20)
     return SOLVER.format(

@@ -1,4 +1,4 @@
-"""`test`: what a model scores on the test data."""
+"""`test`: the scores of a model on the test data."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from runtime.cli.arguments import Settings, Switch
 from runtime.compute import threads
 from runtime.errors import ConfigError
 
-WIDEST = 20  # classes of a confusion matrix that is written as a table; of more the worst pairs
-WORST = 20  # pairs
+WIDEST = 20  # classes of a confusion matrix that is printed as a table; of more the worst pairs
+WORST = 20  # pairs of classes
 
 
 @dataclass
 class Found:
-    """What a test net scores: means over its images, by what they are of; `missing` layers, which
-    kept their first values; top-k and confusion, if that was asked for, and what classes are
-    called."""
+    """The result of one test net. `scores` are means over its images, by name. `missing` layers
+    have no weights and kept their first values.
+
+    `tally` has top-k and confusion if they were asked for, `names` the names of the classes. `net`
+    is a clause that names the test net if there are several.
+    """
 
     net: str
     images: int
@@ -60,21 +63,21 @@ def test(
     Parameters
     ----------
     weights
-        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
+        A checkpoint of Convoy, a .caffemodel or Caffe's HDF5 weights; or a run, by its directory or
         name: its best model, else its newest checkpoint.
     file
         The cluster's description: its net and test data are used.
     top
-        Also tell in how many images the label is among so many best classes.
+        Also print the share of images whose label is among so many best classes.
     confusion
-        Also tell which classes are taken for which: a table of up to 20 classes, the worst pairs of
-        more.
+        Also print which classes are confused: a table of up to 20 classes, or the worst pairs if
+        there are more.
     json
         Write one JSON object for each test net.
     """
     if top is not None and top < 1:
         raise ConfigError([f"--top: found {top}, expected an integer >= 1"])
-    threads.release()  # of `up`, which may test when its run is over
+    threads.release()  # `up` may test when its run is over, and then still holds threads
     with told():
         weights = weights_meant(weights, file)
         job = job_of_file(file, settings)
@@ -114,7 +117,7 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
         rows = min(job.rows(phase), total - number * job.rows(phase))
         net.begin(number, (0, rows))
         fed = batches.read(number, 0, rows)
-        for name, array in zip(net.inputs, fed, strict=False):  # labels may be left
+        for name, array in zip(net.inputs, fed, strict=False):  # the net may take no labels
             net.feed(name, array)
         for stage in net.stages:
             if stage.layer is not None:
@@ -132,8 +135,8 @@ def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: boo
 
 
 def _counted(tally: Tally | None, net: Net, judged: Scored, more: Sequence[Any], top: int) -> Tally:
-    """The tally with a batch more. NetError if the net gives no scores of classes, or nobody knows
-    the labels."""
+    """The tally with one more batch. Raises NetError if the net gives no scores of classes, or if
+    labels are missing."""
     scores = net.ops.to_host(net.blob(judged.scores))
     labels = (
         net.ops.to_host(net.blob(judged.labels)) if judged.labels else more[0] if more else None
@@ -154,7 +157,7 @@ def _counted(tally: Tally | None, net: Net, judged: Scored, more: Sequence[Any],
 
 
 def _names(weights: Path, of_data: Sequence[str]) -> Sequence[str]:
-    """What the classes are called: by the checkpoint, else by the data."""
+    """The names of the classes: from the checkpoint, else from the data."""
     try:
         said: Deployment | None = deployment_of(weights)
     except NetError:
@@ -163,8 +166,8 @@ def _names(weights: Path, of_data: Sequence[str]) -> Sequence[str]:
 
 
 def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
-    """What can be said of a net without scores: in how many images the largest number of its only
-    output is that of the label, if the data have `labels`; else the mean of each output."""
+    """Scores of a net that computes none. If the data have `labels`: the share of images whose
+    label has the largest number in the only output. Else: the mean of each output."""
     outputs = {name: net.ops.to_host(net.blob(name)) for name in net.outputs}
     name, first = next(iter(outputs.items()))
     classes = (
@@ -181,7 +184,8 @@ def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
 
 
 def _as_text(found: Found, confusion: bool) -> list[str]:
-    """Top-k and the confusion matrix, its rows the labels, its columns what they were taken for."""
+    """Lines with top-k and the confusion matrix. A row is a label, a column a class that was found
+    for it."""
     tally = found.tally
     if tally is None:
         return []

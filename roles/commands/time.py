@@ -1,4 +1,4 @@
-"""`time`: how long every layer of a net takes."""
+"""`time`: the time that each layer of a net takes."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def time(
     iterations
         Passes to measure, after one to warm up.
     device
-        Where to compute: "cpu" or "cuda:N". Otherwise where `train.devices` has the actor `single`
-        compute, or whom it names first.
+        The device: "cpu" or "cuda:N". By default the device of the actor `single` in
+        `train.devices`, or the first device there.
     profile
-        Write down how long the array work of the planned actors takes here into this file, too: for
+        Also write this file, with the times of the planned actors' array work on this machine: for
         `plan --profile` and for emulated devices.
     """
     with told():
         job = _on(device, job_of_file(file, settings))
-        # of an iteration's passes, one
+        # the batch of one of the iteration's passes
         job = dataclasses.replace(job, batch=-(-job.batch // job.passes))
         net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
         size = volumes(net)
@@ -70,7 +70,7 @@ def time(
 
 
 def _on(device: str, job: Job) -> Job:
-    """The job on this device, if one is said. ConfigError if there is no such kind."""
+    """The job on this device, if one is given. Raises ConfigError for an unknown kind of device."""
     if device and not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
         raise ConfigError([f"--device: found '{device}', expected 'cpu' or 'cuda:N'"])
     return dataclasses.replace(job, device=device) if device else job

@@ -1,8 +1,8 @@
-"""The coordinator: hands out tickets, follows the run, tests, saves, ends. The lead of every
-training topology.
+"""The coordinator, the lead of every training topology: hands out tickets, follows the run, tests,
+saves, ends.
 
-What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; `shape` is
-what the run is now, `probing` holds it. This shell talks.
+`schedule` decides what comes next, and `scoreboard` keeps the numbers. `RunSettings` has the
+present settings of the run, and `Probing` holds it. This class exchanges the messages.
 """
 
 from __future__ import annotations
@@ -59,12 +59,22 @@ from runtime import (
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorOptions(JobOptions):
-    """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who
-    holds what a checkpoint must, the shapes of the data, so that predictions need not open them,
-    who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become
-    (`live`), who has something beside the model (`keepers`), when checkpoints are due by time
-    (`timing`), what tests decide (`watched`), what checkpoints say of their use (`seen`), who has
-    the whole model after whole iterations (`replicas`)."""
+    """The job, the timetable, and these:
+
+    groups       the workers of each group, by rank
+    updates      the number of `Updated` messages that an iteration brings
+    servers      the actors with the state that a checkpoint must hold
+    display      iterations between two progress reports; 0: none
+    image_shape  the shapes of the data, so that predictions need not open them
+    holders      the actors that hold parameters
+    shares       how a batch is cut among the members of a group
+    live         the changes that the topology is prepared for
+    keepers      the actors that keep state next to the model
+    timing       when checkpoints are due by time
+    watched      the decisions that follow from tests
+    seen         facts of the data, from which checkpoints describe the model's use
+    replicas     the actors that have the whole model after whole iterations
+    """
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -85,7 +95,7 @@ class CoordinatorOptions(JobOptions):
 
 
 class Coordinator(Actor):
-    """See the module docstring."""
+    """The lead of a training run; see the module docstring."""
 
     Options = CoordinatorOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE, HOLDING)
@@ -110,7 +120,7 @@ class Coordinator(Actor):
             rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),
         )
-        servers = () if self._job.emulated else options.servers  # there is no model
+        servers = () if self._job.emulated else options.servers  # emulated devices have no model
         keepers = () if self._job.emulated else options.keepers
         self._probing = Probing(
             self,
@@ -126,7 +136,7 @@ class Coordinator(Actor):
         self._updates = options.updates
         self._display = options.display
         self._asked: list[Envelope] = []
-        self._begun = False  # nobody gets a ticket before
+        self._begun = False  # no worker gets a ticket before
         self._changed = asyncio.Event()
         self._checkpoints = Checkpoints(
             self,
@@ -140,11 +150,11 @@ class Coordinator(Actor):
         self._handing_over = HandingOver(
             self, self._schedule, self._probing, self._checkpoints, emulated=not servers
         )
-        self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
+        self._idle_since: float | None = None  # a group has nothing to do until the run is saved
 
     async def on_start(self) -> None:
-        """Prepare the scoreboard; sweep what runs that were killed while they saved have left
-        beside this one."""
+        """Prepare the scoreboard. Remove the unfinished files of runs next to this one that were
+        killed while they saved."""
         await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._shape.solver.average_loss)
         self._gauges = RunGauges(self, self._schedule.table, self._job)
@@ -152,7 +162,7 @@ class Coordinator(Actor):
         self._tests.start()
 
     async def run(self) -> None:
-        """Save when it is time to, and end when everything is done."""
+        """Save when a checkpoint is due, and end when everything is done."""
         facts = await self._checkpoints.restored()
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
@@ -162,7 +172,7 @@ class Coordinator(Actor):
             self._schedule.begin_unsettled(test=self._tests.due(kept))
         self._checkpoints.begin()
         self._gauges.begin()
-        self.stepped()  # from here on a standstill is told
+        self.stepped()  # from here on a standstill is reported
         self._begun = True
         await self._serve()
         while self._schedule.stage is not RunStage.DONE:
@@ -199,13 +209,13 @@ class Coordinator(Actor):
         await self._checkpoints.end()
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
-        """A worker wants its group's next pass; it is answered when there is one."""
+        """Take a worker's request for its group's next pass. It is answered when there is one."""
         self._ledger.asks(message, envelope.sender)
         self._asked.append(envelope)
         await self._serve()
 
     async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
-        """A worker has computed its part of a pass."""
+        """Take a worker's report that its part of a pass is computed."""
         whole = self._ledger.done(message, envelope.sender)
         if message.phase == TRAIN:
             if not self._probing.under_way:  # probes leave no trace
@@ -227,12 +237,12 @@ class Coordinator(Actor):
             await self._serve()
 
     async def on_updated(self, message: Updated, envelope: Envelope) -> None:
-        """A server has an iteration in its layers."""
+        """Take a server's report that an iteration is in its layers."""
         self._ledger.updated(message, envelope.sender)
         await self._reported(message.number)
 
     async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
-        """End well: save what there is after the iterations under way."""
+        """End the run early: save the model after the iterations under way."""
         self.emit("winding down", reason=message.reason, iteration=self._schedule.issued)
         self._schedule.wind_down()
         await self._serve()
@@ -243,12 +253,12 @@ class Coordinator(Actor):
         await self._serve()
 
     async def on_hand_over(self, message: HandOver, envelope: Envelope) -> None:
-        """Save after the iterations under way, and end there; answered when the file is whole."""
+        """Save after the iterations under way, and end there. Answered when the file is whole."""
         self._handing_over.hear(envelope)
         await self._serve()
 
     async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
-        """Somebody has died: who holds all of the run?"""
+        """Answer which actors hold all of the run's state. Asked when an actor has died."""
         found = holders_of(
             self._replicas,
             self._schedule,
@@ -261,31 +271,33 @@ class Coordinator(Actor):
         await self.reply(envelope, found)
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
-        """Other groups, workers or rates after the iterations under way; answered when it is so."""
+        """Change groups, workers or rates after the iterations under way. Answered when they have
+        changed."""
         self._shape.hear(message, envelope)
         self._schedule.change()
         await self._serve()
 
     async def on_hold(self, message: Hold, envelope: Envelope) -> None:
-        """Hand out nothing more until released; answered when nothing is under way."""
+        """Hand out nothing more until the run is released. Answered when nothing is under way."""
         self._probing.hear(message, envelope)
         self._schedule.hold()
         await self._serve()
 
     async def on_probe(self, message: Probe, envelope: Envelope) -> None:
-        """Train for a while from the model that is held; answered when that is put back."""
+        """Train for a while from the held model. Answered when the probe has ended and the model is
+        put back, unless the probe is kept."""
         self._probing.hear(message, envelope)
         self._changed.set()
 
     async def on_release(self, message: Release, envelope: Envelope) -> None:
-        """Go on from the model that is held; answered when it is so."""
+        """Go on from the held model. Answered when the iterations that are watched have ended."""
         self._probing.hear(message, envelope)
         self._changed.set()
 
     # -- inside
 
     async def _hold(self) -> None:
-        """The run is held: do what is wanted, if something is."""
+        """Do what was requested of the held run, if anything was."""
         if not self._probing.held:
             self._scores.pause(self.now())
         await self._probing.go_on()
@@ -314,7 +326,7 @@ class Coordinator(Actor):
         return self._shape.grouping.next_of(worker, self._next_pass)
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
-        """What a group does next, and how its batch is cut."""
+        """The next pass of a group, and the cuts of its batch."""
         at_once = (
             1
             if len(self._shape.sizes) > 1
@@ -330,8 +342,8 @@ class Coordinator(Actor):
         return found, self._shares.cuts(members[: found.rows], found.rows)
 
     def _check_loss(self, done: PassDone) -> None:
-        """Stop at a part's loss that is no number; a probe is only cut, and what is watched is
-        undone."""
+        """End the run if the loss of a part is not finite. A probe is only cut, and training that
+        is watched is undone."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0 and not self._probing.diverged():
             self._gauges.diverged(loss)
@@ -363,7 +375,7 @@ class Coordinator(Actor):
         await self._serve()
 
     def _trained(self, ended: Iteration, done: int) -> None:
-        """An iteration has ended, after which so many are."""
+        """Report an iteration that has ended. `done` iterations have ended now."""
         self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
         self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
         table = self._schedule.table
@@ -376,7 +388,8 @@ class Coordinator(Actor):
             )
 
     def _kept_one(self, ended: Iteration, done: int) -> None:
-        """The same of one of a probe that is kept: the run is held, and its time does not count."""
+        """Report an iteration of a probe that is kept. The run is held, so its time does not
+        count."""
         self._scores.resume(self.now())
         self._trained(ended, done)
         self._scores.pause(self.now())
@@ -386,7 +399,7 @@ class Coordinator(Actor):
         self._follow(self._tests.report(self._scores, self._schedule.completed))
 
     def _follow(self, verdict: Verdict) -> None:
-        """A test is over: the run ends early, or its best model is saved, if it is so."""
+        """Act on a test that is over: end the run early, or save its best model."""
         if verdict.stop:
             self.emit("stopping early", iteration=self._schedule.completed, **verdict.stop)
             self._schedule.wind_down()
@@ -396,7 +409,7 @@ class Coordinator(Actor):
     async def _save(self) -> None:
         idle_since = self._idle_since
         self._idle_since = None
-        if self._job.emulated:  # there is no model
+        if self._job.emulated:  # emulated devices have no model
             return
         began = self.now()
         self._scores.pause(began)

@@ -1,7 +1,8 @@
-"""What a coordinator's page of metrics says of its run: loss, rate, how far it is, how old its
-checkpoint is.
+"""The gauges of a coordinator's page of metrics: loss, learning rate, progress, age of the last
+checkpoint.
 
-What tests say is in `testing`."""
+The scores of tests are in `testing`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from runtime import Actor
 
 
 class RunGauges:
-    """Of the run of one coordinator. A gauge is there from when it is known."""
+    """The gauges of one coordinator's run. A gauge appears when its value is known."""
 
     def __init__(self, actor: Actor, table: Timetable, job: Job) -> None:
         self._actor = actor
@@ -25,15 +26,15 @@ class RunGauges:
         self._eta = gauge(
             "eta_seconds",
             (
-                "Seconds until the last iteration, by the mean of those so far,"
+                "Seconds until the last iteration, by the mean time of the iterations so far,"
                 " with tests and pauses."
             ),
         )
         self._done = actor.counter(
-            "iterations", ("Training iterations: of the coordinator those that were completed.")
+            "iterations", ("Training iterations: the coordinator counts the completed ones.")
         )
         self._images = actor.counter("images", "Images trained on.")
-        text = "Checkpoints `written`, and those that `failed` to be."
+        text = "Checkpoints that were `written`, and checkpoints that `failed`."
         self._saves = {
             result: actor.counter("checkpoints", text, result=result)
             for result in ("written", "failed")
@@ -41,7 +42,7 @@ class RunGauges:
         gauge("iterations_planned", "The number of the last iteration of the run.").set(table.last)
         gauge(
             "iterations_resumed",
-            ("Iterations before the first of this run: those of the runs that it goes on from."),
+            ("Iterations before the first of this run, by the runs that it resumes."),
         ).set(table.first)
         facts = {
             "net": Path(job.net or job.solver).name,
@@ -50,24 +51,24 @@ class RunGauges:
         }
         gauge(
             "training_info",
-            ("1; what is trained, and with which kernels."),
+            ("Always 1; the labels name the net that is trained, and the kernels."),
             **facts,
             device=job.device,
         ).set(1)
-        self._clock = asyncio.get_running_loop().time  # the thread of the page has no loop to ask
+        self._clock = asyncio.get_running_loop().time  # the thread of the page has no event loop
         self._began = self._saved = self._clock()
 
     def __repr__(self) -> str:
         return f"<gauges of {self._actor!r}, the last checkpoint {self._age():.0f} s old>"
 
     def begin(self) -> None:
-        """Training starts."""
+        """Start the clocks: training begins."""
         self._began = self._saved = self._clock()
-        text = "Seconds since a checkpoint was written; before the first, since training began."
+        text = "Seconds since the last checkpoint; before the first one, since training began."
         self._actor.gauge("checkpoint_age_seconds", text).set_function(self._age)
 
     def trained(self, loss: float | None, done: int, images: int, rate: float) -> None:
-        """Iteration `done` of so many images has ended."""
+        """Report that iteration `done`, with so many images, has ended."""
         if loss is not None:
             self._loss.set(loss)
         self._done.inc()
@@ -78,15 +79,15 @@ class RunGauges:
             self._eta.set((self._table.last - done) * (self._clock() - self._began) / count)
 
     def diverged(self, loss: float) -> None:
-        """The loss is no number."""
+        """Report a loss that is not finite."""
         self._loss.set(loss)
 
     def saved(self, result: str) -> None:
-        """A checkpoint was "written", or "failed" to be."""
+        """Report a checkpoint that was "written" or has "failed"."""
         if result == "written":
             self._saved = self._clock()
         self._saves[result].inc()
 
     def _age(self) -> float:
-        """From any thread."""
+        """Seconds since the last checkpoint. May be called from any thread."""
         return self._clock() - self._saved

@@ -1,5 +1,4 @@
-"""Which worker is in which group, and which pass each of them comes to next. Plain decisions, no
-messages."""
+"""The workers of each group, and the next pass of each worker. Decisions only, no messages."""
 
 from __future__ import annotations
 
@@ -8,20 +7,20 @@ from collections.abc import Callable, Sequence
 from roles.coordination.schedule import Pass
 from roles.messages import TRAIN, Ticket
 
-Cut = tuple[Pass, tuple[int, ...]]  # a pass, and where its batch is cut among the members
+Cut = tuple[Pass, tuple[int, ...]]  # a pass, and the cuts of its batch among the members
 
 
 class _Group:
     def __init__(self, members: Sequence[str]) -> None:
         self.members = tuple(members)
-        # member -> passes that others of its group have begun before it
+        # member -> number of open passes that it has not begun yet
         self.behind = dict.fromkeys(self.members, 0)
-        # passes that some member has yet to begin, each with its `after`
+        # passes that some member has not begun yet, each with its `after`
         self.open: list[tuple[Cut, int]] = []
         self.after = -1  # the last training iteration handed out
 
     def begin(self, found: Cut | None) -> bool:
-        """Open another pass, if there is one."""
+        """Open the next pass. Returns False if there is none."""
         if found is None:
             return False
         self.open.append((found, self.after))
@@ -32,13 +31,14 @@ class _Group:
         return True
 
     def begun(self, member: str) -> None:
-        """A member begins its next pass; passes that everybody has begun are forgotten."""
+        """Note that a member begins its next pass. Passes that all members have begun are
+        forgotten."""
         self.behind[member] -= 1
         del self.open[: len(self.open) - max(self.behind.values())]
 
 
 class Grouping:
-    """Workers in groups; every member of a group gets the same passes in the same order."""
+    """The workers in groups. Every member of a group gets the same passes in the same order."""
 
     def __init__(self, groups: Sequence[Sequence[str]]) -> None:
         self._groups = [_Group(members) for members in groups]
@@ -55,9 +55,12 @@ class Grouping:
         return [group.members for group in self._groups]
 
     def next_of(self, worker: str, decide: Callable[[Sequence[str]], Cut | None]) -> Ticket | None:
-        """The worker's next ticket: that of its group's first pass that it has not begun, or a new
-        one if `decide` knows one; None: nothing yet, or nothing for a stranger. A pass of fewer
-        rows than members is for the first of them only."""
+        """The worker's next ticket: for the first pass of its group that it has not begun, or for a
+        new pass if `decide` returns one.
+
+        None if there is nothing to do yet, or if the worker is in no group. A pass with fewer rows
+        than members goes to the first members only.
+        """
         if worker not in self._group_of:
             return None
         index = self._group_of[worker]

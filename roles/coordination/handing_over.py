@@ -1,8 +1,8 @@
-"""A run that ends so that another goes on from where it is: with other workers, or without a
-machine.
+"""The handing over of a run: it ends at a checkpoint, from which another run goes on with other
+workers, or without a machine.
 
-asked -> what is under way ends -> the checkpoint is on disk -> handed over
-                                \\> it could not be written -> refused: the run goes on
+asked -> iterations under way end -> the checkpoint is on disk -> handed over
+                                  \\> it could not be written -> refused: the run goes on
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from runtime.messages.message import Refusal
 
 
 class Replies(Protocol):
-    """Whose answers they are. See Actor."""
+    """The actor that sends the answers. See Actor."""
 
     async def reply(self, envelope: Envelope, message: Message) -> None: ...
 
 
 class HandingOver:
-    """Of the run of one coordinator. `emulated`: it has no model."""
+    """The handing over of one coordinator's run. `emulated`: the run has no model."""
 
     def __init__(
         self,
@@ -43,20 +43,19 @@ class HandingOver:
         self.done = False
 
     def __repr__(self) -> str:
-        return (
-            f"<handing over: {'done' if self.done else 'asked' if self._asked else 'nobody asks'}>"
-        )
+        return f"<handing over: {'done' if self.done else 'asked' if self._asked else 'not asked'}>"
 
     def hear(self, envelope: Envelope) -> None:
-        """Somebody wants it. MessageError in words if it cannot be now."""
+        """Take a request to hand the run over. Raises MessageError with the reason if that is
+        impossible now."""
         if why := self._why_not():
             raise MessageError("bad_value", why)
         self._asked = envelope
         self._schedule.save()
 
     async def saved(self) -> None:
-        """What was to be saved is copied in memory: if it is to be handed over, wait for the
-        disk."""
+        """Wait for the disk and answer the request, if there is one. Called when the state to save
+        is copied in memory."""
         if self._asked is None or self._schedule.saves_again:
             return
         await self._checkpoints.written()
@@ -64,7 +63,7 @@ class HandingOver:
             await self.refuse("the training is at its end")
         elif self._checkpoints.unsaved:
             await self.refuse(
-                f"nothing can be saved: {self._checkpoints.unsaved}; training goes on as it is"
+                f"the checkpoint cannot be saved: {self._checkpoints.unsaved}; training goes on"
             )
         else:
             asked = self._asked
@@ -75,7 +74,7 @@ class HandingOver:
             await self._actor.reply(asked, HandedOver(file=self._checkpoints.last, at=at))
 
     async def refuse(self, why: str) -> None:
-        """Nothing comes of it: tell whoever waits, if somebody does."""
+        """Refuse the request for this reason, if there is one."""
         if self._asked is not None:
             asked = self._asked
             self._asked = None
@@ -83,11 +82,11 @@ class HandingOver:
 
     def _why_not(self) -> str:
         if self._emulated:
-            return "nothing is trained on emulated devices: there is no model that could go on"
+            return "emulated devices train nothing: there is no model to hand over"
         if self._schedule.winding_down or self._schedule.over:
             return "the run ends"
         if self._asked is not None:
-            return "it is being handed over already"
+            return "the run is being handed over already"
         if not self._probing.quiet:
-            return "the run is held, or what it tries may be undone: ask again when that is over"
+            return "the run is held, or its iterations may be undone: ask again when that is over"
         return ""

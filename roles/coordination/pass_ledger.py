@@ -1,7 +1,7 @@
-"""Which reports about passes are owed, which are heard, and what they say together. Plain
-decisions, no messages sent.
+"""Reports about passes: which are owed, which have arrived, and their combined results. Decisions
+only, no messages are sent.
 
-What is under way is the schedule's to know; who reports about it shows when they do.
+The schedule knows which passes are under way. Their senders become known when the reports arrive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OWED = "owed"
 HEARD = "heard"
 NOT_OWED = "not under way"
 OURS = "of this run"
-STRANGER = "none of this run's"
+STRANGER = "not of this run"
 HAND_OUT = "hand out"
 END = "end"
 
@@ -37,8 +37,8 @@ UPDATE = Conversation(
 
 
 class PassLedger:
-    """Of one coordinator. `workers` may ask for tickets; `owes` says whether a pass, by phase and
-    number, is under way."""
+    """The reports to one coordinator. `workers` may ask for tickets. `owes` returns whether a pass,
+    by phase and number, is under way."""
 
     def __init__(self, workers: Iterable[str], owes: Callable[[str, int], bool]) -> None:
         self._workers = frozenset(workers)
@@ -48,10 +48,10 @@ class PassLedger:
         self._updates: Standing[tuple[int, str]] = Standing(
             UPDATE, lambda subject: self._owed(TRAIN, subject[0])
         )
-        # of a pass, by phase and number
+        # pass, by phase and number -> workers that have reported
         self._reporters: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._updaters: defaultdict[int, list[str]] = defaultdict(list)
-        # scores, and of how many rows
+        # pass, by phase and number -> rows and scores of each part
         self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)
         self._iterations: defaultdict[int, Iteration] = defaultdict(Iteration)  # under way
 
@@ -60,16 +60,19 @@ class PassLedger:
 
     @property
     def kept(self) -> int:
-        """How many reports are remembered."""
+        """The number of reports that are remembered."""
         return len(self._done) + len(self._updates)
 
     def asks(self, message: NextTicket, sender: str) -> None:
-        """Somebody wants a ticket. MessageError if it is no worker of this run."""
+        """Take a request for a ticket. Raises MessageError if the sender is not a worker of this
+        run."""
         self._asking.hear(message, sender, (sender,))
 
     def done(self, message: PassDone, sender: str) -> tuple[int, Scores] | None:
-        """A worker's report about its part of a pass; with the last part, the rows of all and the
-        means of their scores. MessageError if none is owed."""
+        """Take a worker's report about its part of a pass. Raises MessageError if it is not owed.
+
+        With the last part, returns the rows of all parts and the means of their scores.
+        """
         key = (message.phase, message.number)
         self._done.hear(message, sender, (*key, sender))
         self._reporters[key].append(sender)
@@ -86,9 +89,12 @@ class PassLedger:
         return sum(rows for rows, _ in parts), scores
 
     def updated(self, message: Updated, sender: str) -> None:
-        """A server has an iteration in its layers. It is as stale as on the server where it read
-        first and came in last, which saw most others in between. MessageError if the report is not
-        owed."""
+        """Take a server's report that an iteration is in its layers. Raises MessageError if it is
+        not owed.
+
+        An iteration is as stale as on the server that was read first and updated last: on that
+        server most other iterations came in between.
+        """
         number = message.number
         self._updates.hear(message, sender, (number, sender))
         self._updaters[number].append(sender)
@@ -96,15 +102,15 @@ class PassLedger:
         iteration.staleness = max(iteration.staleness or 0, message.staleness)
 
     def end(self, number: int) -> Iteration:
-        """The last report about an iteration was heard, and it is no longer under way: what was
-        said of it. Reports of the next may have come before."""
+        """End an iteration whose last report has arrived, and return its results. Reports about the
+        next iteration may have come before."""
         self._forget((TRAIN, number))
         for server in self._updaters.pop(number, ()):
             self._updates.move(END, (number, server))
         return self._iterations.pop(number)
 
     def end_test(self) -> None:
-        """All batches of a test are scored."""
+        """End a test whose batches are all scored."""
         for key in [key for key in self._reporters if key[0] != TRAIN]:
             self._forget(key)
 

@@ -1,16 +1,16 @@
-"""A run that is held: its model is kept in memory, probes train from it and put it back, until it
-is released.
+"""A run that is held: its model is kept in memory, probes train from it and put it back, until the
+run is released.
 
-going on -- Hold --> to be held -- all that was handed out is in the model --> held
-held -- Release --> going on
-held -- Probe --> probing --> held
-going on, watched -- training diverges --> held
+    going on -- Hold --> to be held -- all iterations handed out are in the model --> held
+    held -- Release --> going on
+    held -- Probe --> probing --> held
+    going on, watched -- training diverges --> held
 
-A probe that is kept and whose loss does not rise, or falls as is wanted, is training: its
-iterations are the run's, and the model that it leaves is the one that is kept from then on.
+A probe can be kept if its loss does not rise, or falls by a requested part. Then it is training:
+its iterations are the run's, and the model after them is kept in memory from then on.
 
-Whoever releases it may have it watched: for so many iterations the model stays in memory, and is
-put back should training diverge, as after a probe.
+A release can be watched for a number of iterations. For so long the model stays in memory. If
+training diverges, it is put back, as after a probe.
 """
 
 from __future__ import annotations
@@ -69,12 +69,15 @@ HOLDING = Conversation(
 )
 RUN = ("this",)
 NO_LIMIT = math.inf
-ROSE = 1.5  # times the first loss of a probe: from there on it is not kept
+ROSE = 1.5  # times the first loss of a probe: with a larger loss it is not kept
 
 
 class Watch(NamedTuple):
-    """Who waits for what becomes of a release; iterations, images and iterations of probes before
-    it; at how many iterations it ends."""
+    """A release that is watched. `asked` is the request that waits for the answer.
+
+    `iterations`, `images` and `probed` (iterations of probes) are the numbers before the release.
+    The watch ends `until` so many iterations are done.
+    """
 
     asked: Envelope
     iterations: int
@@ -84,10 +87,11 @@ class Watch(NamedTuple):
 
 
 class Probing:
-    """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or
-    replicas of it; `keepers` have something beside it that goes from one iteration to the next;
-    `trained` hears of iterations of a probe that turn out to be the run's, the how manieth each
-    is."""
+    """The hold on one coordinator's run. `servers` have the model. `holders` hold the model, parts
+    of it, or replicas of it. `keepers` keep other state from one iteration to the next.
+
+    `trained(iteration, number)` is called for each probe iteration that is kept as part of the run.
+    """
 
     def __init__(
         self,
@@ -107,14 +111,14 @@ class Probing:
         self._holders = tuple(holders)
         self._keepers = tuple(keepers)
         self._standing: Standing[tuple[str]] = Standing(HOLDING)
-        # what comes once nothing is under way
+        # the request to do once nothing is under way
         self._wish: tuple[Hold | Probe | Release, Envelope] | None = None
-        self._kept: Mapping[str, State] | None = None  # who has the model -> what of it
-        self._asked: Envelope | None = None  # who waits for the present probe
+        self._kept: Mapping[str, State] | None = None  # server -> its part of the model
+        self._asked: Envelope | None = None  # the request for the present probe
         self._watch: Watch | None = None
         self._held = self._going_back = False
         self._divergence = Divergence()
-        self._before: Settings | None = None  # what was before it
+        self._before: Settings | None = None  # the settings before the present probe
         self._held_at = self._began = 0.0
         self._ends: list[float] = []  # of the iterations of the present probe
         self._until = NO_LIMIT
@@ -130,8 +134,8 @@ class Probing:
 
     @property
     def under_way(self) -> bool:
-        """Do the iterations that end now belong to a probe, or will they be undone as if they
-        did?"""
+        """Do the iterations that end now belong to a probe, or to watched training that will be
+        undone?"""
         return self._asked is not None or self._going_back
 
     @property
@@ -141,17 +145,17 @@ class Probing:
 
     @property
     def quiet(self) -> bool:
-        """Does nobody hold the run, or want to, and is nothing watched?"""
+        """True if the run is neither held nor to be held, and no release is watched."""
         return self._standing.state(RUN) == GOING_ON and self._watch is None
 
     @property
     def watched(self) -> bool:
-        """May what is trained now be undone?"""
+        """May the present training still be undone?"""
         return self._watch is not None
 
     def hear(self, message: Hold | Probe | Release, envelope: Envelope) -> None:
-        """Somebody wants something, which is done once nothing is under way. MessageError if it may
-        not come now or cannot be."""
+        """Take a request, which is done once nothing is under way. Raises MessageError if it may
+        not come now, or is impossible."""
         if self._schedule.winding_down:
             raise impossible("the run ends")
         self._standing.check(message, envelope.sender, RUN)
@@ -165,8 +169,8 @@ class Probing:
         self._wish = message, envelope
 
     async def go_on(self) -> None:
-        """Nothing is under way: keep the model, or put it back; then do what is wanted, if
-        something is."""
+        """Keep the model, or put it back. Then do the request, if there is one. Nothing may be
+        under way."""
         if self._watch is not None and not self._going_back:
             await self._watched(self._watch)
         if self._kept is None:
@@ -189,7 +193,7 @@ class Probing:
                 await self._release(wish, envelope)
 
     def ended(self, iteration: Iteration) -> None:
-        """An iteration of the probe has ended."""
+        """Note that an iteration of the probe has ended."""
         now = self._actor.now()
         self._ends.append(now)
         if self._schedule.keeps:
@@ -198,15 +202,15 @@ class Probing:
             self._losses.append(iteration.loss)
             if iteration.loss > ROSE * self._losses[0]:
                 self._schedule.undo_probe()
-        # the last decides
+        # with the last iteration the schedule settles: the decision must be made before it
         if len(self._ends) == self._wanted - 1 and not fell(self._losses, self._falls):
             self._schedule.undo_probe()
         if now >= self._until:
             self._schedule.cut_probe(kept=fell(self._losses, self._falls))
 
     def diverged(self) -> bool:
-        """A loss is no number: the probe ends with the iterations under way, and so does what is
-        watched, to be undone. False: neither is."""
+        """Undo the present probe, or the watched training, because training diverges. It ends with
+        the iterations under way. Returns False if there is neither."""
         if self._asked is not None:
             self._diverged = True
             self._schedule.cut_probe()
@@ -218,7 +222,7 @@ class Probing:
         return True
 
     async def trained(self, loss: float) -> None:
-        """An iteration of the run itself has ended."""
+        """Note an iteration of the run itself, and undo watched training that diverges."""
         diverges = self._divergence.shows(loss)
         watch = self._watch
         if watch is None:
@@ -229,7 +233,7 @@ class Probing:
             await self._watched(watch)
 
     async def end(self) -> None:
-        """The run ends, nobody may hold it: whoever wants something is told."""
+        """End the hold, since the run ends. The open requests are answered."""
         if self._watch is not None:
             await self._watched(self._watch)
         if self._standing.state(RUN) != GOING_ON:
@@ -274,14 +278,14 @@ class Probing:
             await self._watched(self._watch)
 
     async def _watched(self, watch: Watch) -> None:
-        """It went well: nobody goes back."""
+        """End the watch: the training since the release stays."""
         self._watch = self._kept = None
         await self._actor.reply(
             watch.asked, Released(iterations=self._schedule.completed - watch.iterations)
         )
 
     async def _go_back(self, watch: Watch) -> None:
-        """All is as before the release, but for groups, rates and batch."""
+        """Put everything back as it was before the release, except groups, rates and batch."""
         await self._put_back()
         self._divergence.forget()
         self._standing.move(GO_BACK, RUN)
@@ -311,7 +315,7 @@ class Probing:
         self._schedule.probe(probe.iterations, kept=probe.kept)
 
     async def _end_probe(self, asked: Envelope) -> None:
-        """All is as before it, but for the model if that is kept."""
+        """Put everything back as it was before the probe, except the model if the probe is kept."""
         assert self._before is not None
         each = pace(self._ends, len(self._shape.sizes))
         if self._schedule.keeps:
@@ -336,15 +340,15 @@ class Probing:
                 self._divergence.shows(iteration.loss)
 
     async def _keep(self) -> None:
-        """The model as it is now, in memory."""
+        """Keep the present model in memory."""
         self._kept = {
             name: await self._actor.ask(name, GetState(), State) for name in self._servers
         }
         await self._tell_keepers(SetAside())
 
     async def _put_back(self) -> None:
-        """Everybody who holds something of the model gets it back; replicas what the first of them
-        gave."""
+        """Give the kept model back to every actor that holds a part of it. A holder without kept
+        state gets the state of the first server."""
         assert self._kept is not None
         if self._kept:
             for name in dict.fromkeys((*self._servers, *self._holders)):
@@ -355,14 +359,16 @@ class Probing:
 
 
 def fell(losses: Sequence[float], part: float) -> bool:
-    """Is the mean loss of the later half so much below the first, which is that of the model that
-    all begin with? By no part: always."""
+    """Is the mean loss of the later half below the first loss by this `part` of it? The first loss
+    is that of the model that all probes begin with. With 0, always."""
     return not part or (bool(losses) and fmean(losses[len(losses) // 2 :]) < (1 - part) * losses[0])
 
 
 def pace(ends: Sequence[float], groups: int) -> float:
-    """Seconds from one end of an iteration to the next in the later half: the first iterations of a
-    run are slow, and groups that begin together do not share anything yet. The halves are cut
-    between two turns of all groups, which may end together. 0 where there is no later half."""
+    """Seconds between the ends of two iterations, in the later half; 0 if there is no later half.
+
+    The first iterations of a run are slow, and groups that begin together do not compete yet. The
+    halves are cut between two rounds of all groups, which may end together.
+    """
     half = len(ends) // groups // 2 * groups
     return (ends[-1] - ends[half - 1]) / (len(ends) - half) if half else 0.0

@@ -1,5 +1,5 @@
-"""Other groups, workers, rates and batches while a run goes on: what may be asked, and who must be
-told. Plain decisions."""
+"""Changes of groups, workers, rates and batch while a run goes on: which are possible, and which
+actors must know. Decisions only, no messages are sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roles.learning.tree import forest, split
 from roles.messages import Place, Probe, Regroup, Release
 from runtime import MessageError
 
-Wish = Regroup | Probe | Release  # of other groups, workers, rates and batches
+Wish = Regroup | Probe | Release  # requests for other groups, workers, rates and batches
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class LiveTree:
 
 @dataclass(frozen=True)
 class Live:
-    """What a topology is prepared for: all `workers`, and the trees to each model server; none:
-    nobody can be regrouped."""
+    """The changes that a topology is prepared for: all `workers` that were started, and the trees
+    to each model server. Without trees, the groups cannot change."""
 
     workers: tuple[str, ...] = ()
     trees: Mapping[str, LiveTree] = field(default_factory=dict)
@@ -34,20 +34,23 @@ class Live:
     def groups(
         self, wish: Wish, now: Sequence[Sequence[str]], shares: Shares, rows: int
     ) -> list[list[str]]:
-        """The workers of each group that is wished for. MessageError in words if it cannot be."""
+        """The workers of each group after this request. Raises MessageError with the reason if it
+        is impossible."""
         if not wish.workers and not wish.groups:
             return [list(members) for members in now]
         workers = wish.workers or sum(map(len, now))
         groups = wish.groups or len(now)
         if not self.trees:
-            raise impossible("this run was not prepared for it: train.strategy.live = true")
+            raise impossible("this run was not prepared for it: set train.strategy.live = true")
         if not 1 <= workers <= len(self.workers):
             raise impossible(
                 f"found {workers} workers, expected 1 to {len(self.workers)}, "
-                "those that were started"
+                "the workers that were started"
             )
         if not 1 <= groups <= workers:
-            raise impossible(f"found {groups} groups, expected 1 to {workers}, the workers")
+            raise impossible(
+                f"found {groups} groups, expected 1 to {workers}, one per worker at most"
+            )
         names = iter(self.workers)
         made = [[next(names) for _ in range(size)] for size in split(workers, groups)]
         for members in made:
@@ -57,7 +60,7 @@ class Live:
         return made
 
     def places(self, groups: Sequence[Sequence[str]]) -> list[tuple[str, Place]]:
-        """Everybody whose gradients go elsewhere or as another part, and where."""
+        """The place of every actor that sends gradients in these groups."""
         return [
             (name, Place(server=server, parent=parent.name, part=parent.part, parts=parent.parts))
             for server, tree in self.trees.items()
@@ -66,9 +69,12 @@ class Live:
 
 
 def gone_on(known: str, planned: Mapping[str, float]) -> Regroup | None:
-    """What a run goes on with that was planned as the one that wrote `known`: a JSON list of what
-    that one was planned with, and what it had become. What is planned otherwise now counts. None:
-    nothing."""
+    """The settings that a resumed run takes over from the run that wrote `known`; None if there are
+    none.
+
+    `known` is a JSON list of the settings that were planned, and of the settings that the run had
+    in the end. A setting that is planned differently now is not taken over.
+    """
     try:
         before, after = json.loads(known or "[{}, {}]")
         changed = (
@@ -81,10 +87,9 @@ def gone_on(known: str, planned: Mapping[str, float]) -> Regroup | None:
         return None
 
 
-FIXED = Live()  # what it is at the start, it stays
+FIXED = Live()  # the groups stay as they are at the start
 
 
 def impossible(why: str) -> MessageError:
-    """The error that whoever asked for other groups or rates is told: the wish is legal, but cannot
-    be fulfilled."""
+    """The error for a request that is legal, but cannot be fulfilled."""
     return MessageError("bad_value", f"regroup: {why}")

@@ -1,5 +1,5 @@
-"""The groups, rates and batch of a run as they are now, and telling everybody who must know of
-others."""
+"""The present groups, rates and batch of a run, and their changes, which are sent to all actors
+that need them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BECAME = "became"  # in a checkpoint's metadata
 
 
 class Settings(NamedTuple):
-    """The workers of each group, the rates, the images of a group's batch."""
+    """The workers of each group, the solver with its rates, and the images of a group's batch."""
 
     groups: list[list[str]]
     solver: SolverSpec
@@ -30,9 +30,12 @@ class Settings(NamedTuple):
 
 
 class RunSettings:
-    """Of the run of one coordinator. `holders` hold parameters; `live` is what the run can become;
-    `rows` are the least of any batch, which is cut among the members of a group. `batches` are the
-    images of a batch at the beginning, and at most."""
+    """The settings of one coordinator's run.
+
+    `holders` hold parameters. `live` has the changes that are possible. `rows` is the least number
+    of rows of any batch, which is cut among the members of a group. `batches` are the images of a
+    batch at the beginning, and at most.
+    """
 
     def __init__(
         self,
@@ -62,24 +65,25 @@ class RunSettings:
 
     @property
     def settings(self) -> Settings:
-        """What is now."""
+        """The present settings."""
         return Settings(
             [list(members) for members in self.grouping.groups], self.solver, self.batch
         )
 
     @property
     def sizes(self) -> list[int]:
-        """Workers of each group."""
+        """The number of workers of each group."""
         return [len(members) for members in self.grouping.groups]
 
     @property
     def rates(self) -> Rates:
-        """Those of the solver, with the batch."""
+        """The rates of the solver, and the batch."""
         proto = self.solver.proto
         return Rates(base_lr=proto.base_lr, momentum=proto.momentum, batch=self.batch)
 
     def wanted(self, wish: Wish) -> Settings:
-        """What it would become. MessageError in words if it cannot be."""
+        """The settings after this request. Raises MessageError with the reason if they are
+        impossible."""
         given = {"base_lr": wish.base_lr, "momentum": wish.momentum}
         for name, rate in given.items():
             if not math.isfinite(rate):
@@ -102,19 +106,19 @@ class RunSettings:
         return Settings(groups, solver, wish.batch or self.batch)
 
     def hear(self, message: Regroup, envelope: Envelope) -> None:
-        """Somebody wants it once nothing is under way. MessageError in words if it cannot be."""
+        """Take a request, which is done once nothing is under way. Raises MessageError with the
+        reason if it is impossible."""
         self.wanted(message)
         self._asked.append((message, envelope))
 
     async def change(self, iteration: int) -> None:
-        """Nothing is under way: become what was asked for, one after the other, and answer who
-        asked."""
+        """Do all requests, one after the other, and answer each. Nothing may be under way."""
         while self._asked:
             wish, envelope = self._asked.popleft()
             try:
                 wanted = self.wanted(wish)
             except MessageError as error:
-                # it could be when it was asked for; another wish came first
+                # it was possible when it was asked for, but another request came first
                 await self._actor.reply(envelope, Refusal(error=str(error)))
                 continue
             await self.become(wanted)
@@ -122,8 +126,8 @@ class RunSettings:
             await self._actor.reply(envelope, Done())
 
     async def become(self, wanted: Settings) -> bool:
-        """Nothing is under way: tell everybody who must know of it. Whether anything is other than
-        before."""
+        """Change to these settings, and send them to every actor that needs them. Nothing may be
+        under way. Returns True if any setting has changed."""
         before = self.settings
         rates = self.rates
         groups, self.solver, self.batch = wanted
@@ -142,17 +146,17 @@ class RunSettings:
         return other_rates or groups != before.groups
 
     def tell(self, iteration: int) -> None:
-        """An event says what is from this iteration on."""
+        """Report the settings from this iteration on as an event."""
         self._actor.emit("regrouped", iteration=iteration, **self._now())
 
     def facts(self) -> dict[str, str]:
-        """For a checkpoint: what it has become, if that is other than what was planned."""
+        """The metadata of a checkpoint: the planned and the present settings, if they differ."""
         now = self._now()
         return {BECAME: json.dumps([self._planned, now])} if now != self._planned else {}
 
     async def go_on(self, facts: Mapping[str, str], iteration: int) -> None:
-        """Before anything is handed out: become what the run of this checkpoint had become, if it
-        was planned alike."""
+        """Take over the settings that the resumed run had in the end, if it was planned alike.
+        Called before anything is handed out."""
         fixed = () if self._live.trees else ("workers", "groups")
         planned = {name: value for name, value in self._planned.items() if name not in fixed}
         wish = gone_on(facts.get(BECAME, ""), planned)
@@ -163,7 +167,7 @@ class RunSettings:
             self.tell(iteration)
         except MessageError as error:
             self._actor.log.warning(
-                ("the run before had become %r, which this one cannot: %s"), wish, error
+                ("the resumed run had %r, which this run cannot take over: %s"), wish, error
             )
 
     def _now(self) -> dict[str, float]:

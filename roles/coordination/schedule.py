@@ -1,15 +1,14 @@
-"""What the groups do next: training iterations, test batches, snapshots, changes, the end. Plain
-decisions.
+"""The order in which a run trains, tests, saves, changes its groups and ends. Decisions only, no
+messages.
 
-Iterations are handed out one by one, to whichever group asks, or several in a row to a group that
-is alone. When a test, a snapshot or a change of the groups is due, no further iteration is handed
-out until every one that was is in the model; so each sees one definite model, whatever the number
-of groups.
+Iterations are handed out one by one to any group that asks, or several in a row to a group that is
+alone. When a test, a snapshot or a change of the groups is due, no further iteration is handed out
+until all earlier ones are in the model. So each test or snapshot sees one definite model, whatever
+the number of groups.
 
-A run that is held can be probed: iterations are handed out that do not count, unless the probe is
-to be kept. The samples of a probe come again, but its numbers do not: whoever hears of an iteration
-knows it by a number that only grows. Which samples an iteration has is counted by itself, since
-batches may become larger.
+A run that is held can be probed. The iterations of a probe do not count, unless the probe is kept.
+Its samples come again, but its numbers do not: every actor knows an iteration by a number that only
+grows. The samples of an iteration are counted separately, since batches may become larger.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from roles.messages import TEST, TRAIN
 
 
 class RunStage(Enum):
-    """What the run is doing."""
+    """The stage of the run."""
 
     TRAINING = "training"
     DRAINING = "draining"
@@ -35,9 +34,9 @@ class RunStage(Enum):
 
 
 class Pass(NamedTuple):
-    """What a group does next: pass `number` of this phase, on `rows` samples from the `first` on;
-    and `passes` - 1 more after it, each on as many samples that follow. Of the numbers before it,
-    `probed` were those of probes."""
+    """The next work of a group: pass `number` of this phase, on `rows` samples from sample `first`
+    on. `passes` - 1 more follow, each on as many of the next samples. `probed` of the numbers
+    before it belong to probes."""
 
     phase: str
     number: int
@@ -49,8 +48,7 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True)
 class NetTest:
-    """One test net: its phase, how many rows a test of it covers, how many of them make a batch,
-    what it is called."""
+    """One test net: the rows of a whole test, the rows of a batch, its phase and its name."""
 
     rows: int
     batch: int
@@ -59,7 +57,7 @@ class NetTest:
 
     @property
     def passes(self) -> list[Pass]:
-        """Its batches; the last one holds what is left."""
+        """The batches of a test. The last one has the remaining rows."""
         starts = range(0, self.rows, self.batch)
         return [
             Pass(self.phase, at, min(self.batch, self.rows - start), first=start)
@@ -69,10 +67,13 @@ class NetTest:
 
 @dataclass(frozen=True)
 class Timetable:
-    """When what is due. Iterations count from 0; intervals of 0 mean never. `tests`: the test nets,
-    tested one after the other. `snapshot_last`: the model that is trained to the end is saved.
-    `batch` is that of the beginning; `images` were trained on before the `first` iteration, -1: as
-    many as that says."""
+    """The iterations at which tests and snapshots are due. They count from 0; an interval of 0
+    means never.
+
+    `tests`: the test nets, tested one after the other. `snapshot_last`: the model at the end of the
+    training is saved. `batch` is the one at the beginning. `images` were trained on before the
+    `first` iteration; -1: `first` times `batch`.
+    """
 
     last: int
     batch: int
@@ -95,11 +96,11 @@ class Schedule:
         # iterations whose update is in the model and whose workers are done
         self.completed = timetable.first
         self._last = timetable.last
-        # handed out
+        # images handed out
         self.images = (
             timetable.first * timetable.batch if timetable.images < 0 else timetable.images
         )
-        self._kept = self.images  # handed out before the present probe
+        self._kept = self.images  # images handed out before the present probe
         self.probed = 0  # iterations of probes so far
         self._owed: dict[int, int] = {}  # number of an iteration -> reports still missing
         self._tests = [each for test in timetable.tests for each in test.passes]  # of one test
@@ -110,11 +111,11 @@ class Schedule:
         self._winding_down = False
         self._save_asked = self._timed_asked = self._best_asked = False
         self._change_asked = self._hold_asked = False
-        # the iterations of the present probe; what is held is the model before them
+        # the iterations of the present probe; the held model is the one before them
         self._probe: range | None = None
         # was a checkpoint asked for while only the best model was being saved?
         self.saves_again = False
-        # if it ends as it should, they are the run's; so was the last one if there is none
+        # do the iterations of the present probe, or else of the last one, count if it ends well?
         self.keeps = False
         self._saved_at = -1  # iterations in the model that was saved last
         self._test_due = timetable.test_first and bool(self._tests)
@@ -128,8 +129,8 @@ class Schedule:
         )
 
     def begin_unsettled(self, *, test: bool) -> None:
-        """Before anything is handed out: what was due when the run before died is done first. That
-        is to `test`, if it is said, and to save what is in memory only."""
+        """Begin with the work that was due when the previous run died: a test (`test`), and saving
+        the state, which is in memory only."""
         every = self.table.snapshot_interval
         done = self.completed
         if test:
@@ -143,14 +144,14 @@ class Schedule:
 
     @property
     def tested_at(self) -> int:
-        """Iterations in the model that was tested last, or that the run began with; -1: that is
-        still to be."""
+        """Iterations in the model that was tested last, or that the run began with; -1: the model
+        that the run began with is still to be tested."""
         return self._tested_at
 
     def next_pass(self, reports: int, at_most: int = 1, batch: int = 0) -> Pass | None:
-        """The next thing for a group that will send `reports` reports about it, `at_most` so many
-        training iterations in a row, of `batch` images (0: as the timetable says); None: nothing
-        yet, ask again later."""
+        """The next pass for a group; None if there is nothing to do yet. The group will send
+        `reports` reports about each iteration. It gets up to `at_most` iterations in a row, of
+        `batch` images each (0: as in the timetable)."""
         if self.stage in (RunStage.TRAINING, RunStage.PROBING):
             first = self.issued
             boundary = self._probe.stop if self._probe else self._next_boundary(self.issued)
@@ -177,7 +178,8 @@ class Schedule:
         return any((each.phase, each.number) == (phase, number) for each in handed_out)
 
     def reported(self, number: int) -> bool:
-        """One report about training iteration `number` came; True if it was the last one owed."""
+        """Note one report about training iteration `number`. Returns True if it was the last one
+        owed."""
         self._owed[number] -= 1
         if self._owed[number]:
             return False
@@ -187,7 +189,7 @@ class Schedule:
         return True
 
     def tested(self) -> bool:
-        """One test batch is scored; True if it was the last of this test."""
+        """Note that one test batch is scored. Returns True if it was the last of this test."""
         self._tests_missing -= 1
         if self._tests_missing:
             return False
@@ -197,8 +199,10 @@ class Schedule:
         return True
 
     def saved(self) -> None:
-        """What was to be saved is copied, and may change again. Whoever asked while only the best
-        model was being saved gets a checkpoint next."""
+        """Note that the state to save is copied, and may change again.
+
+        A request that came while only the best model was being saved gets a checkpoint next.
+        """
         if self.saves_again:
             self.saves_again = self._best_asked = False
             return
@@ -208,31 +212,31 @@ class Schedule:
         self._go_on()
 
     def changed(self) -> None:
-        """The groups are what they were asked to be."""
+        """Note that the groups have been changed as requested."""
         self._change_asked = False
         self._go_on()
 
     def hold(self) -> None:
-        """Hand out nothing more as soon as what was handed out is in the model, until
-        `released`."""
+        """Hand out nothing more until `released`. The run is held once all that was handed out is
+        in the model."""
         self._hold_asked = True
         self._drain()
 
     def probe(self, iterations: int, *, kept: bool = False) -> None:
-        """Hand out so many iterations of a run that is held; when they have ended, it is held
-        again. If they are to be `kept` and nothing is due up to their end, they count then."""
+        """Hand out so many iterations of a run that is held. When they have ended, it is held
+        again. They count if they are to be `kept` and nothing is due up to their end."""
         self._probe = range(self.completed, self.completed + iterations)
         self._kept = self.images
         self.keeps = kept and self._probe.stop < self._next_boundary(self.completed)
         self.stage = RunStage.PROBING
 
     def undo_probe(self) -> None:
-        """The iterations of the probe that is under way shall not count, whatever was wanted."""
+        """Let the iterations of the present probe not count, even if they were to be kept."""
         self.keeps = self.keeps and self._probe is None
 
     def cut_probe(self, *, kept: bool = False) -> None:
-        """The probe ends with the iterations that were handed out, which do not count unless it is
-        `kept` as wanted."""
+        """End the probe with the iterations that were handed out. They count only if `kept`, and if
+        the probe was to be kept."""
         if not kept:
             self.undo_probe()
         if self.stage is RunStage.PROBING:
@@ -248,8 +252,8 @@ class Schedule:
         )
 
     def go_back(self, iterations: int, images: int) -> None:
-        """As if all that was handed out after so many iterations, and so many images, had been a
-        probe: when it has ended, the run is held."""
+        """Treat all that was handed out after so many iterations and images as a probe to be
+        undone. When it has ended, the run is held."""
         self._probe = range(iterations, self.issued)
         self._kept = images
         self._hold_asked = True
@@ -261,13 +265,13 @@ class Schedule:
         self._settle()
 
     def released(self) -> None:
-        """Nobody holds the run any more."""
+        """Note that the run is no longer held."""
         self._hold_asked = False
         self._settle_after_test()
 
     def wind_down(self) -> None:
-        """Hand out no further iteration and begin no test; save what there is, then end. Whoever
-        holds the run is asked to release it."""
+        """Hand out no further iteration, begin no test, save the model, then end. A hold on the run
+        ends too."""
         self._winding_down = True
         self._last = self._probe.start if self._probe else self.issued
         self._test_due = False
@@ -275,25 +279,25 @@ class Schedule:
         self._drain()
 
     def hand_over(self) -> None:
-        """What is saved is where another run goes on: nothing more is handed out, and no test
-        begun."""
+        """End at the saved model, from which another run goes on. No further iteration is handed
+        out, and no test is begun."""
         self._winding_down = True
         self._last = self.completed
         self._test_due = False
 
     @property
     def over(self) -> bool:
-        """Is all trained that is to be?"""
+        """Have all iterations been trained?"""
         return self.completed >= self._last
 
     @property
     def winding_down(self) -> bool:
-        """Is it to end before its time?"""
+        """Is the run to end early?"""
         return self._winding_down
 
     def save(self, *, timed: bool = False) -> None:
-        """Save as soon as what was handed out is in the model, then go on. `timed`: nobody asked
-        for it, it is time."""
+        """Save as soon as all that was handed out is in the model, then go on. `timed`: it is due
+        by time."""
         self.saves_again = self.saves_again or (
             self.stage is RunStage.SAVING and not self.to_be_saved
         )
@@ -302,33 +306,34 @@ class Schedule:
         self._drain()
 
     def save_best(self) -> None:
-        """The model that was tested just now is to be saved before anything else; then the run goes
-        on as it would."""
+        """Save the model that was just tested, before anything else. Then the run goes on as
+        planned."""
         self._best_asked = True
         self.stage = RunStage.SAVING
 
     @property
     def best_wanted(self) -> bool:
-        """Is what is saved now the best model so far?"""
+        """Is the model that is saved now the best so far?"""
         return self._best_asked
 
     @property
     def save_wanted(self) -> bool:
-        """Does the solver, a person or the end of the run ask for what is saved now?"""
+        """Did the solver, a person or the end of the run ask for the present checkpoint?"""
         return self._snapshot_due or self._save_asked or self._last_due
 
     @property
     def to_be_saved(self) -> bool:
-        """Is nothing more handed out before the model is saved?"""
+        """Must the model be saved before anything more is handed out?"""
         return self.save_wanted or self._timed_asked
 
     @property
     def under_way(self) -> int:
-        """Iterations that were handed out and have not ended."""
+        """The number of iterations that were handed out and have not ended."""
         return len(self._owed)
 
     def change(self) -> None:
-        """Let the groups be changed as soon as what was handed out is in the model, then go on."""
+        """Have the groups changed as soon as all that was handed out is in the model, then go
+        on."""
         self._change_asked = True
         self._drain()
 
@@ -339,7 +344,7 @@ class Schedule:
 
     @property
     def _last_due(self) -> bool:
-        """Is the model that is saved now the last, and to be saved?"""
+        """Is the present model the last of the run, and is it to be saved?"""
         trained = self.completed > self.table.first
         return trained and self.over and (self.table.snapshot_last or self._winding_down)
 
@@ -350,7 +355,7 @@ class Schedule:
         return min([self._last, *((number // every + 1) * every for every in intervals if every)])
 
     def _settle(self) -> None:
-        """If everything handed out is done, decide what follows."""
+        """Decide what follows, if everything handed out is done."""
         if self.stage is not RunStage.DRAINING or self._owed:
             return
         if self._probe is not None:

@@ -1,8 +1,8 @@
-"""Who holds all of a run, should somebody of it die: the answer to a question that nobody waits for
-others with.
+"""The actors that hold all of a run, asked for when another actor has died. The lead answers alone:
+no other actor is asked.
 
-Of replicas that are alike any will do, if the run is nothing but its model: while a tuner tries
-settings, part of it is what to put back.
+All replicas are alike, so any of them will do, as long as the run is nothing but its model. While a
+tuner tries settings, the model to put back is a part of the run too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from roles.coordination.schedule import Schedule
 from roles.learning.resume import lead_facts
 from runtime import Holders
 
-NOBODY = "nobody else holds the whole model"
-HELD = "the run was held, or what it tried could have been undone"
+NOBODY = "no other actor holds the whole model"
+HELD = "the run was held, or its last iterations could have been undone"
 
 
 def holders_of(
@@ -29,8 +29,8 @@ def holders_of(
     run: Path,
     more: Mapping[str, str],
 ) -> Holders:
-    """Those of one coordinator's run, and what it alone knows. `batch`: images of the iterations
-    under way."""
+    """The actors that hold all of one coordinator's run, and the facts that only the coordinator
+    has. `batch`: images of the iterations under way."""
     why = "" if replicas and probing.quiet else HELD if replicas else NOBODY
     under_way = schedule.issued - schedule.completed
     place = schedule.completed, schedule.images - under_way * batch

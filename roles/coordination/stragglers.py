@@ -1,8 +1,10 @@
-"""Which workers are slower than their peers, for longer than chance makes them. Plain decisions.
+"""The detection of stragglers: workers that are slower than their peers for longer than chance
+explains. Decisions only, no I/O.
 
-A worker's pass is slow if it took SLOW times as long as the median of all workers' last passes, the
-whole and each of its rows. It is a straggler once MANY of its last WINDOW passes were slow, and
-their median beside that of its peers; it is none any more once FEW are.
+A worker's pass is slow if it took SLOW times as long as the median of all workers' last passes,
+both as a whole and per row. A worker becomes a straggler once MANY of its last WINDOW passes were
+slow, and its median is slow compared with its peers' medians. It stops being one once at most FEW
+of them were slow.
 """
 
 from __future__ import annotations
@@ -14,20 +16,21 @@ from typing import Any
 
 SLOW = 1.5
 # Passes that vary by chance (lognormal, sigma 0.3, which is much) are slow once in 11; 11 of 15
-# then come once in 3e9. Of a worker that takes twice as long and varies as much 5 of 6 are; it is
-# named after 15 passes, nearly always by 20.
+# then come once in 3e9. Of the passes of a worker that takes twice as long and varies as much, 5 of
+# 6 are slow; it is named after 15 passes, nearly always by 20.
 WINDOW = 15
 MANY = 11
 FEW = 4
-# rounds without a pass, after which a worker takes part no more: the groups have changed
+# rounds without a pass after which a worker no longer takes part: the groups have changed
 AWAY = 100
-# before the same worker is told of anew: one that swings is no news each second
+# before the same worker is reported again: a worker that swings is not news every second
 AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Straggler:
-    """A worker that is slow, beside the median of its peers; or is so no more."""
+    """A worker that has become slow, or has caught up: its median seconds of a pass, and those of
+    its peers."""
 
     worker: str
     slow: bool
@@ -36,8 +39,8 @@ class Straggler:
 
     @property
     def event(self) -> tuple[str, dict[str, Any]]:
-        """What is told: how many `times` as long as its peers it takes, and `seconds` of a pass of
-        both."""
+        """The event to report: how many `times` as long as its peers the worker takes, and
+        `seconds` of a pass of both."""
         times = {
             "times": self.seconds / self.peers,
             "seconds": self.seconds,
@@ -61,20 +64,20 @@ class Stragglers:
 
     def __init__(self) -> None:
         self._members: dict[str, _Member] = {}
-        self._peers = (0.0, 0.0)  # medians of the last passes, made anew once a round
-        self._round = self._since = 0  # how often they were made; reports since then
+        self._peers = (0.0, 0.0)  # medians of the last passes, computed once a round
+        self._round = self._since = 0  # rounds so far; passes in the present round
 
     def __repr__(self) -> str:
         return f"<{len(self._members)} workers, slow: {', '.join(self.stragglers) or 'none'}>"
 
     @property
     def stragglers(self) -> list[str]:
-        """Those that are slow now."""
+        """The workers that are slow now."""
         return [name for name, member in self._members.items() if member.named]
 
     def seen(self, worker: str, rows: int, seconds: float, now: float) -> Straggler | None:
-        """A worker computed a pass over so many rows in so many seconds. What is to be told, if
-        anything is."""
+        """Note a pass of a worker over so many rows in so many seconds. Returns the change to
+        report, or None."""
         if rows <= 0 or not seconds > 0:
             return None
         member = self._members.setdefault(worker, _Member())
@@ -92,7 +95,7 @@ class Stragglers:
         return self._judged(worker, member, now)
 
     def _compare(self) -> None:
-        """A round is over, in which as many passes ended as there are workers."""
+        """End a round, in which as many passes ended as there are workers."""
         self._round = self._round + 1
         self._since = 0
         away = [name for name, member in self._members.items() if self._round - member.round > AWAY]
@@ -113,7 +116,7 @@ class Stragglers:
             return None
         mine = median(member.seconds)
         peers = median_low([median(one.seconds) for one in self._members.values()])
-        # a peer's last pass was quick, and it made no other since
+        # only a peer's last pass was quick, and the peer has made no other since
         if not member.named and mine <= SLOW * peers:
             return None
         member.named = not member.named

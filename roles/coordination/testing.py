@@ -1,4 +1,4 @@
-"""What the tests of a run say: told and measured here, decided in `checkpoints.best`."""
+"""The results of a run's tests: reported and measured here, judged in `checkpoints.best`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime import Actor
 
 
 class Tests:
-    """Of the run of one coordinator."""
+    """The tests of one coordinator's run."""
 
     def __init__(self, actor: Actor, table: Timetable, watched: Watched) -> None:
         self._actor = actor
@@ -42,8 +42,8 @@ class Tests:
         }
 
     async def resumed(self, path: str, facts: dict[str, str]) -> Verdict:
-        """The run goes on from this checkpoint: what its tests said counts on. The best model so
-        far comes along."""
+        """Take over the tests in this checkpoint, and the best model so far. Returns the verdict of
+        those tests."""
         kept = kept_of(facts)
         first = -1 if kept is not None and self.due(kept) else self._table.first
         self._history = History(self._history.watched, first, facts.get(KEY, ""))
@@ -51,21 +51,21 @@ class Tests:
         before = Path(path if kept is None else kept.run)
         here = self._actor.run_directory
         if kept is not None:
-            before /= before.name  # who was in memory had no file beside the best one
+            before /= before.name  # like a checkpoint, its parent is the run directory
         if iteration >= 0 and not await asyncio.to_thread(taken_over, before, iteration, here):
             text = (
-                "the best model so far, of iteration %d, is not beside %s: it is kept "
-                "where it was, if it still is"
+                "the best model so far, of iteration %d, is not next to %s: if the file still "
+                "exists elsewhere, it stays there"
             )
             self._actor.log.warning(text, iteration, before.name)
         return Verdict(stop=self._history.stop())
 
     def due(self, kept: Kept) -> bool:
-        """Was the model that a run begins with still to be tested in the run that died?"""
+        """Did the run that died still have to test the model that this run begins with?"""
         return kept.due(self._table.first, self._table.test_interval, self._table.last)
 
     def report(self, scoreboard: Scoreboard, iteration: int) -> Verdict:
-        """A test is over: tell what it says; what follows of it."""
+        """Report a test that is over. Returns its consequences."""
         verdict = Verdict()
         for test in self._table.tests:
             scores = scoreboard.test_result(test.phase)
@@ -79,7 +79,7 @@ class Tests:
         return verdict
 
     def facts(self, iteration: int) -> dict[str, str]:
-        """For a checkpoint of that iteration."""
+        """The metadata for the checkpoint of that iteration."""
         return self._history.facts(iteration)
 
     @property

@@ -1,10 +1,10 @@
-"""How many iterations a group that is alone is given at once: as many as pass in a moment."""
+"""The number of iterations that a group that is alone is given at once: as many as take 0.1 s."""
 
 from __future__ import annotations
 
 from roles.coordination.schedule import Schedule
 
-SECONDS = 0.1  # that a run of iterations takes: so long a save, a change or the end waits for it
+SECONDS = 0.1  # of the iterations given at once: a save, a change or the end waits for them
 MOST = 64  # iterations: their reports come together
 
 
@@ -12,8 +12,8 @@ class Pace:
     """Follows how fast iterations are asked for, from a moment on when none is under way. Times are
     loop time in seconds.
 
-    The next ones are asked for when the last of those before begins: only from the second time on
-    do they tell by when they come how long those before took.
+    The next iterations are asked for when the last of the previous ones begins. So the time between
+    two requests shows how long iterations take only from the second request on.
     """
 
     def __init__(self) -> None:
@@ -28,15 +28,16 @@ class Pace:
         return f"<pace: {self._count} iterations at once>"
 
     def at_once(self, schedule: Schedule, display: int, now: float) -> int:
-        """How many iterations to hand out: a progress report, every `display` of them, ends a run
-        of them; after a test, a save, a change it begins anew."""
+        """The number of iterations to hand out. They end with the next progress report, of which
+        there is one every `display` iterations. After a test, a save or a change the pace is
+        measured again."""
         if schedule.issued == schedule.completed:
             self._begin()
         most = self.next(now)
         return min(most, display - schedule.issued % display) if display else most
 
     def next(self, now: float) -> int:
-        """How many iterations may be given now."""
+        """The number of iterations that may be given now."""
         if self._times < 2:
             return 1
         most = min(2 * self._count, MOST)
@@ -44,7 +45,7 @@ class Pace:
         return max(1, int(min(most, SECONDS * self._count / taken))) if taken > 0 else most
 
     def given(self, count: int, now: float) -> None:
-        """So many were."""
+        """Note that so many iterations were given."""
         self._times += 1
         self._count = count
         self._since = now

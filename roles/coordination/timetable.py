@@ -1,4 +1,5 @@
-"""When what is due in the run of a job, as its solver says, and what is tested."""
+"""The timetable of a job's run: when tests and snapshots are due, from its solver, and which nets
+are tested."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from roles.learning.resume import Place
 
 
 def timetable_of(job: Job, place: Place) -> Timetable:
-    """Without its tests. `place`: from where it goes on, in iterations and images."""
+    """The timetable of a job without its tests. `place`: the iterations and images at which the run
+    begins."""
     solver = job.solver_spec
     return Timetable(
         first=place[0],
@@ -27,7 +29,7 @@ def timetable_of(job: Job, place: Place) -> Timetable:
 
 
 def with_tests(timetable: Timetable, job: Job, sources: Mapping[str, Source]) -> Timetable:
-    """The same with what is tested, and on how many images."""
+    """The same timetable with the test nets, and the number of images of each test."""
     several = len(job.test_phases) > 1
     names = {phase: job.test_name(phase) if several else "" for phase in job.test_phases}
     tests = tuple(

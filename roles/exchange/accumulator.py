@@ -1,10 +1,10 @@
-"""The accumulator: adds up on the CPU what the devices of one machine copied to host memory, and
-tells them the sum.
+"""The accumulator: adds up on the CPU the arrays that the devices of one machine copied to host
+memory, and sends them the sum.
 
 That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the
-backward pass. Arrays are added in pairs of neighbours by rank, and these in pairs, each pair as
-soon as it is there; every device updates its own replica. Of accumulators on several hosts the
-first adds up the sums of all hosts in the same way:
+backward pass. Arrays are added in pairs of neighbours by rank, and these sums in pairs, each pair
+as soon as it is complete. Every device updates its own replica. With accumulators on several hosts,
+the first one adds up the sums of all hosts in the same way:
 
     member -> accumulator of its host -> the first one -> accumulators -> members
 """
@@ -51,9 +51,12 @@ TOTAL = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class AccumulatorOptions(SummingOptions):
-    """The names of the `members` by rank, the kernels it computes with and the dtype of what it
-    adds up. On several hosts: the accumulators of the others (`below`), or the first one
-    (`above`)."""
+    """The names of the `members` by rank, the kernels that the accumulator computes with, and the
+    dtype of the arrays that it adds up.
+
+    On several hosts, the first accumulator has the names of the others (`below`), and the others
+    have the name of the first (`above`).
+    """
 
     members: tuple[str, ...]
     dtype: str = "float32"
@@ -61,7 +64,8 @@ class AccumulatorOptions(SummingOptions):
     below: tuple[str, ...] = ()
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Every sum, to every member; to and from the first accumulator."""
+        """Each sum goes to every member. Sums of hosts go to the first accumulator, which sends
+        back the sum of all."""
         for size in shapes.options[self.members[0]].summed(shapes):
             if self.above:
                 yield self.above, Contribution, shapes.number * size
@@ -70,8 +74,8 @@ class AccumulatorOptions(SummingOptions):
             )
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """Each array is added; with the last one, all are told the sum, or first the accumulator
-        above."""
+        """Each array is added as it arrives. After the last one, the sum goes to all, or first to
+        the accumulator above."""
         for number, size in enumerate(shapes.options[self.members[0]].sums(shapes, turn)):
             bucket = str(number)
             whole = shapes.number * size
@@ -88,11 +92,11 @@ class AccumulatorOptions(SummingOptions):
                 yield Step((name, "SharedSum", bucket, told), Sending((told,), whole), above)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """A sum of each bucket."""
+        """One sum for each bucket."""
         return {"sums": shapes.number * sum(shapes.options[self.members[0]].summed(shapes))}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Every array of every bucket, as it comes."""
+        """Every array of every bucket is added as it arrives."""
         for size in shapes.options[self.members[0]].summed(shapes):
             arrays = len(self.members) + len(self.below)
             yield from (Load("accumulate", added=size if rank else 0) for rank in range(arrays))
@@ -101,7 +105,7 @@ class AccumulatorOptions(SummingOptions):
 
 
 class HostAccumulator(Actor):
-    """See the module docstring."""
+    """The actor that adds up in host memory; see the module docstring."""
 
     Options = AccumulatorOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (PART, TOTAL)
@@ -112,11 +116,11 @@ class HostAccumulator(Actor):
         self._dtype = options.dtype
         self._above = options.above
         self._below = options.below
-        # bucket -> numbers in it, from the first array that came of it
+        # bucket -> its size in numbers, from the first array that came for it
         self._sizes: dict[int, int] = {}
-        # bucket -> iteration of this host's last sum that went to the first
+        # bucket -> iteration of this host's last sum that went to the first accumulator
         self._given: dict[int, int] = {}
-        self._done: dict[int, int] = {}  # bucket -> iteration of the last sum of all that came
+        self._done: dict[int, int] = {}  # bucket -> iteration of the last sum of all hosts
         self._parts = Parts(PART)
         self._totals: Standing[tuple[int, int, str]] = Standing(TOTAL, self._unheard)
 
@@ -132,7 +136,7 @@ class HostAccumulator(Actor):
         self._of_hosts = GradientSum(self._ops)
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
-        """Add an array; with the last one, tell everybody the sum, or give it to the first
+        """Add an array. After the last one, send the sum to all members, or to the first
         accumulator."""
         senders = (*self._members, *self._below)
         sender = envelope.sender
@@ -158,7 +162,7 @@ class HostAccumulator(Actor):
             )
 
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
-        """The sum of all hosts, for the members of this one."""
+        """Send the sum of all hosts to the members of this host."""
         sender = envelope.sender
         subject = (message.number, message.bucket, envelope.sender)
         self._totals.check(message, sender, subject)
@@ -171,12 +175,12 @@ class HostAccumulator(Actor):
         await self._tell(replace(message, values=(total,)))
 
     async def _tell(self, told: SharedSum) -> None:
-        """First those that have others to tell."""
+        """Send a sum to the other accumulators first, since they send it to others."""
         for name in (*self._below, *self._members):
             await self.tell(name, told, step=told.number)
 
     def _check(self, message: Contribution, sender: str) -> None:
-        """MessageError unless its array is as large as those that came of its bucket before."""
+        """Raise MessageError unless the array has the size of earlier arrays for its bucket."""
         check_count(message, sender, "memories for a sum", len(message.into), 0)
         check_array(
             message.values,
@@ -195,8 +199,8 @@ class HostAccumulator(Actor):
         return AWAITED if step <= self._given.get(bucket, -1) else NOT_GIVEN
 
     def _add(self, message: Contribution, place: int) -> Array | None:
-        """An array of a member, then this host's sum as the first of all hosts'; or another host's
-        sum."""
+        """Add a member's array, or another host's sum. When this host's sum is complete, it counts
+        as the first of all hosts' sums."""
         key = (message.number, message.bucket)
         members = len(self._members)
         blobs: Blobs | None = (message.values,)

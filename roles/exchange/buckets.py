@@ -1,5 +1,5 @@
-"""Which gradients travel together: layers in the order of the backward pass, in buckets that are
-worth a message."""
+"""Buckets of gradients that travel together: layers in the order of the backward pass, until they
+are worth a message."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ops import Array
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import Blobs
 
-# a bucket takes layers until it has that much: the update of one hides the way of the next
+# a bucket takes layers until it has so many bytes: the update of one hides the transfer of the next
 BUCKET_BYTES = 1 << 18
 # Between hosts, where a message costs more: CIFAR-10 quick is then one bucket, not three, and 8
 # hosts whose messages two cores handle take 36 ms an iteration, not 51 (measured once, 2026-11-25).
-# Were handling free, as predictions have it, they would take 20 ms, and 15 with three
+# If handling were free, as predictions assume, they would take 20 ms, and 15 ms with three buckets.
 FAR_BUCKET_BYTES = 1 << 20
-# In shared memory, where members add up themselves between their own work: an earlier sum hides
+# In shared memory, where members add up themselves between their own work, an earlier sum hides
 # little, and a bucket costs two messages and two waits. LeNet in one bucket, not two: 4 % less
-# processor time an iteration, 42 switches of threads and not 69 (2 workers, 2 cores, 2026-11-25)
+# processor time an iteration, 42 switches of threads, not 69 (2 workers, 2 cores, 2026-11-25).
 SHARED_BUCKET_BYTES = 1 << 21
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Stages in backward order; the gradients of their layers lie in one array of `size` numbers
+    """Stages in backward order. The gradients of their layers lie in one array of `size` numbers
     (`views`)."""
 
     number: int
@@ -49,8 +49,8 @@ class Bucket:
 
 
 def buckets_of(net: WorkerNet, least: int = BUCKET_BYTES) -> list[Bucket]:
-    """The net's buckets in the order in which a backward pass completes them, of `least` bytes but
-    for the last."""
+    """The net's buckets in the order in which a backward pass completes them. Each has at least
+    `least` bytes, except the last."""
     made: list[Bucket] = []
     stages: list[Stage] = []
     for stage in reversed(net.stages):

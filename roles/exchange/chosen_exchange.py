@@ -1,4 +1,4 @@
-"""The exchange that a worker was told to use: one of ours, or of another package."""
+"""The exchange that a worker was told to use: one of this package, or of another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from runtime.actor_options import typed
 
 
 def exchange_called(kind: str) -> type[Exchange]:
-    """The class of this name. ConfigError if there is none, or it is no Exchange."""
+    """The class of the exchange with this name. Raises ConfigError if there is none, or if it is
+    not an Exchange."""
     found = registry.EXCHANGES.find(kind)
     if isinstance(found, type) and issubclass(found, Exchange):
         return found
@@ -32,8 +33,8 @@ def exchange_called(kind: str) -> type[Exchange]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A part of a worker's options: the exchange's name, and what it is told. Plain data are typed
-    here."""
+    """The part of a worker's options with the name of its exchange (`kind`) and the options of that
+    exchange. Options that are plain data get their types here."""
 
     kind: str
     options: Any

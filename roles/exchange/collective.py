@@ -1,19 +1,19 @@
-"""Sums arrays of p members in memory that all of them see: a few add up, each its share of every
-array, for all.
+"""Sums of p members' arrays in memory that all of them see: some of the members, the adders, each
+add up a share of every array for all.
 
-    member -> adders       Contribution: my array is complete; the first: and here is memory for the
-                           sum
+    member -> adders       Contribution: its array is complete. The first member also gives memory
+                           for the sum.
     adder                  adds up its share of all p arrays, neighbours by rank first, into its
                            place of the sum
-    adder -> adders        SharedSum: my share is there; or, to those that do not share memory with
-                           me, the share itself
-    first member -> rest   SharedSum: the sum is there
+    adder -> adders        SharedSum: its share is complete. An adder that does not share memory
+                           with the receiver sends the share itself.
+    first member -> rest   SharedSum: the sum is complete
 
-In shared memory every byte is read once and written once, whatever p is, and nothing but places
-travels. There are as many adders as the host has cores: more would only have to be told (30 MB of 8
-members on two busy cores: 30 and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one
-adder; of few members each adds them up for itself: that is sooner done than told. All get the same
-bits either way.
+In shared memory every byte is read once and written once, whatever p is, and only addresses travel.
+There are as many adders as the host has cores: more adders would only need more messages (30 MB of
+8 members on two busy cores: 30 and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one
+adder. With few members, each adds them up for itself, which is faster than a message. All members
+get the same bits either way.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 from runtime.memory.held_arrays import writable
 
-# of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
+# bytes of the others' arrays: adding them up takes 0.4 ms, about as long as one more message
 ALONE_BYTES = 4 << 20
-# that tell one another everything. 256 KB of 8 took a busy host 15 ms so, with one adder 4.5
+# at most so many members each send to all others. With 8 of them 256 KB took a busy host 15 ms so,
+# and 4.5 ms with one adder.
 ALONE_MEMBERS = 3
 
 AWAITED = "awaited"
@@ -66,12 +67,12 @@ ARRAY = Conversation(
     closed=CLOSED,
 )
 SHARE = Conversation(
-    "what an adder gives",
+    "an adder's share, or the sum",
     BY,
     SHARE_AWAITED,
     {
         (SHARE_AWAITED, SharedSum): (HERE,),  # at another adder
-        (SUM_AWAITED, SharedSum): (HERE,),  # from the first member, at one that does not add up
+        (SUM_AWAITED, SharedSum): (HERE,),  # from the first member, at a member that is no adder
         (HERE, SUM): (SUMMED,),
     },
     closed=CLOSED,
@@ -79,7 +80,7 @@ SHARE = Conversation(
 
 
 def adding(size: int, members: int, adders: int | None) -> int:
-    """How many of the members add up a sum of so many bytes for all. 0: everybody does, for
+    """The number of members that add up a sum of `size` bytes for all. 0: every member adds up for
     itself."""
     if (members - 1) * size > ALONE_BYTES:
         return min(adders or members, members)
@@ -87,23 +88,23 @@ def adding(size: int, members: int, adders: int | None) -> int:
 
 
 def adders_of(members: Sequence[str], cores: int | None) -> int:
-    """How many of them add up, on a host with so many cores: decided once, when a run is planned.
-    All, where that is not known."""
+    """The number of members that add up on a host with so many cores. It is decided once, when a
+    run is planned. If the cores are not known, all members add up."""
     return min(len(members), cores or len(members))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveOptions(ExchangeOptions):
-    """All `members` in the order of summation, the receiver of this too; the first `adders` of them
-    add up (None: all)."""
+    """All `members` in the order of summation, including the receiver of these options. The first
+    `adders` of them add up (None: all)."""
 
     bucket_bytes: ClassVar[int] = SHARED_BUCKET_BYTES
     members: tuple[str, ...]
     adders: int | None = None
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Its array to the adders, an adder's share to the others, the first member's word to the
-        rest."""
+        """Its array goes to the adders, an adder's share to the other adders, and the first
+        member's notice to the rest."""
         members = self.members
         number = shapes.number
         rank = members.index(name)
@@ -124,8 +125,8 @@ class CollectiveOptions(ExchangeOptions):
                 yield other, SharedSum, number * size
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
-        """An adder's share of all arrays; where everybody adds up for itself, that is done with the
-        update."""
+        """An adder's share of all arrays. Where every member adds up for itself, it does so
+        together with the update."""
         members = len(self.members)
         rank = self.members.index(name)
         count = adding(shapes.number * size, members, self.adders)
@@ -136,8 +137,8 @@ class CollectiveOptions(ExchangeOptions):
                 yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Its array to the adders; as an adder its share, and those of the others; the first tells
-        the rest."""
+        """Its array goes to the adders. An adder computes its share and gets the other shares. The
+        first member notifies the rest."""
         members = self.members
         rank = self.members.index(name)
         number = shapes.number
@@ -153,7 +154,7 @@ class CollectiveOptions(ExchangeOptions):
         yield from one_by_one(given, others, number * (size + place), mine)
         above: tuple[Name, ...] = (arrival((members[0], *whole[1:]), name, len(rest)),)
         if name in adders:
-            # an adder names itself no receiver: others have one receiver less, or as many
+            # an adder does not send to itself, so it has one receiver less than other members
             came = [
                 arrival((other, *given[1:]), name, len(adders) - (other in adders))
                 for other in members
@@ -176,7 +177,7 @@ class CollectiveOptions(ExchangeOptions):
 
 
 class Collective(Exchange):
-    """For one actor; see `exchange.Exchange`."""
+    """The collective, as one actor runs it; see `exchange.Exchange`."""
 
     Options = CollectiveOptions
     fans = False
@@ -200,7 +201,7 @@ class Collective(Exchange):
         self._adders = options.adders
         self._dtype = np.dtype(dtype)
         self._rank = self._members.index(actor.name)
-        # how many add it up for all
+        # bucket -> number of adders for all
         self._counts = {bucket: self._adding(size) for bucket, size in sizes.items()}
         self._arrays = Summands(ARRAY, self._array_awaited, sizes, dtype)
         self._sums = Summands(SHARE, self._sum_awaited, sizes, dtype)
@@ -210,18 +211,13 @@ class Collective(Exchange):
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to everybody."""
+        """Every member talks to every other."""
         options = CollectiveOptions(
             members=members.names, adders=adders_of(members.names, members.cores)
         )
         return Layout(options, tuple(itertools.combinations(members.names, 2)))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """Exchange what is needed for the sum of all members' arrays of this key (1-D).
-
-        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written
-        to.
-        """
         step, bucket = key
         count = self._adding(len(mine))
         into = (self._ops.empty(mine.shape, self._dtype),) if count and not self._rank else ()
@@ -248,7 +244,7 @@ class Collective(Exchange):
         adders = self._members[: self._adding(len(whole))]
         share, in_place = await self._actor.compute("reduce", self._reduce, arrays)
         for name, given in zip(adders, arrays, strict=False):
-            # whose memory is seen here sees what is written here
+            # a member whose memory is mapped here sees the share that was written into place
             seen = in_place and writable(given[0]) is not None
             await self._tell(
                 (name,), SharedSum(number=step, bucket=bucket, values=() if seen else (share,))
@@ -274,7 +270,7 @@ class Collective(Exchange):
         ]
 
     def contributed(self, message: Contribution, sender: str) -> None:
-        """A member's array is complete."""
+        """Take a member's array, which is complete."""
         key = (message.number, message.bucket)
         self._arrays.size(message, sender, key)
         given = self._counts[message.bucket] > 0 and sender == self._members[0]
@@ -282,7 +278,7 @@ class Collective(Exchange):
         self._arrays.arrived(message, sender, key, (message.values, *message.into))
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """A member's share is added up, or the whole."""
+        """Take an adder's share, or the whole sum."""
         key = (message.number, message.bucket)
         size = self._sums.size(message, sender, key)
         count = self._counts[message.bucket]
@@ -292,12 +288,13 @@ class Collective(Exchange):
         self._sums.arrived(message, sender, key, message.values, (high - low,))
 
     def _array_awaited(self, bucket: int, sender: str) -> str | None:
-        """Members tell those who add up; where there are none for all, everybody does."""
+        """Members send to the adders, or to everyone if all add up for themselves."""
         adds = self._rank < (self._counts[bucket] or len(self._members))
         return AWAITED if adds and sender in self._members and sender != self._actor.name else None
 
     def _sum_awaited(self, bucket: int, sender: str) -> str | None:
-        """Adders tell one another their shares, the first tells the rest."""
+        """Adders send their shares to one another, and the first member sends the sum to the
+        rest."""
         count = self._counts[bucket]
         if sender not in self._members[:count] or sender == self._actor.name:
             return None
@@ -306,7 +303,7 @@ class Collective(Exchange):
         return SUM_AWAITED if sender == self._members[0] else None
 
     def _joins(self, count: int) -> bool:
-        """Does this member get the shares of `count` adders? The others get the whole."""
+        """Does this member get the shares of `count` adders? Other members get the whole sum."""
         return self._rank < count
 
     def _adding(self, size: int) -> int:
@@ -315,12 +312,12 @@ class Collective(Exchange):
     # in the compute thread
 
     def _reduce(self, arrays: Sequence[Arrays]) -> tuple[Array, bool]:
-        """This member's share, added up; is it in its place of the sum? It is where that may be
-        written to."""
+        """This member's share, added up, and whether it lies in its place of the sum. It does if
+        that place can be written to."""
         into = arrays[0][1]
         low, high = shares(len(into), self._adding(len(into)))[self._rank]
         parts = [given[0][low:high] for given in arrays]
-        # the first member's own memory, too: others see it only where it is shared
+        # this also holds for the first member's own memory, which others see only if it is shared
         place = writable(into)
         if place is None:
             return self._add(parts), False
@@ -328,7 +325,7 @@ class Collective(Exchange):
         return into[low:high], True
 
     def _gather(self, into: Array, sums: Sequence[Arrays]) -> Array:
-        """The shares side by side, where some of them travelled."""
+        """The shares side by side, where some of them travelled in messages."""
         whole = self._ops.empty(into.shape, self._dtype)
         for share, (low, high) in zip(sums, shares(len(whole), len(sums)), strict=True):
             whole[low:high] = share[0] if share else into[low:high]

@@ -1,14 +1,15 @@
-"""Ways to sum arrays over workers: what each of them is, and says of itself.
+"""The base classes of exchanges, which are ways to sum arrays over workers.
 
-    collective   every member adds up its share of all arrays, in memory that all of them see
+    collective   members add up their shares of all arrays, in memory that all of them see
                  (`collective`)
-    tree         up a tree of the members themselves and down again (`tree`, FireCaffe 6.2)
+    per-host     a collective on each host, then one of the others between hosts (`per_host`)
+    tree         up a tree of the members themselves and down again (`tree_exchange`, FireCaffe 6.2)
     halving      by halves, with one partner after the other, and back (`halving`)
-    ring         piece by piece round a ring of them (`ring`)
-    host         at an accumulator in host memory (`host`, `accumulator`)
+    ring         piece by piece round a ring of the members (`ring`)
+    host         at an accumulator in host memory (`host_accumulate`, `accumulator`)
 
-Every exchange gives all members the same bits, whoever came first. Which there are:
-`roles.registry`; which one a worker has: `choice`.
+Every exchange gives all members the same bits, in whatever order their arrays arrive.
+`roles.registry` lists the exchanges; `chosen_exchange` makes the one that a worker uses.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
 from runtime.plan.topology import Link
 
-# from so many bytes on, the exchange of this name; from few bytes on to many
+# (bytes, name), from few to many bytes: a sum of so many bytes or more uses this exchange
 Between = tuple[tuple[int, str], ...]
 TREE: Between = ((0, "tree"),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeOptions:
-    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json. A
-    bucket takes layers until it has `bucket_bytes`."""
+    """The base of the options that a worker gets for its exchange: a frozen dataclass, plain data
+    in plan.json. A bucket takes layers until it has `bucket_bytes`."""
 
     bucket_bytes: ClassVar[int] = BUCKET_BYTES
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and
-        message."""
+        """The messages that the member `name` sends for one sum of `size` numbers: receiver,
+        message type and bytes of arrays."""
         return ()
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
@@ -53,19 +54,19 @@ class ExchangeOptions:
         return ()
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """What that member does for one sum, from (name, "bucket", bucket) on, when its own array
-        is there, until (name, "summed", bucket)."""
+        """The steps of the member in one sum. They begin after (name, "bucket", bucket), when its
+        own array is complete, and end with (name, "summed", bucket)."""
         yield Step((name, "summed", bucket), None, ((name, "bucket", bucket),))
 
     @property
     def told(self) -> str:
-        """What a person should know of the way that sums take, when a run starts; "": nothing."""
+        """A line for the user at the start of a run about the way that sums take; "": none."""
         return ""
 
 
 @dataclass(frozen=True)
 class Home:
-    """A host with `members`, by rank, and its cores, if they are known."""
+    """A host with its `members` by rank, and its cores, if they are known."""
 
     members: tuple[str, ...]
     cores: int | None = None
@@ -73,10 +74,13 @@ class Home:
 
 @dataclass(frozen=True)
 class Members:
-    """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are
-    those of an actor that adds up for others: how it computes, of what, and its name. `cores`: of
-    the host where they live, if known. `hosts`: where they live on several; then `between` says
-    which way sums shall take from host to host."""
+    """The members of a sum: their `names` by rank. `fan_in` is for trees.
+
+    `kernels`, `dtype` and `server` are for an actor that adds up for the members: its kernels, the
+    dtype of the sums, and its name. `cores` are those of the members' host, if known. `hosts`: the
+    members of each host, if they live on several; then `between` has the ways of sums from host to
+    host.
+    """
 
     names: tuple[str, ...]
     fan_in: int = 2
@@ -90,7 +94,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Layout:
-    """An exchange in a topology: what each member is told, who talks to whom, actors besides the
+    """An exchange in a topology: the options of each member, the links, and the actors that are not
     members."""
 
     options: ExchangeOptions
@@ -99,16 +103,18 @@ class Layout:
 
 
 class Exchange(ABC):
-    """Of one actor, which hands it the two messages. `sizes` are those of the buckets, in numbers
-    of `dtype`; `ops` compute in host memory."""
+    """An exchange as one actor runs it. The actor hands it the messages Contribution and SharedSum.
+
+    `sizes` are the sizes of the buckets in numbers of `dtype`. `ops` compute in host memory.
+    """
 
     Options: ClassVar[type[Any]]
-    fans: ClassVar[bool] = True  # it looks at the fan-in of its members
-    # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
+    fans: ClassVar[bool] = True  # it uses the fan-in of its members
+    # adds up in pairs of neighbours by rank, and these in pairs: 8 members give the bits of 1
     repeats: ClassVar[bool] = False
-    # the exchange that takes its place among members on several hosts; "": itself
+    # the exchange that replaces it among members on several hosts; "": itself
     over_hosts: ClassVar[str] = ""
-    ways: ClassVar[bool] = False  # from host to host there are several, of which one is chosen
+    ways: ClassVar[bool] = False  # it can choose among several ways from host to host
 
     @abstractmethod
     def __init__(
@@ -118,27 +124,27 @@ class Exchange(ABC):
     @classmethod
     @abstractmethod
     def laid_out(cls, members: Members) -> Layout:
-        """The exchange among these members."""
+        """The layout of this exchange among these members."""
 
     @classmethod
     def refuses(cls, members: int) -> str:
-        """Why so many members cannot sum so; "": they can."""
+        """The reason why so many members cannot sum in this way; "" if they can."""
         return ""
 
     @abstractmethod
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """Exchange what is needed for the sum of all members' arrays of this key (1-D, on the
-        host).
+        """Exchange the messages that are needed for the sum of all members' arrays of this key
+        (1-D, on the host).
 
-        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written
-        to.
+        Returns a function that gives the sum in the compute thread. Neither the sum nor `mine` may
+        be written to.
         """
 
     @abstractmethod
     def contributed(self, message: Contribution, sender: str) -> None:
-        """Gradients of others are complete. MessageError if they do not belong here, or came
-        before."""
+        """Take another member's gradients, which are complete. Raises MessageError if they do not
+        belong here, or came before."""
 
     @abstractmethod
     def summed(self, message: SharedSum, sender: str) -> None:
-        """A sum is there. MessageError if it does not belong here, or came before."""
+        """Take a sum. Raises MessageError if it does not belong here, or came before."""

@@ -1,13 +1,13 @@
-"""Sums arrays of p members by halves and puts them together by doubling; p is 1, 2, 4, 8, ...
+"""Sums of p members' arrays by halves, put together by doubling; p is 1, 2, 4, 8, ...
 (Rabenseifner, 2004).
 
     member <-> partner   Contribution, log2(p) times: the half that the partner adds up from now on
-    member <-> partner   SharedSum, log2(p) times, the last partner first: all of the whole that I
-                         have
+    member <-> partner   SharedSum, log2(p) times, the last partner first: all finished pieces that
+                         the sender has
 
-Every member sends and gets 2 (p - 1) / p of the array, as round a ring, in 2 log2(p) messages one
-after the other, as along a tree. Neighbours by rank come first, then pairs of neighbours: the bits
-are those of a tree of pairs.
+Every member sends and gets 2 (p - 1) / p of the array, as in a ring, in 2 log2(p) messages one
+after the other, as in a tree. Neighbours by rank come first, then pairs of neighbours, so the bits
+are the same as in a tree of pairs.
 """
 
 from __future__ import annotations
@@ -59,9 +59,12 @@ WHOLE = Conversation(
 
 @dataclass(frozen=True)
 class Halving:
-    """Half of what a member still adds up goes to a partner, the other half is `kept`: pieces, of
-    as many as there are members. `below`: the partner's rank is the lower one, and so are the
-    pieces `given` to it."""
+    """One turn of a member with a `partner`: half of the pieces that the member still adds up are
+    `given` to the partner, the other half is `kept`.
+
+    There are as many pieces as members. `below`: the partner has the lower rank, and gets the lower
+    pieces.
+    """
 
     partner: str
     given: range
@@ -71,12 +74,12 @@ class Halving:
 
 @dataclass(frozen=True, kw_only=True)
 class HalvingOptions(ExchangeOptions):
-    """All `members` by rank, the receiver of this too."""
+    """All `members` by rank, including the receiver of these options."""
 
     members: tuple[str, ...]
 
     def halvings(self, name: str) -> Iterator[Halving]:
-        """With whom it halves, one after the other."""
+        """The turns of a member, in their order."""
         rank = self.members.index(name)
         mine = range(len(self.members))
         far = 1
@@ -90,22 +93,22 @@ class HalvingOptions(ExchangeOptions):
             far *= 2
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Of each half, the sums that the partner goes on with; of the whole, what the partner has
-        not."""
+        """In each turn, the sums of the half that the partner continues with, and later the
+        finished pieces that the partner does not have."""
         for turn, given, kept in self._sized(name, size):
             yield turn.partner, Contribution, shapes.number * given
             yield turn.partner, SharedSum, shapes.number * kept
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
-        """The halves that it keeps, and the pieces side by side."""
+        """The halves that it keeps are added, then the pieces are put side by side."""
         turns = self._sized(name, size)
         yield from (Load("reduce", added=kept) for _, _, kept in turns)
         if turns:
             yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Half by half: one leaves, one comes and is added to; back again, what is there leaves,
-        what is not comes."""
+        """Turn by turn, one half leaves, and another half comes and is added. On the way back, the
+        pieces that are here leave, and the missing ones come."""
         turns = self._sized(name, size)
         above: Name = (name, "bucket", bucket)
         for turn, given, _ in turns:
@@ -122,7 +125,8 @@ class HalvingOptions(ExchangeOptions):
         yield Step((name, "summed", bucket), Work("gather") if turns else None, here)
 
     def _sized(self, name: str, size: int) -> list[tuple[Halving, int, int]]:
-        """Its turns, with the numbers of what it gives and keeps in each."""
+        """The turns of a member, each with the numbers that it gives and the numbers that it
+        keeps."""
         sizes = [high - low for low, high in shares(size, len(self.members))]
         return [
             (
@@ -135,7 +139,7 @@ class HalvingOptions(ExchangeOptions):
 
 
 class HalvingExchange(Exchange):
-    """For one actor; see `exchange.Exchange`."""
+    """The exchange by halves, as one actor runs it; see `exchange.Exchange`."""
 
     Options = HalvingOptions
     fans = False
@@ -159,11 +163,11 @@ class HalvingExchange(Exchange):
         self._wholes = Summands(WHOLE, self._awaited, sizes, dtype)
 
     def __repr__(self) -> str:
-        return f"<halving exchange with {', '.join(self._turns) or 'nobody'}, {self._halves!r}>"
+        return f"<halving exchange with {', '.join(self._turns) or 'no partner'}, {self._halves!r}>"
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to as many partners as there are halvings."""
+        """Every member talks to one partner for each halving."""
         options = HalvingOptions(members=members.names)
         links = [
             (name, turn.partner)
@@ -175,11 +179,10 @@ class HalvingExchange(Exchange):
 
     @classmethod
     def refuses(cls, members: int) -> str:
-        """See Exchange."""
         return "" if members.bit_count() == 1 else "sums are halved among 1, 2, 4, 8, ... only"
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """See Exchange. What it returns gives the sum at once."""
+        """Sum by halves. The returned function gives the sum at once."""
         (step, bucket), turns, total, low = key, list(self._turns.values()), mine, 0
         for turn in turns:
             given, kept = (self._numbers(bucket, pieces, low) for pieces in (turn.given, turn.kept))
@@ -203,7 +206,7 @@ class HalvingExchange(Exchange):
         return lambda: total
 
     def contributed(self, message: Contribution, sender: str) -> None:
-        """The half of a partner's sum that is added up here."""
+        """Take the half of a partner's sum that is added up here."""
         key = (message.number, message.bucket)
         self._halves.size(message, sender, key)
         check_count(message, sender, "memories for a sum", len(message.into), 0)
@@ -211,7 +214,8 @@ class HalvingExchange(Exchange):
         self._halves.arrived(message, sender, key, (message.values,), (size,))
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """The part of the whole that a partner has, in the pieces in which it came there."""
+        """Take the finished part of the sum that a partner has, in pieces as they came to the
+        partner."""
         key = (message.number, message.bucket)
         self._wholes.size(message, sender, key)
         sizes = self._sizes(message.bucket, self._turns[sender].given)
@@ -226,7 +230,7 @@ class HalvingExchange(Exchange):
         return [high - low for low, high in cuts[pieces.start : pieces.stop]]
 
     def _numbers(self, bucket: int, pieces: range, low: int) -> slice:
-        """Where these pieces lie in an array that begins with number `low` of the bucket."""
+        """The place of these pieces in an array that begins with number `low` of the bucket."""
         cuts = self._cuts[bucket]
         return slice(cuts[pieces[0]][0] - low, cuts[pieces[-1]][1] - low)
 

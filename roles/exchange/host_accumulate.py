@@ -1,8 +1,8 @@
-"""Sums arrays of workers at one accumulator in host memory: a worker sends its own, and gets the
-sum back.
+"""Sums of workers' arrays at one accumulator in host memory: each worker sends its array, and gets
+the sum back.
 
-What adds up is `accumulator`; where workers live on several hosts there is one on each, and the
-first adds up theirs.
+The accumulator is an actor (`accumulator`). If workers live on several hosts, there is one on each,
+and the first one adds up the sums of the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ TOTAL = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class HostOptions(ExchangeOptions):
-    """The name of the accumulator; of members on other hosts than the first, that of theirs."""
+    """The name of the accumulator. `elsewhere`: for members on other hosts than the first, the
+    accumulator of their host."""
 
     accumulator: str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class HostOptions(ExchangeOptions):
 
     @property
     def told(self) -> str:
-        """That hosts are summed first."""
+        """A line for the user if hosts are summed first."""
         hosts = len({*self.elsewhere.values()}) + 1
         text = (
             f"sums are made by an accumulator on each of {hosts} hosts first, then by "
@@ -56,7 +57,7 @@ class HostOptions(ExchangeOptions):
         return text if self.elsewhere else ""
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Its array."""
+        """Its array goes to the accumulator."""
         yield self.of(name), Contribution, shapes.number * size
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
@@ -67,7 +68,7 @@ class HostOptions(ExchangeOptions):
 
 
 class HostExchange(Exchange):
-    """For one actor; see `exchange.Exchange`."""
+    """The exchange at an accumulator, as one actor runs it; see `exchange.Exchange`."""
 
     Options = HostOptions
     fans = False
@@ -88,7 +89,8 @@ class HostExchange(Exchange):
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to the accumulator of its host, these to the first."""
+        """Every member talks to the accumulator of its host, and every accumulator to the first
+        one."""
         first = members.server
         hosts = members.hosts or (Home(members.names),)
         names = (first, *(f"{first}-{number}" for number in range(1, len(hosts))))
@@ -121,7 +123,6 @@ class HostExchange(Exchange):
         return AWAITED if sender == self._accumulator else None
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """See Exchange."""
         step, bucket = key
         contribution = Contribution(number=step, bucket=bucket, values=mine, into=())
         await self._actor.tell(self._accumulator, contribution, step=step)
@@ -130,11 +131,11 @@ class HostExchange(Exchange):
         return lambda: total
 
     def contributed(self, message: Contribution, sender: str) -> None:
-        """Nobody sends its gradients to a worker here."""
+        """Refuse gradients of other workers: here they go to the accumulator only."""
         self._summands.size(message, sender, (message.number, message.bucket))
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """The accumulator has the sum of all."""
+        """Take the sum of all members from the accumulator."""
         key = (message.number, message.bucket)
         self._summands.size(message, sender, key)
         check_count(message, sender, "arrays", len(message.values), 1)

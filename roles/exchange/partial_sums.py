@@ -1,4 +1,5 @@
-"""Arrays that peers send for sums: each is taken once, checked, and kept until it is asked for."""
+"""The arrays that peers send for sums: each is taken once, checked, and kept until it is asked
+for."""
 
 from __future__ import annotations
 
@@ -17,24 +18,28 @@ Arrays = tuple[Array, ...]
 BY = "iteration bucket sender"
 HERE = "here"
 SUMMED = "summed before"
-NO_BUCKET = "of no bucket"
-NOT_THEIRS = "not from there"
+NO_BUCKET = "no such bucket"
+NOT_THEIRS = "not from this sender"
 CLOSED = (NO_BUCKET, NOT_THEIRS)
 SUM = "sum"
-CUT = 16  # numbers: shares begin with cache lines
+CUT = 16  # numbers: each share begins at a cache line
 
 
 def shares(size: int, members: int) -> list[tuple[int, int]]:
-    """[low, high) of each member's share of `size` numbers: nearly equal, some may be empty."""
+    """The range [low, high) of each member's share of `size` numbers. Shares are nearly equal, and
+    some may be empty."""
     lines = -(-size // CUT)
     cuts = [min(size, lines * rank // members * CUT) for rank in range(members + 1)]
     return list(itertools.pairwise(cuts))
 
 
 class Summands:
-    """Of one actor. `sizes` are those of the buckets, in numbers of `dtype`; `awaited` gives the
-    state of what a peer has to give for a bucket, if it has: the conversation takes it from there
-    to HERE."""
+    """The arrays that one actor gets for its sums. `sizes` are the sizes of the buckets in numbers
+    of `dtype`.
+
+    `awaited` returns the state in which an array of a sender is awaited for a bucket, or None if
+    the sender has none to send. The conversation leads from that state to HERE.
+    """
 
     def __init__(
         self,
@@ -54,16 +59,18 @@ class Summands:
         return f"<summands of {len(self._open)} sums>"
 
     def size(self, message: Message, sender: str, key: Key) -> int:
-        """Numbers of the sum that a message belongs to. MessageError if it may not come."""
+        """The numbers in the sum that a message belongs to. Raises MessageError if the message may
+        not come."""
         self._standing.check(message, sender, (*key, sender))
         return self._sizes[key[1]]
 
     def arrived(
         self, message: Message, sender: str, key: Key, arrays: Arrays, sizes: Iterable[int] = ()
     ) -> None:
-        """What a peer gives for a sum is here: arrays of the bucket's size, or of `sizes`.
+        """Keep the arrays that a peer sent for a sum. They have the bucket's size, or these
+        `sizes`.
 
-        MessageError: it may not come, or is of another shape.
+        Raises MessageError if they may not come, or have another shape.
         """
         whole = self.size(message, sender, key)
         for array, size in zip(arrays, sizes or itertools.repeat(whole), strict=False):
@@ -72,11 +79,11 @@ class Summands:
         self._place(key, sender).set_result(arrays)
 
     async def of(self, key: Key, sender: str) -> Arrays:
-        """What that peer gives, once it has come."""
+        """Wait for the arrays of that peer."""
         return await self._place(key, sender)
 
     def close(self, key: Key) -> None:
-        """The sum is complete: nothing more may come for it."""
+        """Note that the sum is complete: nothing more may come for it."""
         step, bucket = key
         self._done[bucket] = step
         for sender in self._open.pop(key, ()):
@@ -98,7 +105,7 @@ class Summands:
 
 
 def check_array(values: Array, size: int, dtype: DTypeLike, sender: str) -> None:
-    """MessageError unless it is of this dtype and of shape (size,)."""
+    """Raise MessageError unless the array has this dtype and the shape (size,)."""
     expected = np.dtype(dtype)
     if values.shape != (size,) or values.dtype != expected:
         raise MessageError(
@@ -108,7 +115,7 @@ def check_array(values: Array, size: int, dtype: DTypeLike, sender: str) -> None
 
 
 def check_count(message: Message, sender: str, what: str, found: int, *expected: int) -> None:
-    """MessageError unless a message carries as many arrays as one of these."""
+    """Raise MessageError unless a message carries one of the expected numbers of arrays."""
     if found not in expected:
         wanted = " or ".join(map(str, expected))
         raise MessageError(
@@ -117,7 +124,7 @@ def check_count(message: Message, sender: str, what: str, found: int, *expected:
 
 
 def copied(array: Array, ops: Backend) -> Array:
-    """What came from another host, in memory that peers on this host can read."""
+    """A copy of an array from another host, in memory that peers on this host can read."""
     mine = ops.empty(array.shape, array.dtype)
     mine[:] = array
     return mine

@@ -1,15 +1,15 @@
-"""Sums arrays of members on several hosts: in shared memory on each host, then one member of each
-with the others'.
+"""Sums of arrays over members on several hosts: in shared memory on each host, then between the
+first members of the hosts.
 
     member -> adders of its host       Contribution, as in a collective
-    adder -> first member of its host  SharedSum: my share is there
-    first member -> those of the other hosts    the host's sum, along a tree, round a ring or by
-                                                halves
-    first member -> rest of its host   SharedSum: the sum of all is there
+    adder -> first member of its host  SharedSum: its share is complete
+    first member -> first members of the other hosts    the host's sum, along a tree, round a ring
+                                                        or by halves
+    first member -> rest of its host   SharedSum: the sum of all is complete
 
-So one sum leaves a host and one comes, however many members it has. Which way a sum takes follows
-from its bytes. Members are added in pairs by rank on each host, then the hosts, but for the ring in
-pairs too.
+So one sum leaves a host and one comes, however many members it has. The bytes of a sum decide its
+way between the hosts. The members of each host are added in pairs by rank. Then the hosts are added
+in pairs too, except in a ring.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ HOW = {"tree": "up a tree and down again", "ring": "round a ring", "halving": "b
 
 @dataclass(frozen=True, kw_only=True)
 class PerHostOptions(ExchangeOptions):
-    """The members of each host by rank, the receiver of this among them; how many of each add up;
-    which way sums take between them."""
+    """The members of each host by rank, the receiver of these options among them; the number of
+    adders on each host; and the ways of sums between the hosts."""
 
     bucket_bytes: ClassVar[int] = FAR_BUCKET_BYTES
     hosts: tuple[tuple[str, ...], ...]
@@ -56,31 +56,31 @@ class PerHostOptions(ExchangeOptions):
     between: Between = TREE
 
     def inside(self, name: str) -> CollectiveOptions:
-        """Who sums on its host."""
+        """The options of the collective on its host."""
         place = next(place for place, members in enumerate(self.hosts) if name in members)
         return CollectiveOptions(members=self.hosts[place], adders=self.adders[place])
 
     def way(self, size: int) -> str:
-        """Which way a sum of so many bytes takes between the hosts."""
+        """The way that a sum of so many bytes takes between the hosts."""
         return next(way for least, way in reversed(self.between) if size >= least)
 
     def among(self, way: str) -> TreeOptions | RingOptions | HalvingOptions:
-        """What the first of each host is told of it."""
+        """The options of the first members for this way."""
         firsts = tuple(members[0] for members in self.hosts)
         if way == "tree":
             return TreeOptions(members=firsts, fan_in=FAN_IN)
         return RingOptions(members=firsts) if way == "ring" else HalvingOptions(members=firsts)
 
     def copies(self, name: str, size: int) -> bool:
-        """Does the first of its host get the sum of so many bytes from another's memory, and tell
-        it to the rest?"""
+        """Does the first member of its host read the sum of so many bytes from another member's
+        memory, and send it to the rest?"""
         way = self.among(self.way(size))
         several = len(self.inside(name).members) > 1
         return several and isinstance(way, TreeOptions) and way.place(name).parent is not None
 
     @property
     def told(self) -> str:
-        """Which way sums take between hosts."""
+        """A line for the user about the ways of sums between hosts."""
         (_, least), *larger = self.between
         ways = [f"{HOW[way]} from {shown(size)} on" for size, way in reversed(larger)]
         ways.append(f"smaller ones {HOW[least]}" if ways else HOW[least])
@@ -90,13 +90,13 @@ class PerHostOptions(ExchangeOptions):
         )
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Its array to the adders of its host, an adder's word to the first; what goes between the
-        hosts; the whole."""
+        """Its array goes to the adders of its host, and an adder's share to the first member. The
+        first member sums between the hosts, and sends the whole to the rest."""
         whole, (first, *rest) = shapes.number * size, self.inside(name).members
         adders = self._adders(name, whole)
         for other in adders:
             if other != name:
-                # the first's memory for the sum, too
+                # the first member also sends the memory for the sum
                 yield other, Contribution, whole * (2 if name == first else 1)
         if name in adders and name != first:
             yield first, SharedSum, shapes.number * self._share(name, size, shapes)
@@ -105,7 +105,8 @@ class PerHostOptions(ExchangeOptions):
             yield from ((other, SharedSum, whole) for other in rest)
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
-        """An adder's share of its host's arrays; the first's part of what is between the hosts."""
+        """An adder's share of its host's arrays, and the first member's part of the sum between the
+        hosts."""
         members = self.inside(name).members
         adders = self._adders(name, shapes.number * size)
         if len(members) > 1 and name in adders:
@@ -119,8 +120,8 @@ class PerHostOptions(ExchangeOptions):
                 yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Its array to the adders; as an adder its share; the first sums with other hosts and tells
-        the rest."""
+        """Its array goes to the adders. An adder computes its share. The first member sums with
+        other hosts, and sends the sum to the rest."""
         members = self.inside(name).members
         whole = shapes.number * size
         first = members[0]
@@ -166,13 +167,13 @@ class PerHostOptions(ExchangeOptions):
         yield Step((name, "summed", bucket), None, (here, *all_sent(told, members[1:])))
 
     def _adders(self, name: str, size: int) -> tuple[str, ...]:
-        """Who on its host adds up so many bytes."""
+        """The members of its host that add up a sum of so many bytes."""
         inside = self.inside(name)
         return inside.members[: counted(size, inside)]
 
     def _share(self, name: str, size: int, shapes: Shapes) -> int:
-        """Numbers of an adder's share that travel: none where it is written into the first member's
-        memory."""
+        """Numbers of an adder's share that travel in a message: none if the share is written into
+        the first member's memory."""
         if shapes.shared_memory:
             return 0
         adders = self._adders(name, shapes.number * size)
@@ -181,12 +182,13 @@ class PerHostOptions(ExchangeOptions):
 
 
 def counted(size: int, inside: CollectiveOptions) -> int:
-    """How many members of a host add up: one at least, since the first must have the sum."""
+    """The number of members of a host that add up: at least one, since the first member must have
+    the sum."""
     return max(1, adding(size, len(inside.members), inside.adders))
 
 
 class PerHost(Collective):
-    """For one actor; see `exchange.Exchange`."""
+    """The exchange over hosts, as one actor runs it; see `exchange.Exchange`."""
 
     Options = PerHostOptions  # type: ignore[assignment]
     over_hosts = ""
@@ -208,7 +210,7 @@ class PerHost(Collective):
     ) -> None:
         inside = options.inside(actor.name)
         super().__init__(actor, inside, sizes, ops, dtype)
-        # bucket -> how the hosts sum it; the first member's business
+        # bucket -> the exchange between the hosts; the first member of a host alone has them
         self._ways: dict[int, Exchange] = {}
         self._roads: dict[str, Exchange] = {}
         if self._rank:
@@ -225,8 +227,8 @@ class PerHost(Collective):
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to the adders and the first of its host, the first ones as their ways
-        want it."""
+        """Every member talks to the adders and the first member of its host. The first members have
+        the links of their ways."""
         hosts = members.hosts or (Home(members.names, members.cores),)
         of_hosts = tuple(host.members for host in hosts)
         adders = tuple(adders_of(host.members, host.cores) for host in hosts)
@@ -244,14 +246,13 @@ class PerHost(Collective):
         return Layout(options, tuple(reversed(known.values())))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """See Exchange."""
         if len(self._members) > 1:
             return await super().sum(key, mine)
         return await self._ways[key[1]].sum(key, mine)
 
     async def _share(self, key: Key, arrays: Sequence[Arrays]) -> Callable[[], Array]:
-        """Add up this member's share; the first joins them, sums with the other hosts, and tells
-        its own."""
+        """Add up this member's share. The first member joins the shares, sums with the other hosts,
+        and sends the sum to its host."""
         step, bucket = key
         first = self._members[0]
         whole = arrays[0][1]
@@ -273,21 +274,22 @@ class PerHost(Collective):
         return lambda: total
 
     def contributed(self, message: Contribution, sender: str) -> None:
-        """Of a member of this host, or of another host."""
+        """Take an array of a member of this host, or of another host."""
         if (road := self._road(message, sender)) is None:
             super().contributed(message, sender)
         else:
             road.contributed(message, sender)
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """Of a member of this host, or of another host."""
+        """Take a sum of a member of this host, or of another host."""
         if (road := self._road(message, sender)) is None:
             super().summed(message, sender)
         else:
             road.summed(message, sender)
 
     def _road(self, message: Contribution | SharedSum, sender: str) -> Exchange | None:
-        """Which of those between the hosts a message belongs to, if it does."""
+        """The exchange between the hosts that a message belongs to; None if it is from this
+        host."""
         if sender in self._members:
             return None
         return self._roads.get("ring") if message.bucket < 0 else self._ways.get(message.bucket)

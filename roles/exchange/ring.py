@@ -1,13 +1,13 @@
-"""Sums arrays of p members round a ring, piece by piece: each member sends to the next one only.
+"""Sums of p members' arrays round a ring, piece by piece: each member sends to the next one only.
 
     member -> next   Contribution, p - 1 times: a piece, summed over the members so far
-    member -> next   SharedSum, p - 1 times: a piece of the whole
+    member -> next   SharedSum, p - 1 times: a finished piece of the sum
 
-Every member sends and gets 2 (p - 1) / p of the array, the least that is possible without help: a
-tree's root sends log2(p) times the array. For that there are 2 (p - 1) messages, one after the
-other. The sum of piece r begins with the member of rank r, so the order is fixed, and no order of
-pairs. In the messages `bucket` is below 0 and tells which piece it is: several pieces of a bucket
-come from one sender.
+Every member sends and gets 2 (p - 1) / p of the array, the least that is possible if only members
+add up: the root of a tree sends log2(p) times the array. The price is 2 (p - 1) messages, one after
+the other. The sum of piece r begins with the member of rank r, so the order is fixed, but pieces
+are not added in pairs. In the messages `bucket` is below 0 and identifies the piece, since several
+pieces of a bucket come from one sender.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from runtime import Actor, Conversation
 PART = "a part awaited"
 WHOLE = "a whole piece awaited"
 PIECES = Conversation(
-    "a piece of a sum, from the member before",
+    "a piece of a sum, from the previous member",
     "iteration piece sender",
     PART,
     {(PART, Contribution): (HERE,), (WHOLE, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
@@ -51,25 +51,25 @@ PIECES = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class RingOptions(ExchangeOptions):
-    """All `members` by rank, the receiver of this too."""
+    """All `members` by rank, including the receiver of these options."""
 
     members: tuple[str, ...]
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Every piece but one to the next, twice."""
+        """Every piece but one goes to the next member, twice."""
         for rounds, kind in zip(self._rounds(name, size), (Contribution, SharedSum), strict=True):
             for piece in rounds:
                 yield self._beside(name, 1), kind, shapes.number * piece
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
-        """Its numbers of a piece each time, and the pieces side by side."""
+        """Its numbers are added to each piece that comes, then the pieces are put side by side."""
         partial, _ = self._rounds(self._beside(name, -1), size)
         yield from (Load("reduce", added=piece) for piece in partial)
         if partial:
             yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Piece by piece: one leaves, one comes and is added to."""
+        """Piece by piece: one leaves, and one comes and is added to."""
         after = self._beside(name, 1)
         before = self._beside(name, -1)
         above: Name = (name, "bucket", bucket)
@@ -93,7 +93,8 @@ class RingOptions(ExchangeOptions):
         return self.members[(self.members.index(name) + far) % len(self.members)]
 
     def _rounds(self, name: str, size: int) -> tuple[list[int], list[int]]:
-        """Numbers of the pieces that a member sends: of parts of sums, then of whole ones."""
+        """The sizes of the pieces that a member sends, in numbers: of partial sums, then of
+        finished ones."""
         count = len(self.members)
         rank = self.members.index(name)
         sizes = [high - low for low, high in shares(size, count)]
@@ -104,7 +105,7 @@ class RingOptions(ExchangeOptions):
 
 
 class RingExchange(Exchange):
-    """For one actor; see `exchange.Exchange`."""
+    """The exchange round a ring, as one actor runs it; see `exchange.Exchange`."""
 
     Options = RingOptions
     fans = False
@@ -140,7 +141,7 @@ class RingExchange(Exchange):
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to the next."""
+        """Every member talks to the next one."""
         names = members.names
         links = {
             tuple(sorted(pair)): pair for pair in zip(names, (*names[1:], names[0]), strict=True)
@@ -148,7 +149,7 @@ class RingExchange(Exchange):
         return Layout(RingOptions(members=names), tuple(links.values()) if len(names) > 1 else ())
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """See Exchange. What it returns gives the sum at once."""
+        """Sum round the ring. The returned function gives the sum at once."""
         cuts = shares(len(mine), self._count)
         pieces = dict[int, Array]()
         low, high = cuts[self._rank]
@@ -170,7 +171,7 @@ class RingExchange(Exchange):
         return lambda: total
 
     async def _exchanged(self, key: Key, turn: int, piece: Array) -> Array:
-        """What comes from the member before while a piece goes to the next."""
+        """Send a piece to the next member, and wait for the piece of the previous one."""
         step = key[0]
         number = self._number(key[1], turn)
         if turn < self._count - 1:
@@ -185,13 +186,13 @@ class RingExchange(Exchange):
         return came
 
     def contributed(self, message: Contribution, sender: str) -> None:
-        """A part of a piece."""
+        """Take a partial sum of a piece."""
         self._summands.size(message, sender, (message.number, message.bucket))
         check_count(message, sender, "memories for a sum", len(message.into), 0)
         self._summands.arrived(message, sender, (message.number, message.bucket), (message.values,))
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """A whole piece."""
+        """Take a finished piece."""
         self._summands.size(message, sender, (message.number, message.bucket))
         check_count(message, sender, "arrays", len(message.values), 1)
         self._summands.arrived(message, sender, (message.number, message.bucket), message.values)
@@ -202,7 +203,7 @@ class RingExchange(Exchange):
         return PART if (-1 - number) % self._rounds < self._count - 1 else WHOLE
 
     def _piece(self, turn: int) -> int:
-        """Which piece leaves in this turn; what comes leaves in the next."""
+        """The piece that leaves in this turn. The piece that comes leaves in the next turn."""
         return (self._rank - turn) % self._count
 
     def _number(self, bucket: int, turn: int) -> int:

@@ -1,15 +1,16 @@
-"""Sums arrays of p members up a tree of the members themselves, and tells the sum down the same
-tree (FireCaffe 6.2).
+"""Sums of p members' arrays up a tree of the members themselves. The sum goes down the same tree
+(FireCaffe 6.2).
 
-    child -> parent   Contribution: the sum of my array and of all below me
+    child -> parent   Contribution: the sum of the sender's array and of all arrays below it
     parent -> child   SharedSum: the sum of all
 
-A node adds its own array and those of its children level by level, in the order of ranks, whoever
-comes first. With fan_in 2 and one network interface for each member a sum of |W| bytes travels |W|
-* 2 log2(p) / BW (equation 4): every level moves |W| once each way, and down the tree those come
-first who have most to tell. One after the other: told at once, all would have it as late as the
-last, since they share the sender's interface. The shape of the tree: `binomial`. Members of one
-host have a tree of their own, whose root sums with those of others.
+A node adds its own array and its children's arrays level by level, in the order of ranks, in
+whatever order they arrive. With fan_in 2 and one network interface for each member, a sum of |W|
+bytes takes |W| * 2 log2(p) / BW (equation 4): every level moves |W| once each way. On the way down,
+the children with most receivers below them come first. A node sends to one child after the other:
+if it sent to all at once, all would have the sum as late as the last, since they share the sender's
+interface. `binomial` has the shape of the tree. Each host has a tree for its members, whose root
+sums with the roots of the other hosts.
 """
 
 from __future__ import annotations
@@ -55,27 +56,27 @@ SUMS = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions(ExchangeOptions):
-    """All `members` by rank, the receiver of this too; each node adds the arrays of `fan_in` at
-    each level. `hosts`: the members of each host; none: they are on one."""
+    """All `members` by rank, including the receiver of these options. Each node adds the arrays of
+    `fan_in` members at each level. `hosts`: the members of each host; empty if all live on one."""
 
     members: tuple[str, ...]
     fan_in: int
     hosts: tuple[tuple[str, ...], ...] = ()
 
     def place(self, name: str) -> Place:
-        """Who is above a member, and who below."""
+        """The members above and below this member."""
         return place_over(self.hosts or (self.members,), name, self.fan_in)
 
     def copies(self, name: str) -> bool:
-        """Does it get the sum and tell it to members of its host? What they read in place lies in
-        its own memory."""
+        """Does it get the sum and send it to members of its host? Arrays that they read in place
+        must lie in its own memory."""
         parent, levels = self.place(name)
         here = next((host for host in self.hosts if name in host), ())
         return parent is not None and any(child in here for level in levels for child in level)
 
     @property
     def told(self) -> str:
-        """That hosts are summed first."""
+        """A line for the user if hosts are summed first."""
         return (
             (f"sums are made on each of {len(self.hosts)} hosts first, along a tree")
             if self.hosts
@@ -83,7 +84,7 @@ class TreeOptions(ExchangeOptions):
         )
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
-        """Its sum up, the whole down."""
+        """Its sum goes up, the whole goes down."""
         parent, levels = self.place(name)
         if parent is not None:
             yield parent, Contribution, shapes.number * size
@@ -92,7 +93,7 @@ class TreeOptions(ExchangeOptions):
                 yield child, SharedSum, shapes.number * size
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
-        """At each level, its children's arrays."""
+        """The children's arrays are added at each level."""
         yield from (
             Load("reduce", added=size * len(children)) for children in self.place(name).levels
         )
@@ -100,8 +101,8 @@ class TreeOptions(ExchangeOptions):
             yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
-        """Level by level the sums of those below are added; up; and down again, one child after the
-        other."""
+        """The sums of its children are added level by level. Its sum goes up, and the whole goes
+        down, to one child after the other."""
         place = self.place(name)
         whole = shapes.number * size
         above: Name = (name, "bucket", bucket)
@@ -119,7 +120,7 @@ class TreeOptions(ExchangeOptions):
         for child in children:
             told = (name, "SharedSum", bucket, child)
             yield Step(told, Sending((child,), whole), (above,))
-            above = sent(told)  # nothing waits for the last
+            above = sent(told)  # no step waits for the arrival at the last child
             if child != children[-1]:
                 above = (child, "Taken", bucket, name)
                 yield Step(above, Sending((name,)), (told,))
@@ -127,7 +128,7 @@ class TreeOptions(ExchangeOptions):
 
 
 class TreeExchange(Exchange):
-    """For one actor; see `exchange.Exchange`."""
+    """The exchange along a tree, as one actor runs it; see `exchange.Exchange`."""
 
     Options = TreeOptions
     repeats = True
@@ -154,7 +155,7 @@ class TreeExchange(Exchange):
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to the members above and below."""
+        """Every member talks to the members above and below it."""
         hosts = tuple(host.members for host in members.hosts)
         options = TreeOptions(members=members.names, fan_in=members.fan_in, hosts=hosts)
         parents = {name: options.place(name).parent for name in members.names}
@@ -163,7 +164,6 @@ class TreeExchange(Exchange):
         )
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """See Exchange."""
         step, bucket = key
         total = mine
         for children in self._levels:
@@ -179,20 +179,20 @@ class TreeExchange(Exchange):
         *before, last = [child for children in reversed(self._levels) for child in children] or [""]
         for child in before:
             await self._actor.ask(child, whole, Taken, step=step)
-        if last:  # nothing waits for it
+        if last:  # nothing is sent after it, so no answer is needed
             await self._actor.tell(last, whole, step=step)
         self._summands.close(key)
         return lambda: total
 
     def contributed(self, message: Contribution, sender: str) -> None:
-        """A child's sum."""
+        """Take a child's sum."""
         key = (message.number, message.bucket)
         self._summands.size(message, sender, key)
         check_count(message, sender, "memories for a sum", len(message.into), 0)
         self._summands.arrived(message, sender, key, (message.values,))
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """The sum of all."""
+        """Take the sum of all."""
         key = (message.number, message.bucket)
         self._summands.size(message, sender, key)
         check_count(message, sender, "arrays", len(message.values), 1)

@@ -1,11 +1,11 @@
-"""Of which rows the FC phase makes its batches: the three schemes of One weird trick, section 4.
+"""The FC batches of a pass and their rows, by the three schemes of One weird trick, section 4.
 
     a   one batch of all members' rows
     b   a batch for each member, of its rows: done and answered one after the other
     c   as many batches, each of the same share of every member's rows, so that all send at the same
         time
 
-Workers and FC shards find the same from a ticket's cuts.
+Workers and FC shards derive the same batches from a ticket's cuts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Members = list[tuple[int, Span]]
 
 
 def fc_batches(scheme: str, cuts: Sequence[int]) -> list[Members]:
-    """The FC batches of a pass whose rows are cut so, in their order; every row is in one, no batch
-    is empty."""
+    """The FC batches of a pass with these cuts, in their order. Every row is in one batch, and no
+    batch is empty."""
     spans = list(enumerate(itertools.pairwise(cuts)))
     if scheme == "a":
         return [spans]

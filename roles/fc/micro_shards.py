@@ -1,8 +1,8 @@
-"""A shard of the FC phase in micro-batches, and its work: the bits depend neither on how many
-shards there are, nor on how rows make FC batches.
+"""A shard of the FC phase in micro-batches, and its work. The bits depend neither on the number of
+shards, nor on how rows make FC batches.
 
 A shard computes its units in the parts that eight shards would have (`Net.cut_units`), micro-batch
-by micro-batch, and every sum over units or micro-batches is made in pairs, and these in pairs.
+by micro-batch. Every sum over units or micro-batches is made in pairs, and these in pairs.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from roles.messages import TRAIN, Blobs
 
 
 class MicroShards(Micro[ShardedNet]):
-    """Stands for a shard in `FcWork`, of a net that has no parameters between two InnerProducts:
-    what the shards add up of a gradient is in the order of theirs, before micro-batches are."""
+    """Takes the place of a shard in `FcWork`, for a net that has no parameters between two
+    InnerProducts. Sums over shards keep the order of the shards, and come before sums over
+    micro-batches."""
 
     def __init__(self, build: Callable[[], ShardedNet], count: int) -> None:
         super().__init__(build, count)
         self.last = self._made[0].last
 
     def forward(self, link: int) -> Array | None:
-        """As ShardedNet's."""
+        """Run a link forward on all micro-batches, as `ShardedNet.forward` does."""
         found = [net.forward(link) for net in self._nets]
         return (
             self._rows([columns for columns in found if columns is not None])
@@ -37,18 +38,19 @@ class MicroShards(Micro[ShardedNet]):
         )
 
     def gather(self, link: int, columns: Sequence[Array]) -> None:
-        """As ShardedNet's."""
+        """Take the columns of all shards, as `ShardedNet.gather` does."""
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
             net.gather(link, [whole[low:high] for whole in columns])
 
     def backward(self, link: int) -> list[tuple[int, dict[str, Blobs]]]:
-        """Which micro-batch, and the gradients of a link's parameters on it, for each."""
+        """Run a link backward. Returns each micro-batch, with the gradients of the link's
+        parameters on it."""
         return [
             (place, net.backward(link)) for place, net in zip(self.places, self._nets, strict=True)
         ]
 
     def parts(self, link: int) -> list[Blobs]:
-        """As ShardedNet's."""
+        """The parts for each shard, as `ShardedNet.parts` returns them."""
         found = [net.parts(link) for net in self._nets]
         return [
             tuple(self._rows(rows) for rows in zip(*of_a_shard, strict=True))
@@ -56,15 +58,16 @@ class MicroShards(Micro[ShardedNet]):
         ]  # fmt: skip
 
     def give(self, link: int, parts: Sequence[Sequence[Array]]) -> dict[tuple[str, int], Array]:
-        """As ShardedNet's; nothing else is added up."""
+        """Take the parts of all shards, as `ShardedNet.give` does. No gradient is left to be added
+        up."""
         for net, (low, high) in zip(self._nets, self._cuts, strict=True):
             net.give(link, [[columns[low:high] for columns in of_a_shard] for of_a_shard in parts])
         return {}
 
 
 class MicroFcWork(FcWork):
-    """FC batches may come in any order: a gradient is complete with the iteration's last
-    micro-batch."""
+    """The work of a shard in micro-batches. FC batches may come in any order: a gradient is
+    complete with the iteration's last micro-batch."""
 
     def __init__(
         self, nets: Mapping[str, ShardedNet], micro: MicroShards, store: ParameterStore

@@ -1,5 +1,4 @@
-"""What an FC shard does in a group's iteration, as steps (`FcShard._pass`, read from top to
-bottom)."""
+"""The steps of an FC shard in a group's iteration (`FcShard._pass`, read from top to bottom)."""
 
 from __future__ import annotations
 
@@ -16,31 +15,31 @@ from roles.messages import TRAIN
 
 
 class IsShard(Protocol):
-    """What a shard's options say."""
+    """The options of a shard that its steps depend on."""
 
     @property
     def job(self) -> Job:
-        """Whose rows."""
+        """The job that gives the rows and the net."""
         ...
 
     @property
     def shards(self) -> tuple[str, ...]:
-        """All, in the order of summation."""
+        """All shards, in the order of summation."""
         ...
 
     @property
     def scheme(self) -> str:
-        """Of FC batches."""
+        """The scheme of FC batches."""
         ...
 
     @property
     def variable_batch(self) -> bool:
-        """Is each an update?"""
+        """Does each FC batch have its own update?"""
         ...
 
 
 def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence[str]) -> Steps:
-    """Of the shard of this name, for a group of these members."""
+    """The steps of the shard `name` for a group of these members."""
     first = options.shards[0]
     rank = options.shards.index(name)
     of = len(options.shards)
@@ -71,7 +70,8 @@ def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence
 
 
 def _turns(shards: Sequence[str], came: tuple[Key, ...]) -> Iterator[Step]:
-    """With its first FC batch a pass gets its turn at the first shard, which tells the others."""
+    """A pass gets its turn at the first shard when its first FC batch is complete there. The first
+    shard then tells the others."""
     first, *others = shards
     yield Step((first, "whole"), None, came)
     yield Step((first, "FcTurn"), Sending(tuple(others)), ((first, "whole"),))
@@ -80,7 +80,8 @@ def _turns(shards: Sequence[str], came: tuple[Key, ...]) -> Iterator[Step]:
 
 
 class _Batch:
-    """One FC batch at a shard: piece after piece, an exchange of columns between them."""
+    """The steps of one FC batch at a shard: piece after piece, with an exchange of columns between
+    them."""
 
     def __init__(
         self, name: str, others: tuple[str, ...], batch: str, rows: int, above: tuple[Key, ...]
@@ -92,10 +93,10 @@ class _Batch:
         self.above = above
 
     def run(self, net: ShardedNet, number: int) -> Iterator[Step]:
-        """Forward, backward, answers. `number`: bytes of one."""
+        """Forward, backward, answers. `number`: bytes of one number."""
         phase = f"fc {TRAIN}"
         yield self._work(phase, "0")
-        for link in range(net.last):  # the last piece is the loss, too, and its gradient
+        for link in range(net.last):  # the last piece includes the loss and its gradient
             yield self._columns("on", link, number * self._rows * net.sent_on(link))
             yield self._work(phase, str(link + 1))
         for link in reversed(range(1, net.last)):
@@ -111,7 +112,7 @@ class _Batch:
         return made
 
     def _columns(self, way: str, link: int, size: int) -> Step:
-        """To all others; what follows waits for those of all others, too."""
+        """Columns for all others. The next steps also wait for the columns of all others."""
         what = ("Columns", self._batch, way, str(link))
         made = Step((self._name, *what), Sending(self._others, size), self.above)
         self.above = (*self.above, *((other, *what) for other in self._others))

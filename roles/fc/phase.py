@@ -1,7 +1,9 @@
-"""A conv worker's side of the FC phase: activations to those who compute it, their gradients back.
+"""A conv worker's side of the FC phase: it sends activations to the FC server or the FC shards, and
+gets their gradients back.
 
-One server computes the FC phase whole. Several shards hold a share of its units each: all get the
-activations, slice by slice as the scheme says, and each one's gradients are a part of the sum.
+One server computes the whole FC phase. Several shards each hold a share of its units. All shards
+get the activations, slice by slice as the scheme says, and the gradients of each shard are a part
+of the sum.
 """
 
 from __future__ import annotations
@@ -25,38 +27,39 @@ from runtime.compute.emulated_device import device_here
 
 
 class HasFc(Protocol):
-    """What a worker's options say of the FC phase, and of the part of the net below it."""
+    """The options of a worker about the FC phase, and about the part of the net below it."""
 
     @property
     def job(self) -> Job:
-        """Whose rows."""
+        """The job that gives the rows and the net."""
         ...
 
     @property
     def part(self) -> str:
-        """Of the net that the worker computes."""
+        """The part of the net that the worker computes."""
         ...
 
     @property
     def fc_servers(self) -> tuple[str, ...]:
-        """One, or with a `scheme` all shards."""
+        """One server, or with a `scheme` all shards."""
         ...
 
     @property
     def scheme(self) -> str:
-        """Of FC batches; empty: the batch is not cut."""
+        """The scheme of FC batches; "": the batch is not cut."""
         ...
 
 
 def activations_sent(options: HasFc, name: str, shapes: Shapes) -> Sent:
-    """What a worker sends to those who compute the FC phase."""
+    """The messages that a worker sends for the FC phase."""
     for server in options.fc_servers:
         size = crossing(shapes.net(options.job, options.part), shapes.rows(name))
         yield server, ActivationSlice if options.scheme else Activations, size
 
 
 def answers_added(options: HasFc, name: str, shapes: Shapes) -> Loads:
-    """The sum of what several shards of the FC phase answer for each slice, each with its part."""
+    """The sums over the answers of several FC shards for each slice. Each answer is a part of the
+    gradients."""
     if options.scheme:
         net = shapes.net(options.job, options.part)
         others = len(options.fc_servers) - 1
@@ -65,7 +68,7 @@ def answers_added(options: HasFc, name: str, shapes: Shapes) -> Loads:
 
 
 def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:
-    """What a worker does about the FC phase when the step `above` has ended, until (name,
+    """The steps of a worker in the FC phase, from the end of the step `above` until (name,
     "answered")."""
     kind = "ActivationSlice" if options.scheme else "Activations"
     rows = shapes.rows(name)
@@ -82,7 +85,8 @@ def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:
 
 
 def _slices(options: HasFc, name: str, shapes: Shapes) -> list[tuple[int, int]]:
-    """(FC batch, rows) of the slices of a worker's rows; without a scheme all of them are one."""
+    """(FC batch, rows) of the slices of a worker's rows. Without a scheme all rows are one
+    slice."""
     if not options.scheme:
         return [(0, shapes.rows(name))]
     rank = shapes.group(name).index(name)
@@ -95,7 +99,8 @@ def _slices(options: HasFc, name: str, shapes: Shapes) -> list[tuple[int, int]]:
 
 
 class FcPhase:
-    """Of one worker. `servers`: one, or with a `scheme` all shards in the order of summation."""
+    """The FC phase as one worker sees it. `servers`: one, or with a `scheme` all shards in the
+    order of summation."""
 
     def __init__(
         self, actor: Actor, servers: Sequence[str], ops: Backend, scheme: str = ""
@@ -106,8 +111,8 @@ class FcPhase:
         self._scheme = scheme
 
     async def run(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
-        """The answer to what crosses the cut on this member's rows; scores are means over these or
-        the whole batch."""
+        """Send the blobs that cross the cut for this member's rows, and return the answer. Scores
+        are means over these rows, or over the whole batch."""
         if self._scheme:
             return await self._slices(ticket, blobs)
         activations = Activations(
@@ -125,8 +130,8 @@ class FcPhase:
         )
 
     async def _slices(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
-        """Every FC batch's slice to all shards at once; what comes back is put side by side as it
-        comes."""
+        """Send the slice of every FC batch to all shards at once. Their answers are put side by
+        side as they come."""
         first = ticket.mine[0]
         mine = [
             (part, (low - first, high - first))
@@ -147,7 +152,8 @@ class FcPhase:
     async def _ask(
         self, ticket: Ticket, part: int, span: Span, blobs: Blobs, gradients: _Gradients
     ) -> tuple[ActivationGrads, float]:
-        """One slice: the first shard's answer, and the seconds that the slowest computed."""
+        """Send one slice. Returns the first shard's answer, and the computing seconds of the
+        slowest shard."""
         low, high = span
         told = ActivationSlice(
             phase=ticket.phase,
@@ -171,7 +177,7 @@ class FcPhase:
 
 
 class _Gradients:
-    """Those of all rows of a worker, as they come. `alone`: in one slice."""
+    """The gradients of all rows of a worker, as they come. `alone`: all come in one slice."""
 
     def __init__(self, ops: Backend, rows: int, *, alone: bool) -> None:
         self._ops = ops
@@ -180,7 +186,7 @@ class _Gradients:
         self.whole: list[Array] = []
 
     def put(self, span: Span, parts: Sequence[Blobs]) -> None:
-        """Add up what the shards have for the rows of a slice, in the order of the shards; in the
+        """Add up the shards' parts for the rows of a slice, in the order of the shards. Runs in the
         compute thread."""
         if (device := device_here()) is not None:
             device.piece_is_about(span[1] - span[0])

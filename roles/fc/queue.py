@@ -1,6 +1,6 @@
-"""The passes that wait for an FC shard: whose slices have come, and which pass is next.
+"""The passes that wait for an FC shard: the slices that have come, and the pass that is next.
 
-All shards take the passes in one order, since each needs the others' columns of the pass it is at.
+All shards take the passes in one order, since each needs the others' columns of its present pass.
 The first shard decides: a pass gets its turn when its first FC batch is complete there.
 """
 
@@ -35,7 +35,7 @@ SLICE = Conversation(
     {
         (MISSING, ActivationSlice): (HERE,),
         (HERE, TAKE): (COMPUTED,),
-        (COMPUTED, ANSWER): (ANSWERED, MISSING),  # the numbers of a test begin anew with the next
+        (COMPUTED, ANSWER): (ANSWERED, MISSING),  # the next test uses the same numbers again
     },
 )
 TURN = Conversation(
@@ -67,8 +67,8 @@ class _Waiting:
 
 
 class FcQueue:
-    """Of one shard. `shapes` are those of what crosses the cut, without the rows; `first` is the
-    shard that gives turns."""
+    """The queue of one shard. `shapes` are the shapes of the blobs that cross the cut, without the
+    rows. `first` is the shard that gives turns."""
 
     def __init__(self, scheme: str, shapes: Sequence[Shape], first: str) -> None:
         self._scheme = scheme
@@ -78,7 +78,7 @@ class FcQueue:
         self._given: Standing[tuple[str, int, str]] = Standing(TURN, self._without)
         self._waiting: dict[Key, _Waiting] = {}
         self._turns: deque[Key] = deque()
-        self._last_turn: Key | None = None  # of those that have begun
+        self._last_turn: Key | None = None  # the pass that began last
         # worker -> its last iteration, and the parts answered
         self._answered: dict[str, tuple[int, set[int]]] = {}
 
@@ -89,8 +89,8 @@ class FcQueue:
         )
 
     def add(self, message: ActivationSlice, envelope: Envelope) -> bool:
-        """Note a slice; whether the pass's first FC batch is complete with it. MessageError if it
-        fits nowhere."""
+        """Add a slice. Returns True if it completes the pass's first FC batch. Raises MessageError
+        if it fits nowhere."""
         key = (message.phase, message.number)
         waiting = self._waiting.get(key) or _Waiting(self._scheme, message.cuts)
         self._check(message, waiting)
@@ -100,33 +100,33 @@ class FcQueue:
         return message.part == 0 and waiting.complete(0)
 
     def turn(self, phase: str, number: int) -> None:
-        """The first shard gives a pass its turn, behind those that have one."""
+        """Give a pass its turn, behind the passes that have one. For the first shard only."""
         self._given.move(GIVE, (phase, number, self._first))
         self._turns.append((phase, number))
 
     def told(self, message: FcTurn, sender: str) -> None:
-        """The first shard tells which pass is next. MessageError if that has its turn or had it
-        last, or another tells."""
+        """Take the first shard's message about the next pass. Raises MessageError if that pass has
+        its turn or was the last to have it, or if another actor sent it."""
         self._given.hear(message, sender, (message.phase, message.number, sender))
         self._turns.append((message.phase, message.number))
 
     @property
     def due(self) -> bool:
-        """Whether some pass has its turn and has begun to come."""
+        """Does a pass have its turn, with at least one slice here?"""
         return bool(self._turns) and self._turns[0] in self._waiting
 
     def next(self) -> tuple[Key, list[Members]]:
-        """The pass whose turn it is, and its FC batches."""
+        """Begin the pass whose turn it is. Returns its key and its FC batches."""
         key = self._last_turn = self._turns.popleft()
         self._given.move(BEGIN, (*key, self._first))
         return key, self._waiting[key].batches
 
     def complete(self, key: Key, part: int) -> bool:
-        """Whether all slices of an FC batch have come."""
+        """Have all slices of an FC batch come?"""
         return self._waiting[key].complete(part)
 
     def take(self, key: Key, part: int) -> list[Slice]:
-        """The slices of a complete FC batch, in the order of ranks; they are given away."""
+        """Remove the slices of a complete FC batch, and return them in the order of ranks."""
         slices = self._waiting[key].slices[part]
         found = [slices[rank] for rank in sorted(slices)]
         for one in found:
@@ -138,7 +138,7 @@ class FcQueue:
         return found
 
     def answered(self, slices: Sequence[Slice]) -> None:
-        """Slices that were taken get their answers now: then their workers may go on."""
+        """Note that slices which were taken get their answers now. Then their workers may go on."""
         for message, envelope in slices:
             training = message.phase == TRAIN
             sender = envelope.sender
@@ -169,7 +169,7 @@ class FcQueue:
         if phase == TRAIN and (number < last or (number == last and part in parts)):
             return ANSWERED
         waiting = self._waiting.get((phase, number))
-        # of another worker
+        # HERE: another worker has sent a slice of this rank
         return HERE if waiting is not None and rank in waiting.slices[part] else MISSING
 
     def _without(self, subject: tuple[str, int, str]) -> str:

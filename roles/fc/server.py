@@ -1,7 +1,7 @@
-"""The merged FC server: runs the FC phase of every group on whole batches and updates its own model
-at once.
+"""The merged FC server: runs the FC phase of every group on whole batches, and updates its own
+model at once.
 
-One machine computes the FC phase and holds its parameters, so they never travel and are never stale
+One machine computes the FC phase and holds its parameters. So they never travel and are never stale
 (Omnivore section 5.1): only activations and their gradients cross the network.
 """
 
@@ -31,18 +31,18 @@ PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
 @dataclass(frozen=True, kw_only=True)
 class FcOptions(JobOptions):
-    """The job, the data's image shape."""
+    """The job, and the shape of the data's images."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
     image_shape: InputShape
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """To every worker that names it the gradients of what it sent."""
+        """Every worker that names this server gets the gradients of its activations."""
         return ((worker, ActivationGrads, size) for worker, size in answers(name, shapes))
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """The FC phase on the whole batch, once all members' activations are here."""
+        """The FC phase on the whole batch, once the activations of all members are here."""
         mine = [
             member
             for member in turn.members
@@ -64,20 +64,20 @@ class FcOptions(JobOptions):
             )
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes on whole batches, parameters and histories."""
+        """Passes on whole batches, gradients, parameters and histories."""
         layers = shapes.layers(self.job, "fc")
         held = passes(self.job, "fc", shapes) | {"gradients": shapes.size(layers)}
         return held | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """The FC phase of a whole batch, there and back, and its update."""
+        """The FC phase of a whole batch, forward and backward, and its update."""
         net = shapes.net(self.job, "fc")
         layers = layers_in(net)
         yield Load(f"fc {TRAIN}", self.job.batch, layers, layers, updated=tuple(net.params))
 
 
 class FcServer(ModelHolder, ReadsJob):
-    """See the module docstring."""
+    """The actor that runs the whole FC phase; see the module docstring."""
 
     Options = FcOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
@@ -107,7 +107,8 @@ class FcServer(ModelHolder, ReadsJob):
         self._store = restored(store, job)
 
     async def on_activations(self, message: Activations, envelope: Envelope) -> None:
-        """Collect the group's parts; with the last one, run the FC phase and answer each member."""
+        """Collect the parts of a group. After the last one, run the FC phase and answer each
+        member."""
         whole: Whole = (message.number, message.phase, message.group)
         again = message.phase != TRAIN
         complete = self._parts.came(
@@ -134,8 +135,8 @@ class FcServer(ModelHolder, ReadsJob):
             low = high
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
-        """One FC pass over the whole batch: scores, and in training the gradients of what crossed
-        the cut."""
+        """Run one FC pass over the whole batch. Returns scores and, in training, the gradients of
+        the blobs that crossed the cut."""
         phase = parts[0].phase
         counted = parts[0].counted
         rows = parts[0].rows
@@ -152,10 +153,10 @@ class FcServer(ModelHolder, ReadsJob):
         return net.scalars(), self._backward(net) if phase == TRAIN else ()
 
     def _backward(self, net: WorkerNet) -> Blobs:
-        """Backward through all stages first, with the parameters the forward pass used; then update
-        them."""
+        """Run backward through all stages first, with the parameters of the forward pass. Then
+        update them."""
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
         for layer, gradients in self._gradients.items():
             self._store.apply(layer, gradients)
-        return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # they travel
+        return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # to be sent

@@ -5,8 +5,8 @@ slices of activations -> per InnerProduct: own columns, the others' -> scores, t
     -> per InnerProduct, last first: own parameters' gradients, parts of the others' columns
     -> answers to the workers
 
-The parameters of its units never travel and are never stale. What must be waited for is waited for
-in `run`, so that the inbox is always open: other shards' columns come through it.
+The parameters of its units never travel and are never stale. Only `run` waits, so that the inbox is
+always open: the columns of other shards come through it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ from runtime import Conversation, Envelope, Json
 
 @dataclass(frozen=True, kw_only=True)
 class ShardOptions(JobOptions):
-    """The job, the data's image shape, the names of all `shards` in the order of summation, the
-    scheme by which FC batches are made (`fc_batches`), and whether each of them is an update."""
+    """The job, the shape of the data's images, and the names of all `shards` in the order of
+    summation. `scheme` makes the FC batches (`fc_batches`). `variable_batch`: each FC batch has its
+    own update."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     any_batch: ClassVar[bool] = True
@@ -58,8 +59,8 @@ class ShardOptions(JobOptions):
     variable_batch: bool = False
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """As an FC server, and to every other shard its columns and its parts of their
-        gradients."""
+        """Gradients to the workers, as an FC server sends them. Its columns, and its parts of the
+        other shards' gradients, to every other shard."""
         for worker, size in answers(name, shapes):
             yield worker, ActivationGrads, size
         net = shapes.shard(self.job, self.shards.index(name), len(self.shards))
@@ -74,7 +75,7 @@ class ShardOptions(JobOptions):
                 )
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """What `FcShard` does, FC batch after FC batch; all shards are in one group's pass at a
+        """The steps of `FcShard`, FC batch after FC batch. All shards compute one group's pass at a
         time."""
         mine = [
             member
@@ -84,8 +85,8 @@ class ShardOptions(JobOptions):
         return pass_of_shard(self, name, shapes, mine) if mine else ()
 
     def holds(self, name: str, shapes: Shapes) -> Held:
-        """Passes on all rows, its own units' parameters; a second set of gradients where several FC
-        batches are added up."""
+        """Passes on all rows, and the parameters of its own units. Where several FC batches are
+        added up, a second set of gradients."""
         rank = self.shards.index(name)
         of = len(self.shards)
         shards = [shapes.shard(self.job, rank, of, phase) for phase in self.job.phases]
@@ -99,8 +100,8 @@ class ShardOptions(JobOptions):
         return at_once(self.job, held | passes) | model(self.job, layers, shapes)
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Its units of one InnerProduct after the other, there and back; the last one's way back
-        begins with the loss, in the same piece."""
+        """Its units of one InnerProduct after the other, forward and backward. The last forward
+        piece also has the loss and the beginning of the way back."""
         of = len(self.shards)
         rows = self.job.batch
         *links, last = shapes.shard(self.job, self.shards.index(name), of).nets
@@ -125,7 +126,7 @@ class ShardOptions(JobOptions):
 
 
 class FcShard(ModelHolder, ReadsJob):
-    """See the module docstring."""
+    """The actor that runs one shard of the FC phase; see the module docstring."""
 
     Options = ShardOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS)
@@ -136,7 +137,7 @@ class FcShard(ModelHolder, ReadsJob):
         self._shards = options.shards
         self._scheme = options.scheme
         self._variable = options.variable_batch
-        self._asked: list[Envelope] = []  # what waits until no pass is under way
+        self._asked: list[Envelope] = []  # requests that wait until no pass is under way
         self._changed = asyncio.Event()
 
     async def on_start(self) -> None:
@@ -172,8 +173,8 @@ class FcShard(ModelHolder, ReadsJob):
         self._queue = FcQueue(self._scheme, self._shard.input_shapes, self._shards[0])
 
     async def run(self) -> None:
-        """Do pass after pass in the order that the first shard says; between them, what was asked
-        of the parameters."""
+        """Do pass after pass in the order that the first shard decides. Answer requests about the
+        parameters between two passes."""
         while True:
             await self._until(lambda: bool(self._asked) or self._queue.due)
             if self._queue.due:
@@ -182,8 +183,8 @@ class FcShard(ModelHolder, ReadsJob):
                 await self.answer(self._asked.pop(0))
 
     async def on_activation_slice(self, message: ActivationSlice, envelope: Envelope) -> None:
-        """A worker's rows of an FC batch; the first shard gives the pass its turn with its first
-        complete batch."""
+        """Take a worker's rows of an FC batch. The first shard gives a pass its turn when the
+        pass's first FC batch is complete."""
         begins = self._queue.add(message, envelope)
         if begins and self._swap.rank == 0:
             self._queue.turn(message.phase, message.number)
@@ -194,26 +195,25 @@ class FcShard(ModelHolder, ReadsJob):
         self._changed.set()
 
     async def on_fc_turn(self, message: FcTurn, envelope: Envelope) -> None:
-        """The first shard says which pass is next."""
+        """Take the first shard's message about the next pass."""
         self._queue.told(message, envelope.sender)
         self._changed.set()
 
     async def on_columns(self, message: Columns, envelope: Envelope) -> None:
-        """Another shard's columns, or its part of the gradient of ours."""
+        """Take another shard's columns, or its part of the gradient of this shard's columns."""
         self._swap.came(message, envelope.sender)
         self._changed.set()
 
     async def about_model(self, envelope: Envelope) -> None:
-        """Once the last update is in."""
+        """Answer a request about the parameters once the last update is in."""
         self._asked.append(envelope)
         self._changed.set()
 
     def slices(self, state: Mapping[str, Array]) -> Json:
-        """See ModelHolder.slices."""
         return slices_of_state(state, self._shard)
 
     async def _pass(self, key: Key, batches: Sequence[Members]) -> None:
-        """One FC batch after the other; the answers of one are under way while the next is
+        """Do one FC batch after the other. The answers of one batch are under way while the next is
         computed."""
         rows = sum(map(rows_in, batches))
         async with asyncio.TaskGroup() as answering:
@@ -236,8 +236,8 @@ class FcShard(ModelHolder, ReadsJob):
     async def _batch(
         self, key: Key, part: int, rows: int, members: Members, slices: list[Slice]
     ) -> list[ActivationGrads]:
-        """An FC batch of a pass over so many rows forward and, in training, backward; the answer to
-        each of its members."""
+        """Run an FC batch of a pass over so many rows forward and, in training, backward. Returns
+        the answer to each of its members."""
         phase = key[0]
         counted = slices[0][0].counted
         net = self._nets[phase]
@@ -261,21 +261,21 @@ class FcShard(ModelHolder, ReadsJob):
         return [ActivationGrads(blobs=answer, scores=scores, seconds=seconds) for answer in answers]
 
     async def _swapped(self, key: Key, part: int, link: int, columns: Array) -> list[Array]:
-        """The columns of all shards of what `link` ends with."""
+        """The columns of all shards at the end of `link`."""
         found = await self._exchange((*key, part, link, False), [(columns,)] * len(self._shards))
         return [blobs[0] for blobs in found]
 
     async def _exchange(
         self, key: tuple[str, int, int, int, bool], values: Sequence[Blobs]
     ) -> list[Blobs]:
-        """What each shard has for this one."""
+        """Send each shard its values, and return the values that each shard sent to this one."""
         await self._swap.send(key, values)
         with self.phase("wait_columns"):
             await self._until(lambda: self._swap.complete(key))
         return self._swap.take(key)
 
     async def _until(self, ready: Callable[[], bool]) -> None:
-        """Wait for messages until something is so; only `run` waits."""
+        """Wait for messages until `ready` returns True. Only `run` waits."""
         while not ready():
             self._changed.clear()
             await self._changed.wait()

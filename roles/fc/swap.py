@@ -1,4 +1,5 @@
-"""What FC shards tell one another: each has something for each, and goes on when all have come."""
+"""The messages between FC shards: each shard sends columns to every other, and goes on when all
+columns have come."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ TAKE = "take"
 
 @message
 class FcTurn(Message):
-    """The first FC shard tells the others: of those passes that have no turn yet, this one is
-    next."""
+    """The first FC shard tells the others: this pass is the next one of the passes that have no
+    turn yet."""
 
     phase: str
     number: int
@@ -27,9 +28,9 @@ class FcTurn(Message):
 
 @message
 class Columns(Message):
-    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of
-    the InnerProduct that ends the link; backward, its part of the gradient of the receiver's
-    columns of what the link read, and of parameters that all shards have."""
+    """An FC shard tells another, after `link` of FC batch `part` of a pass. Forward: its columns of
+    the InnerProduct at the end of the link. Backward: its part of the gradient of the receiver's
+    columns that the link read, and of parameters that all shards have."""
 
     phase: str
     number: int
@@ -40,7 +41,7 @@ class Columns(Message):
 
 
 COLUMNS = Conversation(
-    "what a shard has for this one",
+    "a shard's columns for this one",
     "phase number part link backward sender",
     MISSING,
     {(MISSING, Columns): (HERE,), (HERE, TAKE): (TAKEN,)},
@@ -51,8 +52,8 @@ Key = tuple[str, int, int, int, bool]  # phase, number, part, link, backward
 
 
 class ColumnSwap:
-    """For one of `shards`, in the order of ranks, which hands `Columns` to `came`; `net` knows what
-    fits."""
+    """The exchange of columns for one of the `shards`, which are in the order of ranks. Its actor
+    hands `Columns` to `came`. `net` checks their shapes."""
 
     def __init__(self, actor: Actor, shards: Sequence[str], net: Shard) -> None:
         self._actor = actor
@@ -63,14 +64,15 @@ class ColumnSwap:
         self._standing: Standing[tuple[str, int, int, int, bool, str]] = Standing(
             COLUMNS, self._unheard
         )
-        self._taken: dict[str, Key] = {}  # the last from each shard: it never says the same twice
+        # shard -> the last key that was taken: a shard never sends the same columns twice
+        self._taken: dict[str, Key] = {}
 
     def __repr__(self) -> str:
         return f"<shard {self.rank} of {len(self._shards)}, {len(self._open)} swaps open>"
 
     async def send(self, key: Key, values: Sequence[Blobs]) -> None:
-        """Tell the others what there is for each of them; `values` in the order of ranks, its own
-        among them."""
+        """Send each other shard its values. `values` are in the order of ranks, and include this
+        shard's own."""
         phase, number, part, link, backward = key
         self._open.setdefault(key, {})[self.rank] = values[self.rank]
         for rank, name in enumerate(self._shards):
@@ -86,24 +88,25 @@ class ColumnSwap:
                 await self._actor.tell(name, told, step=number)
 
     def came(self, message: Columns, sender: str) -> None:
-        """Another shard's part. MessageError if it is no shard, told that before, or has other
-        columns."""
+        """Take another shard's columns. Raises MessageError if the sender is not a shard, has sent
+        them before, or if the columns do not fit."""
         key = (message.phase, message.number, message.part, message.link, message.backward)
         self._standing.check(message, sender, (*key, sender))
         rank = self._shards.index(sender)
         if not self._net.fits(message.link, rank, message.values, backward=message.backward):
             raise MessageError(
-                "bad_shape", (f"{message!r} of {sender}: no columns of that link, or not as many")
+                "bad_shape",
+                (f"{message!r} of {sender}: no columns of that link, or of another shape or type"),
             )
         self._standing.move(Columns, (*key, sender))
         self._open.setdefault(key, {})[rank] = message.values
 
     def complete(self, key: Key) -> bool:
-        """Whether all have come."""
+        """Have the columns of all shards come?"""
         return len(self._open.get(key, ())) == len(self._shards)
 
     def take(self, key: Key) -> list[Blobs]:
-        """What all have for this shard, in the order of ranks."""
+        """The columns of all shards for this one, in the order of ranks."""
         found = self._open.pop(key)
         for rank, name in enumerate(self._shards):
             if rank != self.rank:

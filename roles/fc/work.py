@@ -1,9 +1,9 @@
-"""An FC shard's array work, from one exchange of columns to the next, and its parameters.
+"""The array work of an FC shard, from one exchange of columns to the next, and its parameters.
 
-An FC batch is a part of an iteration's batch: the gradients of all parts add up to those of the
+An FC batch is a part of an iteration's batch. The gradients of all parts add up to those of the
 whole, and are applied once. With a variable batch they are applied after each part, as the part's
-mean (One weird trick, section 4.2); what goes back to the conv phase is the gradient of the whole
-batch's mean either way. Everything here runs in the compute thread.
+mean (One weird trick, section 4.2). The gradient that goes back to the conv phase belongs to the
+whole batch's mean either way. Everything here runs in the compute thread.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from roles.messages import TRAIN, Blobs
 
 
 class FcWork:
-    """`nets` by phase are one shard, `store` its parameters. One FC batch at a time."""
+    """The work on one FC batch at a time. `nets`, by phase, are one shard, and `store` has its
+    parameters."""
 
     def __init__(self, nets: Mapping[str, ShardedNet], store: ParameterStore) -> None:
         self._nets = nets
         self._store = store
         self._net = nets[TRAIN]
-        self._sums = gradient_buffers(self._net)  # of the FC batches since the last update
-        self._one: dict[str, Blobs] | None = None  # of one that is added to them
-        self._fresh = True  # nothing is in the sums yet
+        self._sums = gradient_buffers(self._net)  # gradients of the FC batches since the update
+        self._one: dict[str, Blobs] | None = None  # gradients of one FC batch, to be added to them
+        self._fresh = True  # the sums are still empty
 
     def begin(
         self, phase: str, counted: int, rows: int, spans: Sequence[Span], members: Sequence[Blobs]
     ) -> Array:
-        """Give an FC batch of a pass over so many rows, each member's of it; returns this shard's
-        columns of the first InnerProduct. `counted` is the ticket's."""
+        """Begin an FC batch of a pass over so many rows, with the blobs of each of its `members`.
+        Returns this shard's columns of the first InnerProduct. `counted` is the ticket's."""
         net = self._net = self._nets[phase]
         if phase == TRAIN:
             net.batch = rows
@@ -45,14 +46,14 @@ class FcWork:
         return self._columns(0)
 
     def forward(self, link: int, columns: Sequence[Array]) -> Array:
-        """Give what comes before a link, the columns of all shards; returns this one's columns of
-        what it ends with."""
+        """Run a link forward on the columns of all shards before it. Returns this shard's columns
+        at its end."""
         self._net.gather(link - 1, columns)
         return self._columns(link)
 
     def turn(self, columns: Sequence[Array]) -> list[Blobs]:
-        """Give the last columns: scores, and in training backward as far as the next exchange
-        (`backward`)."""
+        """Run the last link on the columns of all shards, which gives the scores. In training, go
+        backward as far as the next exchange, and return the parts for each shard (`backward`)."""
         net = self._net
         net.gather(net.last - 1, columns)
         net.forward(net.last)
@@ -62,8 +63,8 @@ class FcWork:
         return self.backward(net.last - 1, net.parts(net.last))
 
     def backward(self, link: int, parts: Sequence[Blobs]) -> list[Blobs]:
-        """Run a link backward, given all shards' parts of the gradient of its columns; returns what
-        this shard has for each of them of what the link read."""
+        """Run a link backward from all shards' parts of the gradient of its columns. Returns, for
+        each shard, this shard's part of the gradient of the columns that the link read."""
         net = self._net
         for (layer, at), gradient in net.give(link, parts).items():
             self._add(self._sums[layer][at], gradient)
@@ -71,8 +72,8 @@ class FcWork:
         return [tuple(map(net.ops.to_host, part)) for part in net.parts(link)] if link else []
 
     def answers(self, counts: Sequence[int]) -> tuple[dict[str, float], list[Blobs]]:
-        """The FC batch's scores, and this shard's part of the gradients of what crossed the cut,
-        for each member's number of rows."""
+        """The FC batch's scores and, for each member's number of rows, this shard's part of the
+        gradients of the blobs that crossed the cut."""
         net = self._net
         found = []
         low = 0
@@ -87,8 +88,8 @@ class FcWork:
         return net.scalars(), found
 
     def update(self, factor: float, last: bool) -> None:
-        """Apply the sum of the gradients since the last update, times `factor`; `last`: of the
-        iteration."""
+        """Apply the sum of the gradients since the last update, times `factor`. `last`: it is the
+        iteration's last update."""
         for layer, gradients in self._sums.items():
             for gradient in gradients if factor != 1.0 else ():
                 gradient *= factor
@@ -97,11 +98,11 @@ class FcWork:
 
     def _columns(self, link: int) -> Array:
         columns = self._net.forward(link)
-        assert columns is not None  # only the last link ends with no InnerProduct
+        assert columns is not None  # only the last link does not end with an InnerProduct
         return self._net.ops.to_host(columns)
 
     def _back(self, link: int) -> None:
-        """The gradients of a link's parameters, into the sums, but for those of which all shards
+        """Add the gradients of a link's parameters to the sums, except those of which all shards
         have parts."""
         net = self._net
         if self._fresh:

@@ -1,11 +1,10 @@
-"""How gradients travel: a format a file, and a line for each here, in the order in which they are
-listed.
+"""Wire formats of gradients. Each has a file, and a line here in the order of the docs' table.
 
-format     What a format of gradients on their way says of itself
-float32    Numbers as they are: float32, and in a run in double precision float64
+format     The base class of the wire formats of gradients
+float32    Numbers as they are: float32, or float64 in a run in double precision
 float16    Two bytes a number, with more digits and a small range
 bfloat16   Two bytes a number, with the range of float32: its upper half
-one_bit    A bit a number and two means a block
+one_bit    One bit for each number, and two means for each block
 threshold  An index and a sign for each number beyond +-tau
 
 See docs/decisions/sums.md.

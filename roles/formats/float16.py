@@ -18,14 +18,11 @@ class Float16(Format):
     bytes_said = "2 n"
 
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:
-        """See Format.encode."""
         return (self.ops.half_encode(blob, self.name),)
 
     def decode(self, parts: Sequence[Array], shape: Shape) -> Array:
-        """See Format.decode."""
         check_array(parts[0], shape, HALVES[self.name])
         return self.ops.half_decode(parts[0])
 
     def size(self, numbers: int) -> int:
-        """See Format.size."""
         return numbers * HALVES[self.name].itemsize

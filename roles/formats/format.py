@@ -1,5 +1,5 @@
-"""What a format of gradients on their way says of itself. Each is a file here, and a line in
-`__init__`."""
+"""The base class of the wire formats of gradients. Each format has a file in this folder, and a
+line in `__init__`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import ClassVar
 from ops import Array, Backend, Shape
 
 Number = int | float
-# that cluster.toml may name, in the order in which they are listed
+# the formats that cluster.toml may name, in the order of the docs' table
 FORMATS: dict[str, type[Format]] = {}
 
 
 @dataclass(frozen=True)
 class Option:
-    """A key of [train.gradients] that belongs to a format: what it is by default, and what it may
-    be."""
+    """A key of [train.gradients] that belongs to one format: its default, and the values that are
+    allowed."""
 
     default: Number
     least: Number
@@ -30,15 +30,18 @@ class Option:
 
 
 class Format(ABC):
-    """Encodes and decodes blobs for one actor, in its compute thread. The docstring says what is
-    lost, for the docs."""
+    """Encodes and decodes blobs for one actor, in its compute thread.
+
+    The docstring of each subclass is its entry in the column "what is lost" of the docs' table.
+    """
 
     name: ClassVar[str]
-    arrays: ClassVar[int] = 1  # of an encoded blob
-    keeps: ClassVar[bool] = False  # what it misses, to add it to the next gradient
+    arrays: ClassVar[int] = 1  # arrays of an encoded blob
+    keeps: ClassVar[bool] = False  # does it add the error of a gradient to the next one?
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
-    bytes_said: ClassVar[str]  # for n numbers, for the docs
-    needs_numbers: ClassVar[str] = ""  # why a device that computes none cannot have it
+    bytes_said: ClassVar[str]  # bytes for n numbers, as the docs show them
+    # why an emulated device, which computes no numbers, cannot use it; "": it can
+    needs_numbers: ClassVar[str] = ""
 
     def __init__(self, ops: Backend, options: Mapping[str, Number]) -> None:
         self.ops = ops
@@ -53,13 +56,14 @@ class Format(ABC):
 
     @abstractmethod
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:
-        """The arrays that travel. `error`, empty if the format keeps none, is added, and left as
-        what is missed now."""
+        """The arrays that travel for a blob. `error` is added to the blob first, and then holds the
+        new encoding error. It is empty if the format keeps no error."""
 
     @abstractmethod
     def decode(self, parts: Sequence[Array], shape: Shape) -> Array:
-        """The blob, of this shape. OpsError if these are not what `encode` gave for one."""
+        """The blob, of this shape. Raises OpsError if `encode` cannot have made these arrays for
+        such a blob."""
 
     @abstractmethod
     def size(self, numbers: int) -> int | None:
-        """Bytes that travel for so many numbers; None: it depends on the numbers."""
+        """Bytes that travel for so many numbers; None: it depends on the values."""

@@ -1,4 +1,4 @@
-"""A bit a number and two means a block."""
+"""One bit for each number, and two means for each block."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from roles.formats.format import Format, Option
 
 
 class OneBit(Format):
-    """a sign for each number and two means a block (Seide et al. 2014); what is missing is kept
-    and added to the next gradient"""
+    """a sign for each number and two means for each block (Seide et al. 2014); the rest is kept and
+    added to the next gradient"""
 
     name = "one-bit"
     arrays = 2
@@ -24,22 +24,19 @@ class OneBit(Format):
             32,
             2**20,
             "a multiple of 32 from 32 to 1048576",
-            "so many neighbours have two means of their own; a multiple of 32",
+            "the number of neighbouring numbers that share two means; a multiple of 32",
             multiple_of=32,
         )
     }
     bytes_said = "n / 8 + n / 32 with blocks of 256"
 
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:
-        """See Format.encode."""
         return self.ops.one_bit_encode(blob, error, self._block)
 
     def decode(self, parts: Sequence[Array], shape: Shape) -> Array:
-        """See Format.decode."""
         return self.ops.one_bit_decode(parts[0], parts[1], shape)
 
     def size(self, numbers: int) -> int:
-        """See Format.size."""
         signs, means = one_bit_shapes(numbers, self._block)
         return math.prod(signs) + F32.itemsize * math.prod(means)
 

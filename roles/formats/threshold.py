@@ -18,20 +18,17 @@ class Threshold(Format):
     keeps = True
     options: ClassVar = {
         "tau": Option(
-            0.01, 1e-30, 1e30, "a number from 1e-30 to 1e30", "what one sent number stands for"
+            0.01, 1e-30, 1e30, "a number from 1e-30 to 1e30", "the size of each sent number"
         )
     }
     bytes_said = "4 for each number sent"
     needs_numbers = "emulated devices have no numbers to compare with tau"
 
     def encode(self, blob: Array, error: Array) -> Sequence[Array]:
-        """See Format.encode."""
         return self.ops.threshold_encode(blob, error, self.chosen["tau"])
 
     def decode(self, parts: Sequence[Array], shape: Shape) -> Array:
-        """See Format.decode."""
         return self.ops.threshold_decode(parts[0], parts[1], shape)
 
     def size(self, numbers: int) -> None:
-        """See Format.size."""
         return

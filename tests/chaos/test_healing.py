@@ -61,7 +61,7 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     before = run.newest
     victim = generator.choice(replicas(run))
     os.kill(run.pid(victim), signal.SIGKILL)
-    run.until("resumes +what replica-")
+    run.until("resumes +the state that replica-")
     run.until("healed ")
     assert run.end()[0] == 0
     assert_same_bits(last_checkpoint(run.runs), expected)
@@ -148,7 +148,7 @@ def test_of_four_that_hold_the_model_two_may_die_at_once(
     run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
     for victim in generator.sample(replicas(run), 2):
         os.kill(run.pid(victim), signal.SIGKILL)
-    run.until("resumes +what replica-")
+    run.until("resumes +the state that replica-")
     assert run.end()[0] == 0
     assert_same_bits(
         last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "firecaffe", 0))

@@ -241,7 +241,7 @@ def test_a_disk_that_takes_no_checkpoint_keeps_the_run_as_it_is(
     # whichever iteration it is saved at, there is a folder of that name
     for number in range(3_000):
         (at / f"checkpoint-{number:07d}.safetensors").mkdir()
-    assert "nothing can be saved: checkpoint-" in refused(run, workers=3)
+    assert "the checkpoint cannot be saved: checkpoint-" in refused(run, workers=3)
     run.until("progress ")
     assert run.newest == at
 

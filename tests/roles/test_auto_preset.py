@@ -130,16 +130,13 @@ def test_what_is_wrong_with_all_is_told_as_of_single(tmp_path: Path) -> None:
     [
         (
             "groups = 'auto'",
-            (
-                "groups: found 'auto', but preset = 'auto' chooses among presets "
-                "that do not all look"
-            ),
+            ("groups: found 'auto', but preset = 'auto' chooses among presets that do not all use"),
         ),
         (
             "live = true",
             (
                 "live: found true, but preset = 'auto' chooses among presets that do "
-                "not all look at it"
+                "not all use this key"
             ),
         ),
         (

@@ -126,8 +126,8 @@ def contribution(bucket: int, values: Array, into: tuple[Array, ...] = ()) -> Co
 
 ZEROS = np.zeros(1000, np.float32)
 BAD: list[tuple[str, int, Array, str]] = [
-    ("stranger", 4, ZEROS, "not from there"),
-    ("member-2", 9, ZEROS, "bucket 9, sender member-2.* is 'of no bucket'"),
+    ("stranger", 4, ZEROS, "not from this sender"),
+    ("member-2", 9, ZEROS, "bucket 9, sender member-2.* is 'no such bucket'"),
     ("member-2", 4, np.zeros(999, np.float32), r"float32\(1000,\)"),
     ("member-2", 4, np.zeros(1000, np.float64), "float64"),
     ("member-2", 4, np.zeros((10, 100), np.float32), r"\(10, 100\)"),
@@ -192,7 +192,7 @@ async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
         with pytest.raises(
             MessageError,
             match=(
-                r"illegal: .* is '(not from there|awaited from below)'|expected 1|expected "
+                r"illegal: .* is '(not from this sender|awaited from below)'|expected 1|expected "
                 r"float32\(1000,\)"
             ),
         ):
@@ -314,8 +314,8 @@ def by_halves() -> Any:
 @pytest.mark.parametrize(
     ("sender", "bucket", "size", "why"),
     [
-        ("member-2", 4, 504, "not from there"), ("member-1", 4, 504, "not from there"),
-        ("member-0", 9, 504, "of no bucket"),
+        ("member-2", 4, 504, "not from this sender"), ("member-1", 4, 504, "not from this sender"),
+        ("member-0", 9, 504, "no such bucket"),
         ("member-0", 4, 503, r"float32\(504,\)"), ("member-3", 4, 504, r"float32\(256,\)"),
     ],
 )  # fmt: skip
@@ -349,7 +349,7 @@ async def test_a_part_of_the_whole_comes_from_a_partner_once_and_in_its_pieces()
     exchange.summed(whole(240, 256), "member-0")
     with pytest.raises(MessageError, match=r"illegal: .* is 'here'"):
         exchange.summed(whole(240, 256), "member-0")
-    with pytest.raises(MessageError, match="not from there"):
+    with pytest.raises(MessageError, match="not from this sender"):
         exchange.summed(whole(240, 256), "member-2")
     with pytest.raises(MessageError, match="memories for a sum"):
         exchange.contributed(contribution(4, ZEROS[:504], (ZEROS,)), "member-0")

@@ -150,11 +150,11 @@ def columns(
     [
         (columns(3), "stranger", "not another shard's"),
         (columns(3), "a", "not another shard's"),
-        (columns(4), "b", "not as many"),
-        (columns(3, more=1), "b", "not as many"),
-        (columns(3, dtype="float64"), "b", "not as many"),
+        (columns(4), "b", "another shape or type"),
+        (columns(3, more=1), "b", "another shape or type"),
+        (columns(3, dtype="float64"), "b", "another shape or type"),
         # those of b; of a, whom it is told, they are 166
-        (columns(167, backward=True), "b", "not as many"),
+        (columns(167, backward=True), "b", "another shape or type"),
         (columns(3, link=2), "b", "no columns of that link"),
         (columns(166, link=0, backward=True), "b", "no columns of that link"),
     ],

@@ -98,7 +98,7 @@ async def test_a_run_that_reaches_its_end_meanwhile_ends_as_ever() -> None:
 
 
 def test_what_cannot_be_handed_over_now_is_refused_at_once() -> None:
-    with pytest.raises(MessageError, match="the run is held, or what it tries may be undone"):
+    with pytest.raises(MessageError, match="the run is held, or its iterations may be undone"):
         handing(trained(), quiet=False)[0].hear(ASKED)
     with pytest.raises(MessageError, match="there is no model"):
         handing(trained(), emulated=True)[0].hear(ASKED)

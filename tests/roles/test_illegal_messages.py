@@ -34,7 +34,7 @@ from tests.helpers.support import Simulated, configure, train
 SHARDS = 'servers = 2\nscheme = "b"\n'
 Wrong = Callable[[Any], Message | None]  # what is wrong beside a message; None: nothing this time
 CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
-    ("sync", Updated, lambda said: NextTicket(), "coordinator", "is 'none of this run's'"),
+    ("sync", Updated, lambda said: NextTicket(), "coordinator", "is 'not of this run'"),
     (
         "sync",
         PassDone,
@@ -105,7 +105,7 @@ CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
         Contribution,
         lambda said: replace(said, bucket=99),
         "replica-0",
-        "is 'of no bucket'",
+        "is 'no such bucket'",
     ),
     (
         "replicas",

@@ -300,6 +300,6 @@ def test_a_report_about_a_test_batch_is_heard_once_until_the_test_is_over_and_ag
         assert ledger.kept == 0
         with pytest.raises(MessageError, match="is 'not under way'"):
             ledger.done(said, "w0")
-    with pytest.raises(MessageError, match=r"illegal: .* is 'none of this run's'"):
+    with pytest.raises(MessageError, match=r"illegal: .* is 'not of this run'"):
         ledger.asks(NextTicket(), "s0")
     ledger.asks(NextTicket(), "w0")

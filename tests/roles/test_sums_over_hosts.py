@@ -183,7 +183,11 @@ def test_without_a_limit_of_the_network_nothing_goes_round_a_ring() -> None:
 @pytest.mark.parametrize("way", [TREE, RING, HALVES])
 @pytest.mark.parametrize(
     ("sender", "why"),
-    [("member-3", "not from there"), ("member-9", "not from there"), ("member-4", "of no bucket")],
+    [
+        ("member-3", "not from this sender"),
+        ("member-9", "not from this sender"),
+        ("member-4", "no such bucket"),
+    ],
 )
 def test_what_does_not_belong_to_a_sum_over_hosts_is_rejected(
     way: Between, sender: str, why: str

@@ -66,7 +66,7 @@ def test_the_help_lists_every_command_with_its_first_sentence(
     listing = capsys.readouterr().out
     assert commands(listing) == sorted([*COMMANDS, *TRAINING])
     assert "│ time         Time every layer of the net, forward and backward. " in listing
-    assert "│ convert      Turn data sets and weights into one another. " in listing
+    assert "│ convert      Convert data sets, weights and snapshots to other formats. " in listing
 
 
 def test_a_program_brings_commands_of_its_own(

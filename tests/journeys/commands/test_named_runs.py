@@ -17,8 +17,8 @@ from tests.helpers.support import configure, train
 RUN = "20260101-000000-digits.v2"  # as of run.name = "digits.v2"
 BEST = "best.safetensors, iteration 4"
 NEWEST = "checkpoint-10000008.safetensors, iteration 8"
-BEST_LINE = f"weights    of {RUN} the best model by its tests is taken: {BEST}\n"
-NEWEST_LINE = f"weights    of {RUN} its newest checkpoint is taken: {NEWEST}\n"
+BEST_LINE = f"weights    {RUN}: using the best model by its tests: {BEST}\n"
+NEWEST_LINE = f"weights    {RUN}: using its newest checkpoint: {NEWEST}\n"
 
 
 @pytest.fixture(scope="module")

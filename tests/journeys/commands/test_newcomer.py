@@ -99,7 +99,7 @@ def test_init_writes_what_passes_check_and_never_writes_over_it(
     Path("cluster.toml").write_text("mine")
     assert main(["init"]) == 2
     assert capsys.readouterr().err == (
-        "cluster.toml: is there already: name another folder, or move it\n"
+        "cluster.toml: exists already: name another folder, or move it\n"
     )
     assert Path("cluster.toml").read_text() == "mine"
 
@@ -144,7 +144,7 @@ def test_of_several_files_that_init_would_write_one_that_is_there_keeps_all_from
     (trial / "solver.prototxt").write_text("mine")
     assert main(["init", "trial", "--images", str(pictures)]) == 2
     assert capsys.readouterr().err == (
-        "trial/solver.prototxt: is there already: name another folder, or move it\n"
+        "trial/solver.prototxt: exists already: name another folder, or move it\n"
     )
     assert [path.name for path in trial.iterdir()] == ["solver.prototxt"]
 
@@ -174,7 +174,7 @@ def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(
     assert main(["init", "trial", "--solver", "solver.prototxt"]) == 0
     told = capsys.readouterr()
     assert "wrote trial/cluster.toml" in told.out
-    assert "warning: to mend before `up`: " in told.err
+    assert "warning: to correct before `up`: " in told.err
     assert "gone.prototxt" in told.err
 
 

@@ -358,9 +358,7 @@ def test_emulated_devices_have_nothing_that_could_be_timed(
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, "sync", workers=2, more='[train.devices]\n"*" = "emulated"\n')
     assert main(["time", "--iterations", "1", "--profile", "t.json"]) == 2
-    assert (
-        "devices are emulated, and compute nothing that could be timed"
-    ) in capsys.readouterr().err
+    assert ("devices are emulated, so there is no computation to time") in capsys.readouterr().err
 
 
 def test_a_warning_of_the_plan_is_told_once_however_many_groups_are_tried(

@@ -200,11 +200,11 @@ def test_a_run_with_a_tuner_ends_early_too(tmp_path: Path) -> None:
     [
         (
             ["checkpoint.best=acuracy"],
-            ("a test says no such score (did you mean 'accuracy'?); it says accuracy, loss"),
+            ("tests report no such score (did you mean 'accuracy'?); they report accuracy, loss"),
         ),
         (
             ["train.stop={by='top5',patience=1}"],
-            ("train.stop: found 'top5', but a test says no such score"),
+            ("train.stop: found 'top5', but tests report no such score"),
         ),
         (["train.stop={by='loss',patience=0}"], "train.stop.patience: found 0"),
         (["train.stop={by='loss'}"], "train.stop.patience: missing"),

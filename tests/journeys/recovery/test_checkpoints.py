@@ -88,7 +88,7 @@ def test_what_training_waits_for_them_is_told_and_stays_a_hundredth(
     assert told == [
         (
             "training waited 0.02 s for a checkpoint: the next is due in 2 s, not "
-            "0.45, so that it is 1 %"
+            "0.45, so that checkpoints take 1 % of the time"
         )
     ]
 
@@ -132,7 +132,7 @@ def test_a_disk_that_is_slower_than_the_solvers_snapshots_is_waited_for_and_told
     ]
     told = [record.getMessage() for record in caplog.records]
     assert told
-    assert all("checkpoints are asked for faster than they are written" in text for text in told)
+    assert all("checkpoints are requested faster than they are written" in text for text in told)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
@@ -238,7 +238,7 @@ def test_a_damaged_file_another_net_and_another_preset_are_skipped_each_with_its
     ]
     assert "the checkpoint of net 'CIFAR10_quick' does not fit this net and solver" in skipped[0]
     assert skipped[3].endswith(
-        "it had preset 'replicas', this one has 'sync': to go on from it write --resume "
+        "it had preset 'replicas', this one has 'sync': to resume it anyway, use --resume "
         f"{other.name}"
     )
     assert skipped[4].endswith("damaged: its content does not match its SHA-256; use another one")
@@ -266,7 +266,7 @@ def test_train_resume_gives_way_to_what_is_found_and_that_is_told(
     [
         (
             ["--resume"],
-            ("--resume: found no checkpoint to go on from in runs, among 0 runs of this name\n"),
+            ("--resume: found no checkpoint to resume in runs, among 0 runs of this name\n"),
         ),
         (
             ["--resume", "gone"],

@@ -135,7 +135,10 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
     resume_from(rest, "whole", 3)
     train(rest)
     senders = "conv-0-0, conv-0-1, conv-0-2, reducer-0"
-    text = f"what {senders} kept for the next gradients is dropped: nobody here has that name"
+    text = (
+        f"the state that {senders} kept for the next gradients is dropped: no actor of this run "
+        "has that name"
+    )
     assert any(
         (f"checkpoint-0000003.safetensors: {text}") in record.getMessage()
         for record in caplog.records

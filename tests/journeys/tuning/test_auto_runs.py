@@ -169,7 +169,7 @@ def test_a_resumed_run_takes_the_preset_it_had(
     after = run(cluster, monkeypatch, f"train.resume={checkpoint}", "train.max_iter=6")
     [choice] = said(after, "choice")
     assert choice["preset"] == "mxnet-sync"
-    assert choice["why"] == f"that of {before.name}, whose checkpoint it goes on from"
+    assert choice["why"] == f"the preset of {before.name}, whose checkpoint is resumed"
     assert said(after, "trial") == []
 
 

@@ -177,8 +177,8 @@ def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("wish", "reason"),
     [
-        ({"workers": 9}, "found 9 workers, expected 1 to 3, those that were started"),
-        ({"groups": 4}, "found 4 groups, expected 1 to 3, the workers"),
+        ({"workers": 9}, "found 9 workers, expected 1 to 3, the workers that were started"),
+        ({"groups": 4}, "found 4 groups, expected 1 to 3, one per worker at most"),
         ({"momentum": 1.5}, "found 1.5, expected 0 <= momentum < 1"),
         ({"base_lr": float("nan")}, "found base_lr nan, expected a finite number"),
         ({"momentum": float("-inf"), "groups": 2}, "found momentum -inf, expected a finite number"),
@@ -209,13 +209,16 @@ def test_a_wish_that_another_makes_impossible_is_refused_and_the_run_goes_on(
     cluster = configure(tmp_path, "omnivore", workers=3, iterations=8)
     journal = meddled(cluster, [{"workers": 1, "groups": 1}, {"groups": 3}], LIVE)
     assert len(journal.of("granted")) == 1
-    assert "found 3 groups, expected 1 to 1, the workers" in journal.of("refused")[0]["reason"]
+    assert (
+        "found 3 groups, expected 1 to 1, one per worker at most"
+        in journal.of("refused")[0]["reason"]
+    )
     assert journal.of("finished")[0]["iterations"] == 8
 
 
 def test_a_run_that_was_not_prepared_says_how_it_can_be(tmp_path: Path) -> None:
     journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [{"groups": 2}], [])
-    assert ("was not prepared for it: train.strategy.live = true") in journal.of("refused")[0][
+    assert ("was not prepared for it: set train.strategy.live = true") in journal.of("refused")[0][
         "reason"
     ]
 

@@ -28,7 +28,7 @@ def from_memory(folder: Path, *, more: str = "") -> tuple[Checked, Checked, int,
     file = checkpoint.in_memory(state.arrays, {**facts, KEPT: KEPT_BY})
     memory = Path(f"/proc/{os.getpid()}/fd/{file}")
     found, told = healed(before, memory, folder)
-    assert told == ["resumes    what replica-0 had in memory: iteration 6"]
+    assert told == ["resumes    the state that replica-0 had in memory: iteration 6"]
     return before, found, file, memory
 
 
