@@ -1,5 +1,5 @@
-"""The tuner: tries settings on the training cluster and chooses groups, momentum, learning rate and
-batch. And what learning says of itself while it goes on.
+"""The tuner: it tries settings on the training cluster and chooses groups, momentum, learning rate
+and batch. Also the statistics of gradients during the training.
 
 tuner                The tuner: has the coordinator hold the run, tries settings from the model of
                      that moment, lets the run go on with the best, watched for an epoch

@@ -351,7 +351,7 @@ def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(
     first, *_, last = choices_of(told)
     assert (first["iteration"], first["batch"], first["base_lr"]) == (0, 32, pytest.approx(0.01))
     assert any(
-        ("how noisy gradients are is not known yet, so the batch stays 32") in fields["why"]
+        ("the noise of gradients is not known well enough, so the batch stays 32") in fields["why"]
         for fields in told
     )
     assert last["batch"] == 128
