@@ -1,4 +1,4 @@
-"""What a topology will send and hold, and how long an iteration will take, told before it runs and
+"""Forecasts of a topology: its traffic, its memory and the time of an iteration, before it runs and
 while it runs.
 
 plan_forecast      What `plan` shows of a topology of training roles before it runs
