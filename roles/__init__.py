@@ -4,7 +4,7 @@ messages       What the training roles say to one another
 options        What cluster.toml may say about training: the [train] section
 base/          What every role of training says of itself before it runs
 workers/       Who computes gradients
-tuning/        The tuner: tries settings on the training cluster and chooses groups, momentum,
+tuning/        The tuner: it tries settings on the training cluster and chooses groups, momentum,
                learning rate and batch
 servers/       Who holds the conv model, and who adds up gradients on the way to it
 fc/            The FC phase
@@ -15,10 +15,9 @@ learning/      Plain objects behind the roles
 formats/       How gradients travel
 presets/       Families of topologies
 registry       What cluster.toml can name: where each is declared
-planning/      From [train], or options from Python, to a topology
+planning/      Planning: the way from [train], or from options in Python, to a topology
 choosing/      `preset = "auto"`: the fastest preset that computes what `single` does
-forecasting/   What a topology will send and hold, and how long an iteration will take, told before
-               it runs and while it runs
+forecasting/   Forecasts of a topology
 commands/      What `python -m runtime` can do besides starting runs
 
 What a module may offer as a program of the runtime is said by `runtime.program_interface.Program`.

@@ -1,6 +1,5 @@
-"""What cannot go with runs that are there to be compared: precision "double", the same run in
-float64 by plain NumPy, and `reproducible`, the same bits whoever computes.
-"""
+"""Refusals for runs that exist to be compared: precision "double", the same run in float64 by plain
+NumPy, and `reproducible`, the same bits on any number of workers."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from collections.abc import Iterator
 from roles.options import Train
 
 DOUBLE = "double"
-Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
+Problem = tuple[str, tuple[str, ...]]  # the text, and the keys below [train]
 
 
 def mistakes(train: Train) -> Iterator[Problem]:
-    """What [train] asks of such a run that it does not have."""
+    """The settings of [train] that such a run cannot have."""
     if train.precision != DOUBLE and not train.strategy.reproducible:
         return
     run = "with precision 'double'" if train.precision == DOUBLE else "in a reproducible run"

@@ -361,7 +361,7 @@ def test_the_batch_is_chosen_as_soon_as_it_is_known_how_noisy_gradients_are(tmp_
         0.9,
     )
     assert second["base_lr"] == pytest.approx(0.01 * gain(1000.0, 64, 16), rel=1e-5)
-    assert "how noisy gradients are is not known yet, so the batch stays 16" in told(journal)
+    assert "the noise of gradients is not known well enough, so the batch stays 16" in told(journal)
     assert "64 is worth 3.82 of its iterations and takes 1.44 times as long" in second["why"]
     assert Setting(**journal.of("released")[1]) == Setting(1, 0.9, second["base_lr"], 64)
     assert {fields["batch"] for fields in journal.of("probe")} == {16, 32, 64}

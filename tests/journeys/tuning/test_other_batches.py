@@ -246,16 +246,16 @@ def test_a_largest_batch_for_which_this_machine_has_no_memory_is_refused(
         check(cluster, AUTO)
 
 
-NOBODY = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
+NOBODY = "no actor holds two gradients of a batch to compare, so their noise is not known"
 REFUSED = {
     "single": f"found 'auto', but {NOBODY}: there is 1 worker",
     "replicas": (
-        f"preset 'replicas' has no model server that could tell how noisy gradients are: {NOBODY}"
+        f"preset 'replicas' has no model server that could measure the noise of gradients: {NOBODY}"
     ),
-    "adam": f"preset 'adam' has no model server that could tell how noisy gradients are: {NOBODY}",
-    "sparknet": "preset 'sparknet' has no model server that could tell how noisy gradients are",
+    "adam": f"preset 'adam' has no model server that could measure the noise of gradients: {NOBODY}",
+    "sparknet": "preset 'sparknet' has no model server that could measure the noise of gradients",
     "one-weird-trick": (
-        "preset 'one-weird-trick' has no model server that could tell how noisy gradients are"
+        "preset 'one-weird-trick' has no model server that could measure the noise of gradients"
     ),
 }
 
@@ -280,12 +280,12 @@ def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
         (["train.batch='auto'", "train.tuning.batches=[]"], "train.tuning.batches"),
         (
             ["train.batch='auto'", "train.strategy.reproducible=true"],
-            "what is chosen by measured times does not repeat",
+            "a choice by measured times cannot be repeated",
         ),
         (["train.batch='auto'", "train.tuning.budget=0.1"], "a probe has 10 iterations"),
         (
             ["train.batch='auto'", "train.tuning.start='big.json'"],
-            ("says a batch of 1024, expected at most 32"),
+            ("has a batch of 1024, expected at most 32"),
         ),
         (
             [AUTO[0], "train.tuning.batches=[256]", "links.max_message_bytes=2000000"],
