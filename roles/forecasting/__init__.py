@@ -1,5 +1,4 @@
-"""Forecasts of a topology: its traffic, its memory and the time of an iteration, before it runs and
-while it runs.
+"""Forecasts of traffic, memory and the time of an iteration, before a run and while it runs.
 
 plan_forecast      The forecast that `plan` shows of a topology of training roles
 traffic            The bytes of arrays that each link carries in one training iteration, exactly

@@ -1,9 +1,9 @@
-"""The observer of a run (docs/programs.md): it compares the predicted with the measured time of an
-iteration while the run goes on. Its events are in docs/tuning.md.
+"""The observer of a run, which compares the predicted with the measured time of an iteration.
 
 It predicts the time of an iteration from the service times of the first seconds. From time to time
 it predicts again from those of the last seconds. A wrong prediction is reported with its cause, and
-replaced by one from the present times.
+replaced by one from the present times. See docs/programs.md for observers, and docs/tuning.md for
+the events of this one.
 """
 
 from __future__ import annotations

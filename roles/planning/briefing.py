@@ -1,5 +1,5 @@
-"""The briefing of the actors: it completes the options of a laid-out topology with tests,
-checkpoints, wire formats and devices."""
+"""The briefing of the actors with tests, checkpoints, wire formats and devices: it completes the
+options of a laid-out topology."""
 
 from __future__ import annotations
 

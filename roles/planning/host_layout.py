@@ -1,5 +1,4 @@
-"""The layout of a run: the preset's topology for the hosts of its actors, so that each host sums
-before it sends.
+"""The layout of a preset's topology on its hosts, such that each host sums before it sends.
 
 The hosts of actors follow from their names and roles. So a first layout is placed, and a second
 layout uses the hosts of the first.

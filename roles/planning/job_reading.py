@@ -1,4 +1,4 @@
-"""The reading of a job: [train] becomes a job, and each of its files is opened once."""
+"""The reading of a job from [train] and from its files, each of which is opened once."""
 
 from __future__ import annotations
 

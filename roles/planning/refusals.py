@@ -1,5 +1,8 @@
-"""Refusals for runs that exist to be compared: precision "double", the same run in float64 by plain
-NumPy, and `reproducible`, the same bits on any number of workers."""
+"""Refusals for the two kinds of runs whose numbers are to be compared with those of others.
+
+These are precision "double", the same run in float64 by plain NumPy, and `reproducible`, the same
+bits on any number of workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of topologies.
+"""Families of topologies, each with its presets.
 
 request   What every preset is
 groups    Workers in groups, and the trees above them to a model server

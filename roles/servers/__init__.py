@@ -1,4 +1,4 @@
-"""Who holds the conv model, and who adds up gradients on the way to it.
+"""The servers of the conv model, and the reducers that add up gradients on the way to them.
 
 conv_model       The conv model server
 hogwild          Hogwild: updates of one model by several groups at once, without a lock (Niu et al

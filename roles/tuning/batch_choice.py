@@ -1,11 +1,11 @@
-"""The choice of the batch: the one with which training makes most progress per second.
+"""The choice of the batch with which training makes most progress per second.
 
 An iteration with a batch B is worth `gain` iterations with the present batch (roles.tuning.noise):
 little more than one where gradients have hardly any noise, and B divided by the present batch where
 they are all noise. The time of an iteration is measured. Worth divided by time is the progress per
-second, which Pollux calls goodput (Qiao et al. 2021, equation 6). The learning rate is
-multiplied by the gain, as in AdaScale SGD (Johnson et al. 2020), so that an iteration that is
-worth several also moves the model as far as several.
+second, which Pollux calls goodput (Qiao et al. 2021, equation 6). The learning rate is multiplied
+by the gain, as in AdaScale SGD (Johnson et al. 2020), so that an iteration that is worth several
+also moves the model as far as several.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The noise of gradients, and the worth of a larger batch (McCandlish and others 2018; AdaptDL,
-Qiao and others 2021).
+"""The noise of gradients, and the worth of a larger batch.
 
-|G|^2 is the square of the true gradient, and tr(S) is the sum of the variances of one image's
-gradient. The gradient g of a batch of B images has |g|^2 = |G|^2 + tr(S) / B on average. Two
-batches, neither computed on a model that has seen the other, have g.g' = |G|^2 on average. So two
-gradients that are computed anyway give both figures: the parts of one gradient that members of a
-group compute, or successive gradients of several groups.
+Sources: McCandlish et al. 2018; AdaptDL, Qiao et al. 2021. |G|^2 is the square of the true
+gradient, and tr(S) is the sum of the variances of one image's gradient. The gradient g of a batch
+of B images has |g|^2 = |G|^2 + tr(S) / B on average. Two batches, neither computed on a model that
+has seen the other, have g.g' = |G|^2 on average. So two gradients that are computed anyway give
+both figures: the parts of one gradient that members of a group compute, or successive gradients of
+several groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who computes gradients.
+"""Workers, which compute gradients.
 
 conv          The conv worker: one member of a compute group
 conv_steps    What a conv worker does in an iteration, as steps (`ConvCompute`, read from top to

@@ -255,7 +255,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         "latency of g2.2xlarge",
         "updates",
         "tests and checkpoints",
-        "iterations a target",
+        "iterations to a target",
     ):
         assert words in notes
 
