@@ -3,21 +3,23 @@
 messages       What the training roles say to one another
 options        What cluster.toml may say about training: the [train] section
 base/          What every role of training says of itself before it runs
-workers/       Who computes gradients
+workers/       Workers, which compute gradients
 tuning/        The tuner: it tries settings on the training cluster and chooses groups, momentum,
                learning rate and batch
-servers/       Who holds the conv model, and who adds up gradients on the way to it
+servers/       The servers of the conv model, and the reducers that add up gradients on the way to
+               them
 fc/            The FC phase
 exchange/      How workers with replicas add up; all but the ring give the same bits
 coordination/  Who trains what next
 checkpoints/   Checkpoints of a run that goes on, and the one that a run goes on from
-learning/      Plain objects behind the roles
+learning/      The plain objects behind the roles, which send no messages
 formats/       How gradients travel
-presets/       Families of topologies
+presets/       Families of topologies, each with its presets
 registry       What cluster.toml can name: where each is declared
 planning/      Planning: the way from [train], or from options in Python, to a topology
 choosing/      `preset = "auto"`: the fastest preset that computes what `single` does
-forecasting/   Forecasts of a topology
+forecasting/   Forecasts of traffic, memory and the time of an iteration, before a run and while it
+               runs
 commands/      What `python -m runtime` can do besides starting runs
 
 What a module may offer as a program of the runtime is said by `runtime.program_interface.Program`.

@@ -12,7 +12,8 @@ costs              The time of array work, calculated from the work's `Load`
 layer_times        The time of array work on this machine, measured layer by layer, for profiles and
                    for the choice of a preset
 catalogue          Kinds of machines to rent: their speed, network and price
-observer           The observer of a run (docs/programs.md)
+observer           The observer of a run, which compares the predicted with the measured time of an
+                   iteration
 fitted_model       The model of a running run
 live_times         Service times of a running run, from the sums of work that its processes report
 prediction_error   The decision whether a prediction was wrong, and which station explains the

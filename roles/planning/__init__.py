@@ -6,8 +6,10 @@ by_solver        The settings that the solver gives where cluster.toml does not
 script_topology  Training from Python
 strategies       Presets by name, the keys that each allows, and the effect of groups on a solver's
                  momentum
-refusals         Refusals for runs that exist to be compared
-host_layout      The layout of a run
+refusals         Refusals for the two kinds of runs whose numbers are to be compared with those of
+                 others
+host_layout      The layout of a preset's topology on its hosts, such that each host sums before it
+                 sends
 auto_settings    The settings of [train] that are "auto"
 contents         Checks of a job's files before the training
 largest          The largest array that a run will send, to check before the start that no message
@@ -19,9 +21,9 @@ alternatives     The alternatives that the same cluster.toml allows
 measured_runs    The measured time of a run's iteration, from its run directory, to compare with a
                  prediction
 learnt           The iterations in which earlier runs reached a target, from their run directories
-briefing         The briefing of the actors
+briefing         The briefing of the actors with tests, checkpoints, wire formats and devices
 job_checks       The checks of a job: its nets and its files must fit the preset
-job_reading      The reading of a job
+job_reading      The reading of a job from [train] and from its files, each of which is opened once
 
 See docs/decisions/tuning.md.
 """

@@ -7,7 +7,7 @@ search               The order in which a search tries settings
 short                The cold start of a run whose budget does not pay for a grid at each number of
                      groups
 grids                Grids of settings with the same number of groups
-batch_choice         The choice of the batch
+batch_choice         The choice of the batch with which training makes most progress per second
 trials               The probes of one search, their costs, and the limit of the budget
 judgement            The comparison of two probes
 choices              The values from which the tuner may choose, the settings that it tries, and its
@@ -15,8 +15,7 @@ choices              The values from which the tuner may choose, the settings th
 record               The file tuning.json: every search of a run with its probes and its choice
 momentum_following   Momentum without probes
 momentum             The momentum that asynchrony adds
-noise                The noise of gradients, and the worth of a larger batch (McCandlish and others
-                     2018
+noise                The noise of gradients, and the worth of a larger batch
 ratio                A ratio of two sums of noisy pairs, with its standard error
 watch                A watch of the gradients that a model server applies
 gradient_statistics  The statistics of a model server's gradients, momentum and noise

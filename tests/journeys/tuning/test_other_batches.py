@@ -191,7 +191,7 @@ def test_a_checkpoint_whose_images_are_no_number_is_refused(tmp_path: Path, imag
         {"a.0": np.zeros(1, np.float32)},
         {"iteration": "5", "images": images},
     )
-    with pytest.raises(NetError, match="does not say its images"):
+    with pytest.raises(NetError, match="found no valid images in it"):
         place_of(str(tmp_path / "c.safetensors"))
 
 
