@@ -16,7 +16,7 @@ learning/      The plain objects behind the roles, which send no messages
 formats/       How gradients travel
 presets/       Families of topologies, each with its presets
 registry       What cluster.toml can name: where each is declared
-planning/      Planning: the way from [train], or from options in Python, to a topology
+planning/      The way from [train], or from options in Python, to a topology
 choosing/      `preset = "auto"`: the fastest preset that computes what `single` does
 forecasting/   Forecasts of traffic, memory and the time of an iteration, before a run and while it
                runs

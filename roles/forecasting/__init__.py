@@ -14,8 +14,8 @@ layer_times        The time of array work on this machine, measured layer by lay
 catalogue          Kinds of machines to rent: their speed, network and price
 observer           The observer of a run, which compares the predicted with the measured time of an
                    iteration
-fitted_model       The model of a running run
-live_times         Service times of a running run, from the sums of work that its processes report
+fitted_model       The model of a live run
+live_times         Service times of a live run, from the sums of work that its processes report
 prediction_error   The decision whether a prediction was wrong, and which station explains the
                    difference
 regrouped          The topology of a run whose groups or batch were changed

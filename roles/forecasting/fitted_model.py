@@ -1,4 +1,4 @@
-"""The model of a running run: its topology, its service times, and the values that only the run
+"""The model of a live run: its topology, its service times, and the values that only the run
 itself shows.
 
 On one machine, links are shared memory. A message then costs only its handling (the interpreter,

@@ -1,4 +1,4 @@
-"""Service times of a running run, from the sums of work that its processes report. Plain
+"""Service times of a live run, from the sums of work that its processes report. Plain
 arithmetic.
 
 All reports before the coordinator's second report of iterations are left out: first pieces are

@@ -7,14 +7,16 @@ parameter_store    Parameters and their updates: a model server without its mess
 model_holder       An actor that holds parameters
 gradient_sum       The sum of gradients that arrive in parts, added in a fixed order
 part_counts        Counts of the parts of wholes: which parts have arrived, and when all have
-tree               The shape of a reduction tree
-wire_formats       The encoding of gradients on their way
+tree               The parent of each worker and reducer in a reduction tree (FireCaffe section 6)
+wire_formats       The encoding of gradients that travel, and the errors that a sender keeps for its
+                   next gradients
 batch_split        The rows of a batch that each member of a group computes
 micro_batches      A net that computes a batch in micro-batches, cut by the batch alone, and adds up
                    their gradients in one tree
 accumulated        A net that computes its rows in several passes, one after the other, and adds up
                    their gradients
-buffers            New arrays of the roles
+buffers            The allocation of parameters, of their gradients, and of the joined rows of
+                   several senders
 resume             Checkpoints of a training run
 checkpoint_slices  The arrays of a checkpoint, which are whole parameters
 scoreboard         The sums behind a run's reports

@@ -71,7 +71,7 @@ class AccumulatedNet(Net):
 
     def further(self) -> Iterator[list[Callable[[], None]]]:
         """The work between the first pass forward and the last pass backward: one list for each
-        pass, with one piece for each stage."""
+        pass, with pieces for each stage."""
         for number in range(1, len(self._spans)):
             back = [partial(self._keep, stage) for stage in reversed(self.stages)]
             yield [

@@ -1,5 +1,7 @@
-"""New arrays of the roles: parameters and their gradients in Caffe's order, in memory that peers
-can read, and the rows of several senders in one array."""
+"""The allocation of parameters, of their gradients, and of the joined rows of several senders.
+
+Parameters and gradients are in Caffe's order, in memory that peers can read.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class KeptErrors:
         return {key: error.copy() for key, error in self._arrays.items()}
 
     def take_back(self, kept: Mapping[str, Array]) -> None:
-        """Replace all errors by those of a copy. Errors that are not in it become zero."""
+        """Replace all errors by a copy. Errors that are not in it become zero."""
         self._arrays = {key: np.array(error) for key, error in kept.items()}
 
 

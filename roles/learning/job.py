@@ -196,8 +196,7 @@ class Job:
         return promised(self._data_layers(phase), source)
 
     def all_shapes(self, sources: Mapping[str, Source]) -> InputShape:
-        """The shapes of all phases. If two phases have a top of the same name, that of training
-        counts."""
+        """The shapes of all phases. If two phases have a top of the same name, training counts."""
         return dict(
             itertools.chain.from_iterable(
                 self.shapes(p, sources[p]).items() for p in reversed(self.phases)

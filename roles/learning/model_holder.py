@@ -146,7 +146,7 @@ class KeepsBeside(Actor):
         return {}
 
     def slices(self, state: Mapping[str, Array]) -> Json:
-        """The places of those of these arrays that are parts of a whole, as in State."""
+        """For arrays that are parts of a whole: their places in it, as in State."""
         return {}
 
 

@@ -22,8 +22,9 @@ Part = tuple[int, Scores]  # rows, means over them
 class Iteration:
     """The facts on one iteration in reports.
 
-    `loss`: None until that of the whole batch is known. `exposed`: for each worker, the seconds in
-    which no process computed for it. `staleness`: the largest one; None if no server reported it.
+    `loss`: None until the loss of the whole batch is known. `exposed`: for each worker, the seconds
+    in which no process computed for it. `staleness`: the largest one; None if no server reported
+    it.
     """
 
     loss: float | None = None
@@ -32,8 +33,8 @@ class Iteration:
 
 
 def mean_scores(parts: Sequence[Part]) -> Scores:
-    """Means over the rows of all parts. If all parts report equal scores, those of the whole batch,
-    the result is just these."""
+    """Means over the rows of all parts. If all parts report equal scores, these are the scores of
+    the whole batch, and the result."""
     first = parts[0][1]
     if all(scores == first for _, scores in parts):
         return first

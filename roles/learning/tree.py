@@ -1,5 +1,4 @@
-"""The shape of a reduction tree: the parent of each worker and reducer (FireCaffe section 6). Names
-only."""
+"""The parent of each worker and reducer in a reduction tree (FireCaffe section 6). Names only."""
 
 from __future__ import annotations
 

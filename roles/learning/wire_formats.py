@@ -1,8 +1,7 @@
-"""The encoding of gradients on their way: each blob in one of the formats, and the errors that a
-sender keeps for its next gradients.
+"""The encoding of gradients that travel, and the errors that a sender keeps for its next gradients.
 
-Running statistics are not gradients: they always travel as they are, and so do sums. The formats
-are in `roles.formats`; `gradient_links` assigns them to links.
+Each blob is in one of the formats. Running statistics are not gradients: they always travel as they
+are, and so do sums. The formats are in `roles.formats`; `gradient_links` assigns them to links.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Planning: the way from [train], or from options in Python, to a topology.
+"""The way from [train], or from options in Python, to a topology.
 
 planner          The way from cluster.toml to a topology
 diagnostics      The mistakes and warnings that a plan finds in cluster.toml and its files

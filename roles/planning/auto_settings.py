@@ -37,7 +37,7 @@ UNKNOWN = "no actor holds two gradients of a batch to compare, so their noise is
 
 
 class AutoSettings:
-    """The settings of one [train] that are "auto". Falsy if there are none."""
+    """The settings of one [train] that are "auto". Falsy if none is."""
 
     def __init__(self, train: Train, preset: Preset, base: Path) -> None:
         self._train = train

@@ -54,8 +54,8 @@ def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
 
 
 def augment_of(data: Data) -> Augment | None:
-    """The random changes to training images; None if there are none. Raises NetError for settings
-    that are impossible."""
+    """The random changes to training images; None without any. Raises NetError for settings that
+    are impossible."""
     said = data.augment
     amounts = {
         name: getattr(said, name) for name in ("brightness", "contrast", "saturation", "lighting")

@@ -129,7 +129,7 @@ def _check_parts(
     whole: Net,
     diagnostics: Diagnostics,
 ) -> Layers:
-    """The layers of the part that workers compute; {} if there is no such part.
+    """The layers of the part that workers compute; {} if the preset or the net has no such part.
 
     Presets that cut the net need a conv phase to cut off, and rows that may be divided.
     """

@@ -60,7 +60,7 @@ def inputs_of(
     config: ClusterConfig, options: Options, preset: Preset | None, diagnostics: Diagnostics
 ) -> PlanInputs:
     """The inputs of a plan by `preset`, or by the preset that `options` name. Raises ConfigError if
-    there is no such preset."""
+    that preset does not exist."""
     train = options.train
     with diagnostics.reading("train", "strategy", "preset"):
         preset = preset or preset_called(train.strategy.preset)
@@ -158,7 +158,7 @@ def _located(base: Path, name: str) -> str:
 
 
 def _beside(base: Path, name: str | None) -> str:
-    """A path relative to cluster.toml; "" if there is no name."""
+    """A path relative to cluster.toml; "" without a name."""
     return os.path.abspath(base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
 

@@ -134,7 +134,7 @@ def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, fir
 
 
 def _seen(run: Path, target: Target, events: Events) -> list[tuple[int, float, float]]:
-    """Return the reports as `Target.seen` does. Raises ConfigError if there are none."""
+    """Return the reports as `Target.seen` does. Raises ConfigError if the run has none."""
     tests = [event for event in events if event["event"] == "test"]
     if target.name != LOSS and tests and target.name not in tests[0]:
         known = [

@@ -20,7 +20,7 @@ def mistakes(train: Train) -> Iterator[Problem]:
         return
     run = "with precision 'double'" if train.precision == DOUBLE else "in a reproducible run"
     for pattern, device in train.devices.items():
-        told = train.precision != DOUBLE and device.startswith("emulated")  # by `devices`
+        told = train.precision != DOUBLE and device.startswith("emulated")  # reported by `devices`
         if device != "cpu" and not told:
             yield f"found '{device}', but {run} only the CPU computes", ("devices", pattern)
     formats: dict[tuple[str, ...], str] = {("format",): train.gradients.format}

@@ -39,7 +39,7 @@ WHY = {
 
 def preset_called(name: str) -> Preset:
     """The preset of this name. For another package's preset, its layout function is enough. Raises
-    ConfigError if there is no such preset, or if it is not chosen yet."""
+    ConfigError if the name is unknown, or if the preset is not chosen yet."""
     if name == AUTO:
         raise ConfigError(
             [

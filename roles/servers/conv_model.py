@@ -151,7 +151,7 @@ class ConvModel(ModelHolder, ReadsJob):
             await self._updated(message, version)
 
     async def _race(self, message: LayerGradient, total: Blobs) -> None:
-        """Apply a gradient while those of other groups are applied."""
+        """Apply a gradient at the same time as gradients of other groups."""
         with self.phase("apply"):
             await self.race(f"update {message.layer}", self._live.race, message.layer, total)
         await self._updated(message, self._live.count(message.layer))

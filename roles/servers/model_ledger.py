@@ -66,7 +66,7 @@ class _Reading:
 
 class ModelLedger:
     """The ledger of one server. `version` counts the iterations that are in the model completely,
-    including those of a run that it resumes."""
+    also the iterations of a run that it resumes."""
 
     def __init__(self, layers: Iterable[str], version: int = 0) -> None:
         self.version = version

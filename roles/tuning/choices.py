@@ -78,8 +78,8 @@ class Trial:
     they ended, and the `seconds` that they took.
 
     `cost`: seconds for which training stood still for the probe. `pace`: seconds of an iteration in
-    the later half of the probe; 0 if it is as in the whole. `kept`: the probe was training, and
-    later probes start from the model that it left.
+    the later half of the probe; 0: take the mean of the whole probe. `kept`: the probe was
+    training, and later probes start from the model that it left.
     """
 
     losses: tuple[float, ...]

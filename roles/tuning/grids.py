@@ -15,7 +15,7 @@ from roles.tuning.choices import TENTH, Choices, Setting, Trial
 from roles.tuning.judgement import clearly_worse, judged, mean
 from roles.tuning.trials import Trials
 
-WIDENINGS = 3  # of one grid, at each edge
+WIDENINGS = 3  # times that a grid is widened at each edge
 FINER = (0.1, 0.2)  # momenta that are tried when 0 is the best (Omnivore, E.3)
 
 

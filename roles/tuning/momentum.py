@@ -2,9 +2,8 @@
 from gradients.
 
 With g groups that do not wait for one another, updates are in expectation those of one process with
-momentum 1 - 1/g (Omnivore, Theorem 1). Together with an explicit momentum m, the total is 1 - (1 -
-m) / g: one gradient moves the parameters as far in the long run, and as late, as with that
-momentum.
+momentum 1 - 1/g (Omnivore, Theorem 1). With an explicit momentum m the total is 1 - (1 - m) / g:
+one gradient moves the parameters as far in the long run, and as late, as with that momentum.
 
 The measurement works as follows. A[v] is the gradient that was applied to version v of a layer.
 R[v] is a gradient that was computed on version v. If service times are exponential, the next update
@@ -55,9 +54,9 @@ def from_staleness(counts: Mapping[int, int]) -> float:
     """The momentum that best fits a distribution of staleness, given as counts of updates.
 
     `ImplicitMomentum` would find this value on a bowl that is hardly curved, with a far reach. With
-    P the probability and S the mean of the staleness s, the value is 1 - P(s > 0) / S. It is 1 -
-    1/g if s is geometric, as with exponential service times, and 1 - 1/(g - 1) if s is always g -
-    1. Raises ValueError if no update was counted.
+    P the probability and S the mean of the staleness s, the value is 1 - P(s > 0) / S. If s is
+    geometric, as with exponential service times, this is 1 - 1/g. If s is always g - 1, it is 1 -
+    1/(g - 1). Raises ValueError if no update was counted.
     """
     return expected_of(counts, reach=max(counts, default=0) + 1)
 

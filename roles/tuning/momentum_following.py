@@ -59,7 +59,7 @@ class Following:
         if found is None:
             return None
         implicit, by = found
-        self._loop.explicit = said[0].momentum  # the user may have changed it
+        self._loop.explicit = said[0].momentum  # it may have been changed by hand
         if self.wanted is None:
             self.wanted = total(self._loop.explicit, implicit)
             return None

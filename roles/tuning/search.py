@@ -34,7 +34,7 @@ from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, me
 from roles.tuning.short import AS_FAST, Short, holds
 from roles.tuning.trials import SpentUp, Trials
 
-UNTRIED = Trial((), 0.0, diverged=True)  # worse than all that was tried
+UNTRIED = Trial((), 0.0, diverged=True)  # worse than every tried setting
 
 
 async def tune(
@@ -300,8 +300,8 @@ class _Search:
         other.
 
         The first choice has as many groups, and the momentum and rate that the run had. These move
-        the model as far in the long run and less at once. If that diverges too, the choice is the
-        setting with the most groups below that learns alike.
+        the model as far in the long run and less at once. If that diverges too, the choice is among
+        the settings with fewer groups that learn alike: the one with the most groups.
         """
         learning = self._learning_as(self.now)
         as_it_was = self.now.but(groups=fell.groups)

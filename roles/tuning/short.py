@@ -1,11 +1,11 @@
 """The cold start of a run whose budget does not pay for a grid at each number of groups.
 
-Theory gives the setting of each number of groups with which it learns alike (`choices.alike`). The
-probes answer the questions that theory leaves open.
+For each number of groups, theory gives the setting that learns alike (`choices.alike`). The probes
+answer the questions that theory leaves open.
 
-The first question is how fast they are. Probes start with the most groups and go down until fewer
-are clearly slower. An iteration with fewer groups takes no less time, so the slow ones are never
-probed: an iteration of one group may take as long as six of eight.
+The first question is how fast each number of groups is. Probes start with the most groups and go
+down until fewer are clearly slower. An iteration with fewer groups takes no less time, so the slow
+ones are never probed: an iteration of one group may take as long as six of eight.
 
 The second question is whether the published rate is too low. Three times the rate is compared with
 it, again and again, as long as the higher rate is clearly better.

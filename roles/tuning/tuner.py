@@ -2,7 +2,8 @@
 on with the best.
 
 Each search starts from the model of that moment. The coordinator watches the chosen setting for an
-epoch; then the tuner searches again. Without probes, the tuner keeps momentum at the wanted total.
+epoch; then the tuner searches again. If momentum is to follow measurements instead, the tuner keeps
+the total momentum where it is wanted, without probes.
 `search` and `momentum_following` make the decisions; this actor sends the messages.
 """
 

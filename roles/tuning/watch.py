@@ -21,8 +21,8 @@ from roles.tuning.ratio import Measured, Ratio
 
 PERIOD = 2048  # iterations
 BURST = 256
-LAYERS = 8  # layers of a model, evenly spread, and coordinates of each of their arrays
-MOST = 256
+LAYERS = 8  # layers of a model, evenly spread
+MOST = 256  # coordinates of each array of these layers
 RECENT = 256  # updates whose groups and staleness are counted
 
 

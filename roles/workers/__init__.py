@@ -5,10 +5,11 @@ conv_steps    The steps of a conv worker in an iteration (`ConvCompute`), from t
 replica       A replica: one of p workers that each hold the whole net and add up their gradients
 conv_replica  A conv replica, which is a replica for the conv phase of the net
 averaging     A replica that trains a separate model for `tau` iterations, then takes the mean of
-              all replicas (SparkNet, DL4J
+              all replicas
 single        One worker that holds the whole net and its parameters
 passes        The passes of a worker, one after the other
-model_links   The model servers of a worker
+model_links   The links of a worker to its model servers, with the layers of each and the way of
+              their gradients
 exposure      The exposed communication of an iteration, which no computing hides
 
 See docs/decisions/training.md.

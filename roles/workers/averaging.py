@@ -1,5 +1,6 @@
-"""A replica that trains a separate model for `tau` iterations, then takes the mean of all replicas
-(SparkNet, DL4J; Omnivore, D.2).
+"""A replica that trains a separate model for `tau` iterations, then takes the mean of all replicas.
+
+The systems are SparkNet and DL4J (Omnivore, D.2).
 
 ticket -> read rows, forward, backward, update of its own parameters
        -> every `tau` iterations, and before a test, the parameters of all replicas are averaged
@@ -154,7 +155,7 @@ class AveragingReplica(Replica):
         total = await self._exchange.sum((self._last, bucket.number), mine)
         await self.compute("unpack", self._unpack, bucket, total)
 
-    # What runs in the compute thread.
+    # These methods run in the compute thread.
 
     def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> Scores:
         """Compute one training iteration on this member's rows, as if they were the batch. `work`

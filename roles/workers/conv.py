@@ -5,8 +5,7 @@ ticket -> read rows -> per layer: pull the model, forward
        -> activations to the FC server, their gradients back
        -> per layer, last first: backward, the gradient leaves at once -> report
 
-Where the FC phase is not merged into one server, the worker's part is the whole net, and no
-activations are sent.
+Without servers for the FC phase, the worker's part is the whole net, and no activations are sent.
 """
 
 from __future__ import annotations
@@ -264,7 +263,8 @@ class ConvCompute(KeepsBeside, PassWorker):
         with self.phase("send"):
             await self.tell(parent.name, gradient, step=ticket.number)
 
-    # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
+    # These methods run in the compute thread. Messages hold host arrays; those of the net may be on
+    # a device.
 
     def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
         """Run a stage forward. After the last stage, return the activations for the FC phase."""

@@ -100,7 +100,7 @@ class ConvReplica(Replica):
             answer = await self._fc.run(ticket, activations)
         return dict(answer.scores), answer.blobs
 
-    # What runs in the compute thread.
+    # These methods run in the compute thread.
 
     def _activations(self, ticket: Ticket) -> Blobs:
         """The activations that the conv phase sends to the FC phase."""

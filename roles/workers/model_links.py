@@ -1,4 +1,5 @@
-"""The model servers of a worker: the layers that each holds, and the way of their gradients."""
+"""The links of a worker to its model servers, with the layers of each and the way of their
+gradients."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Replica(ModelHolder, PassWorker):
     """A worker that holds the whole net, and sums gradients with its equals."""
 
     Options: ClassVar[type[ReplicaOptions]] = ReplicaOptions
-    part = "all"  # of the net
+    part = "all"  # the part of the net
     begins = "forward"  # the label of the piece of work that ends with the first bucket
 
     def __init__(self, options: ReplicaOptions) -> None:
@@ -174,7 +174,7 @@ class Replica(ModelHolder, PassWorker):
         self._buckets = self._buckets_of(net)
 
     def _sizes(self) -> dict[int, int]:
-        """The number of numbers that are summed in each bucket."""
+        """The size of the sum of each bucket, in numbers."""
         return {bucket.number: bucket.size for bucket in self._buckets}
 
     async def _pass(self, ticket: Ticket) -> None:
@@ -189,7 +189,7 @@ class Replica(ModelHolder, PassWorker):
         self._exchange.summed(message, envelope.sender)
         await self.reply(envelope, Taken())
 
-    # After a death.
+    # Messages after a death.
 
     async def on_get_reached(self, message: GetReached, envelope: Envelope) -> None:
         """Answer with the number of iterations that are in the model, each with all its layers."""
@@ -283,7 +283,7 @@ class Replica(ModelHolder, PassWorker):
         )
         self._passes.report(done)
 
-    # What runs in the compute thread.
+    # These methods run in the compute thread.
 
     def _forward(self, ticket: Ticket) -> None:
         net = self._nets[ticket.phase]
